@@ -1,0 +1,15 @@
+//! The ground floor: what every room needs and none owns.
+//!
+//! * [`error`]: one error type, its kinds named after what the caller does next.
+//! * [`ids`]: newtypes for everything that is counted.
+//! * [`limits`]: every bound of the engine with its unit and its reason.
+//! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
+//!
+//! Invariant: nothing here knows SQL, Arrow or another crate of the project.
+
+pub mod error;
+pub mod ids;
+pub mod limits;
+pub mod seams;
+
+pub use error::{Error, ErrorKind, Result, Span};

@@ -1,0 +1,39 @@
+//! Every bound of the engine: its name ends in its unit, its comment gives the reason.
+
+use std::time::Duration;
+
+/// Rows in a batch at most. 8192 rows of a few 8-byte columns fit the L2 cache of one core, and
+/// Arrow's kernels have amortized their per-call cost by then.
+pub const BATCH_ROWS_MAX: usize = 8192;
+
+/// How long a packet runs before it goes back to its stage's queue. Long enough that a queue
+/// operation (about 1 us) is noise, short enough that a short query is never behind a long one
+/// for more than a few milliseconds per worker.
+pub const QUANTUM: Duration = Duration::from_millis(2);
+
+/// Batches a producer may be ahead of its consumer at one port (Volcano's flow-control slack).
+/// Four hides the hand-over between two workers; more only holds memory.
+pub const PORT_CREDITS: usize = 4;
+
+/// Clusters that a scan may have in flight or waiting for a packet, per packet of its pipeline.
+/// Two: one being decoded, one being read.
+pub const READ_AHEAD_CLUSTERS: usize = 2;
+
+/// Rows in a morsel at most, where a cluster is larger. Large enough to amortize opening column
+/// readers, small enough that the last morsel of a scan does not leave other workers idle long.
+pub const MORSEL_ROWS_MAX: usize = 128 * 1024;
+
+/// Threads that wait for local files on behalf of scans. They sleep in the kernel; the number
+/// bounds the queue depth at the disk.
+pub const IO_THREADS: usize = 4;
+
+/// The share of the machine's (or the container's) memory that a process may use by default.
+pub const MEMORY_SHARE_PERCENT: u64 = 70;
+
+/// The bytes a statement's text may have: above this, parsing alone would hold a worker.
+pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Finished queries that `system.queries` remembers.
+pub const QUERY_HISTORY_MAX: usize = 200;
+
+const _: () = assert!(BATCH_ROWS_MAX <= MORSEL_ROWS_MAX);

@@ -1,0 +1,1 @@
+//! Other people's files: Parquet, CSV, JSON and Arrow, as tables.

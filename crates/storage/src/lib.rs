@@ -1,0 +1,19 @@
+//! Where a batch is born.
+//!
+//! The life of a cluster, from a file to the engine:
+//! 1. [`external`] opens a file or a folder of files and makes a [`Table`] of it: a schema, statistics, a version.
+//! 2. The planner asks the table for a [`TableScan`]: the [`Cluster`]s that may hold rows of interest, after pruning by
+//!    statistics.
+//! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block or as a future. Nothing
+//!    is decoded here, so a slow disk holds no worker.
+//! 4. The fetched bytes go to [`Cluster::decode`], which gives a [`Decode`]: chunks of at most
+//!    [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with
+//!    the scan's [`RowFilter`]s applied as early as the format allows.
+//!
+//! Invariant: this crate knows no query, no packet and no thread; the engine decides who calls what when.
+
+pub mod external;
+pub mod foreign_error;
+mod table;
+
+pub use table::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};

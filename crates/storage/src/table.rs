@@ -1,0 +1,133 @@
+//! What the engine knows of a table: its clusters, and how one is fetched and decoded.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Statistics;
+use datafusion_physical_expr::PhysicalExpr;
+use diligence_base::Result;
+use diligence_base::ids::TableVersion;
+use futures::future::BoxFuture;
+
+/// A table that can be scanned: one state of its content.
+pub trait Table: Send + Sync + fmt::Debug {
+    /// The logical columns. Strings are `Utf8View`, binaries `BinaryView`, decimals `Decimal128` or `Decimal256`.
+    fn schema(&self) -> SchemaRef;
+    /// The state of the content that this value stands for.
+    fn version(&self) -> TableVersion;
+    /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
+    fn statistics(&self) -> Statistics;
+    /// The clusters that may hold rows for which the request's predicate is true.
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan>;
+    /// What EXPLAIN shows: the format and where it is.
+    fn describe(&self) -> String;
+}
+
+/// What a query wants of a table.
+#[derive(Clone, Debug, Default)]
+pub struct ScanRequest {
+    /// Columns by position in the table's schema, in the order wanted. May be empty: only rows are counted.
+    pub columns: Vec<usize>,
+    /// A condition over the *table's* schema, used only to leave out clusters that cannot hold a row for which it is true.
+    pub predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// The outcome of planning a scan.
+#[derive(Debug)]
+pub struct TableScan {
+    /// What is to be read, in file order.
+    pub clusters: Vec<Arc<dyn Cluster>>,
+    /// Clusters left out because statistics, a Bloom filter or a page index prove that no row qualifies.
+    pub clusters_pruned: usize,
+}
+
+/// The unit of I/O, buffering and scan scheduling: a row group, or a range of a text file.
+///
+/// `fetch` and `decode` may be called several times, from several threads, for different queries.
+pub trait Cluster: Send + Sync + fmt::Debug {
+    /// Rows in it, where known before reading.
+    fn rows(&self) -> Option<usize>;
+    /// Bytes that [`fetch`](Self::fetch) reads for these columns (positions in the table's schema).
+    fn bytes(&self, columns: &[usize]) -> usize;
+    /// The I/O that brings these columns into memory. Does nothing before it is run or polled.
+    fn fetch(&self, columns: &[usize]) -> Fetch;
+    /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting.
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>>;
+    /// The file and the place in it, for errors and traces.
+    fn describe(&self) -> String;
+}
+
+/// How a cluster's bytes come into memory.
+pub enum Fetch {
+    /// Nothing to read: everything is in memory already.
+    Ready(Fetched),
+    /// Reads that block a thread (local files). Run on an I/O thread.
+    Blocking(Box<dyn FnOnce() -> Result<Fetched> + Send>),
+    /// Reads that wait without a thread (object stores). Driven by the I/O runtime.
+    Waiting(BoxFuture<'static, Result<Fetched>>),
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fetch::Ready(_) => "Fetch::Ready",
+            Fetch::Blocking(_) => "Fetch::Blocking",
+            Fetch::Waiting(_) => "Fetch::Waiting",
+        })
+    }
+}
+
+/// What a fetch brought: only the cluster that made it knows its form.
+pub struct Fetched {
+    /// The bytes held, for accounting.
+    pub bytes: usize,
+    /// The content, in the cluster's own type.
+    pub content: Box<dyn Any + Send>,
+}
+
+/// What is wanted of a decoder.
+#[derive(Clone, Default)]
+pub struct DecodeRequest {
+    /// Columns by position in the table's schema; the chunks have them in this order.
+    pub columns: Vec<usize>,
+    /// Conditions that may drop rows while decoding. A decoder must apply all of them.
+    pub filters: Vec<Arc<dyn RowFilter>>,
+    /// Rows in a chunk at most.
+    pub batch_rows: usize,
+    /// Whether narrow physical forms are welcome: `Decimal64` for `Decimal128` of precision at most 18, and
+    /// `Dictionary(Int32, Utf8)` for `Utf8View`, where the file has them and they cost less.
+    pub narrow: bool,
+}
+
+/// A condition on single rows that decoding applies: a predicate of the query, or a Bloom filter of a join.
+///
+/// Called from one thread at a time per decoder, from several threads for several decoders.
+pub trait RowFilter: Send + Sync {
+    /// The columns it looks at, by position in the table's schema.
+    fn columns(&self) -> &[usize];
+    /// For each row true to keep it; NULL counts as false. `columns` are in the order of
+    /// [`columns`](Self::columns), equally long, in logical or narrow physical form.
+    fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray>;
+    /// False while the filter would keep nearly everything and is not worth its time.
+    fn is_worthwhile(&self) -> bool {
+        true
+    }
+}
+
+/// Rows on their way into the engine.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// The wanted columns, each with `rows` values, in logical or narrow physical form.
+    pub columns: Vec<ArrayRef>,
+    /// The number of rows; what counts when no column was wanted.
+    pub rows: usize,
+}
+
+/// The rows of one cluster, chunk by chunk.
+pub trait Decode: Send {
+    /// The next chunk, never empty; `None` at the end. Errors name the file.
+    fn next(&mut self) -> Result<Option<Chunk>>;
+}
