@@ -167,10 +167,7 @@ mod tests {
             .with_span(Span { line: 1, column: 8 })
             .with_hint("did you mean 'b'?")
             .context("planning");
-        assert_eq!(
-            error.to_string(),
-            "planning: no column named 'a' (line 1, column 8)\nhint: did you mean 'b'?"
-        );
+        assert_eq!(error.to_string(), "planning: no column named 'a' (line 1, column 8)\nhint: did you mean 'b'?");
         assert!(!error.is_retryable());
     }
 }
