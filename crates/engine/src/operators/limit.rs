@@ -1,0 +1,1 @@
+//! Skips rows, then keeps at most so many.

@@ -1,0 +1,9 @@
+//! What happens to a batch: one file or folder per operator.
+
+pub mod aggregate;
+pub mod foreign;
+pub mod hash_join;
+pub mod limit;
+pub mod nested_loop;
+pub mod runtime_filter;
+pub mod sort;

@@ -1,0 +1,1 @@
+//! Joins on any condition, by looking at all pairs.

@@ -1,0 +1,157 @@
+//! The three roles in a pipeline and the words they answer with.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use diligence_base::{Error, Result};
+
+use crate::batch::Batch;
+use crate::memory::QueryMemory;
+
+/// What opening a state may use.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where reservations come from.
+    pub memory: QueryMemory,
+    /// Rows in a batch at most.
+    pub batch_rows: usize,
+    /// Packets that may work on one pipeline at most: how far to split shared work.
+    pub packets: usize,
+}
+
+/// Where a pipeline's batches come from. Shared by its packets.
+pub trait Source: Send + Sync {
+    /// The name that EXPLAIN shows.
+    fn name(&self) -> &'static str;
+    /// How many packets can usefully pull at once. Asked once, when the pipeline starts: after everything it waits for.
+    fn packets_max(&self) -> usize;
+    /// A packet's own view of the source.
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>>;
+}
+
+/// One packet's view of a source.
+pub trait SourceState: Send {
+    /// The next batch. After [`Pull::Wait`] the waker is woken when it is worth asking again. Not called after
+    /// [`Pull::Done`].
+    fn pull(&mut self, waker: &Waker) -> Result<Pull>;
+}
+
+/// A source's answer.
+#[derive(Debug)]
+pub enum Pull {
+    /// Rows: carry them on.
+    Batch(Batch),
+    /// Some work was done but no batch came of it: ask again, now or in the next quantum.
+    Again,
+    /// Nothing now: the waker will be woken.
+    Wait,
+    /// Nothing more for this packet.
+    Done,
+}
+
+/// Work on batches between a source and a sink. Shared by the pipeline's packets.
+pub trait Operator: Send + Sync {
+    /// The name that EXPLAIN shows.
+    fn name(&self) -> &'static str;
+    /// A packet's own state.
+    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>>;
+}
+
+/// One packet's state of an operator.
+///
+/// The caller's side: `push` only after `NeedInput` (or at the start); `more` only after `MoreOutput`, until another answer;
+/// `finish` once, when the input has ended or the operator said `Done`; after `finish`, again `more` while it says
+/// `MoreOutput`. Each call emits a bounded number of batches, best one or none.
+pub trait OperatorState: Send {
+    /// Works on one batch.
+    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow>;
+    /// Goes on with output that did not fit into the previous call.
+    fn more(&mut self, _out: &mut Output) -> Result<Flow> {
+        Err(Error::bug("an operator without more output was asked for it"))
+    }
+    /// The packet's input has ended.
+    fn finish(&mut self, _out: &mut Output) -> Result<Flow> {
+        Ok(Flow::Done)
+    }
+}
+
+/// An operator's answer: what the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Push the next batch.
+    NeedInput,
+    /// Call `more` before anything else.
+    MoreOutput,
+    /// Push nothing any more: no further input changes the output. After `finish`: the state may be dropped.
+    Done,
+}
+
+/// Where an operator puts its batches; the caller takes them out before the next call.
+#[derive(Debug, Default)]
+pub struct Output {
+    batches: VecDeque<Batch>,
+}
+
+impl Output {
+    /// Hands a batch on. A batch without rows is dropped.
+    pub fn emit(&mut self, batch: Batch) {
+        if batch.rows() > 0 {
+            self.batches.push_back(batch);
+        }
+    }
+
+    /// The oldest batch not yet taken.
+    pub fn take(&mut self) -> Option<Batch> {
+        self.batches.pop_front()
+    }
+
+    /// True if nothing waits to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+}
+
+/// Where a pipeline's batches end: a hash table, groups, sorted runs, a port. Several pipelines may share one sink.
+///
+/// Life: packets `open`, push and finish their states; when all packets of all its pipelines are finished, `parts` is
+/// asked once; then `part(0..parts)` run, on any workers at the same time; then `complete` runs once, and pipelines that
+/// wait for this sink start.
+pub trait Sink: Send + Sync {
+    /// The name that EXPLAIN shows.
+    fn name(&self) -> &'static str;
+    /// A packet's own state.
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>>;
+    /// How many independent pieces of finishing work there are. Each should take a few milliseconds at most.
+    fn parts(&self) -> Result<usize> {
+        Ok(0)
+    }
+    /// One piece of finishing work.
+    fn part(&self, _index: usize, _setup: &Setup) -> Result<()> {
+        Ok(())
+    }
+    /// Everything is in: make the state readable.
+    fn complete(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// One packet's state of a sink.
+pub trait SinkState: Send {
+    /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken.
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
+    /// The packet's input has ended: hand over what is held. After [`Accept::Wait`] it is called again when woken.
+    fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
+        Ok(Accept::More)
+    }
+}
+
+/// A sink's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// Push the next batch.
+    More,
+    /// The batch was taken, but wait for the waker before the next.
+    Wait,
+    /// Nothing more is wanted.
+    Enough,
+}

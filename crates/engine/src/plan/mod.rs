@@ -1,0 +1,257 @@
+//! The closed list of what the engine can run. A [`Plan`] is a tree of [`Node`]s without any parallelism in it: the
+//! exchange and the pipelines add that. Its `Display` is what EXPLAIN shows.
+//!
+//! Invariants:
+//! * A plan holds no runtime state: it can be run many times, at the same time.
+//! * `schema` is logical and in the order of the node's output columns.
+
+mod display;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::{JoinSide, JoinType, NullEquality};
+use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_plan::ExecutionPlan;
+use diligence_storage::Table;
+
+use crate::exchange::Pact;
+use crate::expressions::Expr;
+
+/// A node with its output columns and what is expected of it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is done.
+    pub node: Node,
+    /// The columns that come out.
+    pub schema: SchemaRef,
+    /// Rows expected to come out, where anything is known.
+    pub rows_estimate: Option<usize>,
+    /// True if somebody depends on the order in which rows come out, so one packet must carry them.
+    pub ordered: bool,
+}
+
+/// Everything that can be done.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// Reads a table.
+    Scan(Scan),
+    /// Rows that are known already.
+    Values {
+        /// The rows, in order.
+        batches: Vec<RecordBatch>,
+    },
+    /// Keeps the rows for which the predicate is true.
+    Filter {
+        /// Where rows come from.
+        input: Box<Plan>,
+        /// A condition over the input.
+        predicate: Expr,
+    },
+    /// Computes columns.
+    Project {
+        /// Where rows come from.
+        input: Box<Plan>,
+        /// One expression over the input per output column.
+        expressions: Vec<Expr>,
+    },
+    /// Skips rows, then keeps at most so many.
+    Limit {
+        /// Where rows come from.
+        input: Box<Plan>,
+        /// Rows left out first.
+        skip: usize,
+        /// Rows kept at most; all if `None`.
+        fetch: Option<usize>,
+    },
+    /// Orders rows; with `fetch` it keeps only the first so many.
+    Sort {
+        /// Where rows come from.
+        input: Box<Plan>,
+        /// The order, most significant first.
+        keys: Vec<SortKey>,
+        /// Rows kept at most; all if `None`.
+        fetch: Option<usize>,
+    },
+    /// Joins on equal keys, by a hash table.
+    HashJoin(HashJoin),
+    /// Joins on any condition, by looking at all pairs. Without a filter and `Inner`: a cross product.
+    NestedLoopJoin(NestedLoopJoin),
+    /// Groups and aggregates.
+    Aggregate(Aggregate),
+    /// The rows of all inputs, in no order.
+    Union {
+        /// Where rows come from; all with this plan's column types.
+        inputs: Vec<Plan>,
+    },
+    /// Runs the subqueries first, then the input, whose expressions read the results.
+    ScalarSubqueries {
+        /// The plan that reads the results.
+        input: Box<Plan>,
+        /// Each gives one column and at most one row; `results` slot by index.
+        subqueries: Vec<Plan>,
+        /// Where the input's expressions look.
+        results: ScalarSubqueryResults,
+    },
+    /// Moves rows between two pipelines.
+    Exchange {
+        /// Where rows come from.
+        input: Box<Plan>,
+        /// Which packet gets which row.
+        pact: Pact,
+        /// Packets that carry the rows on.
+        consumers: usize,
+    },
+    /// A DataFusion operator that we do not have natively, fed by our inputs.
+    Foreign(Foreign),
+}
+
+/// Reads columns of a table.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// What is read.
+    pub table: Arc<dyn Table>,
+    /// The name in the statement.
+    pub name: String,
+    /// Positions in the table's schema, in output order.
+    pub columns: Vec<usize>,
+    /// Conditions over the *table's* schema that every row that comes out fulfils. They prune clusters and drop rows while
+    /// decoding.
+    pub filters: Vec<Expr>,
+    /// Join filters that later pipelines fill: the filter's id and the table column that it looks at.
+    pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
+    /// Rows wanted at most, where nothing else is between the scan and a LIMIT.
+    pub limit: Option<usize>,
+}
+
+/// A Bloom filter with bounds that a join's build side makes and a scan on the probe side uses. Unique in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuntimeFilterId(pub u32);
+
+/// One part of an order.
+#[derive(Clone, Debug)]
+pub struct SortKey {
+    /// What is compared.
+    pub expression: Expr,
+    /// Direction, and where NULLs go.
+    pub options: SortOptions,
+}
+
+/// A condition over a pair of rows, one from each side of a join.
+#[derive(Clone, Debug)]
+pub struct PairFilter {
+    /// The condition over a batch of just the columns listed in `columns`.
+    pub expression: Expr,
+    /// For each column that the expression reads by position: the side (`Left` is the build side) and the column there.
+    pub columns: Vec<(JoinSide, usize)>,
+    /// The schema of such a batch.
+    pub schema: SchemaRef,
+}
+
+/// A join on equal keys. The *left* input is the build side, as in DataFusion.
+#[derive(Clone, Debug)]
+pub struct HashJoin {
+    /// The build side.
+    pub left: Box<Plan>,
+    /// The probe side.
+    pub right: Box<Plan>,
+    /// Pairs of keys: over the left input, over the right input; equal logical types.
+    pub on: Vec<(Expr, Expr)>,
+    /// A further condition on pairs with equal keys.
+    pub filter: Option<PairFilter>,
+    /// Which rows come out. `Left*` variants speak of the build side.
+    pub join_type: JoinType,
+    /// Whether NULL keys are equal to each other.
+    pub null_equality: NullEquality,
+    /// `NOT IN` semantics: with `LeftAnti`, a NULL among the probe keys means no row comes out, and build rows with a NULL key
+    /// come out only if the probe side is empty.
+    pub null_aware: bool,
+    /// Positions in the join's full output (left columns then right columns; one side for semi and anti joins; left columns and
+    /// the mark for mark joins) that come out; all if `None`.
+    pub projection: Option<Vec<usize>>,
+    /// Runtime filters that the build side makes: the id and the position in `on`.
+    pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
+}
+
+/// A join on any condition. The *left* input is held in memory.
+#[derive(Clone, Debug)]
+pub struct NestedLoopJoin {
+    /// The side that is held.
+    pub left: Box<Plan>,
+    /// The side that streams.
+    pub right: Box<Plan>,
+    /// The condition; every pair joins if `None`.
+    pub filter: Option<PairFilter>,
+    /// Which rows come out.
+    pub join_type: JoinType,
+    /// As for [`HashJoin::projection`].
+    pub projection: Option<Vec<usize>>,
+}
+
+/// Grouping and aggregation in one step. Output: the group columns, the grouping id if there are several grouping sets,
+/// the aggregates.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Where rows come from.
+    pub input: Box<Plan>,
+    /// What is grouped by. Empty: one group, which exists even without input rows.
+    pub groups: Vec<Expr>,
+    /// For each grouping set, which of `groups` are replaced by NULL. One set without NULLs is a plain GROUP BY.
+    pub grouping_sets: Vec<Vec<bool>>,
+    /// True if the output has the `__grouping_id` column between groups and aggregates.
+    pub has_grouping_id: bool,
+    /// What is computed for each group.
+    pub aggregates: Vec<AggregateCall>,
+    /// Groups wanted at most, any of them (DISTINCT with LIMIT).
+    pub limit: Option<usize>,
+}
+
+/// One aggregate of an [`Aggregate`].
+#[derive(Clone, Debug)]
+pub struct AggregateCall {
+    /// The function with its types, DISTINCT and ORDER BY.
+    pub function: Arc<AggregateFunctionExpr>,
+    /// Its arguments over the input, those of its ORDER BY not included.
+    pub arguments: Vec<Expr>,
+    /// Only rows for which this is true count.
+    pub filter: Option<Expr>,
+}
+
+/// A DataFusion operator.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// The operator, or a small tree of them, whose leaves are [`InputExec`](crate::operators::foreign::InputExec)s.
+    pub operator: Arc<dyn ExecutionPlan>,
+    /// The plan behind each input, by the input's index.
+    pub inputs: Vec<Plan>,
+}
+
+impl Plan {
+    /// A plan without an estimate and without an order to keep.
+    pub fn new(node: Node, schema: SchemaRef) -> Self {
+        Self { node, schema, rows_estimate: None, ordered: false }
+    }
+
+    /// The plans whose rows this one reads, in display order.
+    pub fn inputs(&self) -> Vec<&Plan> {
+        match &self.node {
+            Node::Scan(_) | Node::Values { .. } => vec![],
+            Node::Filter { input, .. }
+            | Node::Project { input, .. }
+            | Node::Limit { input, .. }
+            | Node::Sort { input, .. }
+            | Node::Exchange { input, .. } => vec![input],
+            Node::HashJoin(join) => vec![&join.left, &join.right],
+            Node::NestedLoopJoin(join) => vec![&join.left, &join.right],
+            Node::Aggregate(aggregate) => vec![&aggregate.input],
+            Node::Union { inputs } => inputs.iter().collect(),
+            Node::ScalarSubqueries { input, subqueries, .. } => {
+                std::iter::once(input.as_ref()).chain(subqueries).collect()
+            }
+            Node::Foreign(foreign) => foreign.inputs.iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The slow judges: plain versions of join, sort and aggregate that tests compare with.
