@@ -1,8 +1,9 @@
 """The two engines that answer a script: DataFusion, whose dialect and display are the expected ones, and DuckDB, the
 second opinion.
 
-Both run a script's records in order in a session of their own. The placeholders `__DATA__` (tests/slt/data),
-`__TPCH__` (a folder of TPC-H Parquet files) and `__SCRATCH__` (an empty folder) are replaced in every statement.
+Both run a script's records in order in a session of their own. The placeholders `__DATA__` (tests/slt/data) and
+`__SCRATCH__` (an empty folder) are replaced in every statement. `tables` is a folder of Parquet files that are tables
+from the start.
 """
 
 import datetime
@@ -111,7 +112,7 @@ class DataFusion:
     """One session. `scatter` re-orders and splits every table after each change, to catch answers that depend on the
     order of rows."""
 
-    def __init__(self, places, partitions=1, batch_rows=8192, scatter=False):
+    def __init__(self, places, tables=None, partitions=1, batch_rows=8192, scatter=False):
         self.places = places
         self.scatter = scatter
         config = datafusion.SessionConfig(
@@ -124,6 +125,8 @@ class DataFusion:
             }
         )
         self.context = datafusion.SessionContext(config).enable_url_table()
+        for file in sorted(tables.glob("*.parquet")) if tables else []:
+            self.context.register_parquet(file.stem, str(file))
 
     def run(self, sql):
         sql = placed(sql, self.places)
@@ -158,7 +161,7 @@ class DataFusion:
 class DuckDB:
     """One in-memory database, with the few settings and spellings that make the same SQL mean the same."""
 
-    def __init__(self, places):
+    def __init__(self, places, tables=None):
         self.places = places
         self.connection = duckdb.connect(config={"threads": 1})
         for setting in (
@@ -171,6 +174,8 @@ class DuckDB:
                 self.connection.execute(setting)
             except duckdb.Error:
                 pass  # TimeZone needs the ICU extension
+        for file in sorted(tables.glob("*.parquet")) if tables else []:
+            self.connection.execute(f"CREATE VIEW {file.stem} AS SELECT * FROM '{file}'")
 
     def run(self, sql):
         try:
