@@ -9,12 +9,14 @@ from the start.
 import datetime
 import decimal
 import math
+import pathlib
 import re
 import warnings
 
 import datafusion
 import duckdb
 import pyarrow as pa
+import pyarrow.ipc
 
 import display
 import script
@@ -119,8 +121,8 @@ class DataFusion:
             {
                 "datafusion.execution.target_partitions": str(partitions),
                 "datafusion.execution.batch_size": str(batch_rows),
-                "datafusion.optimizer.repartition_file_min_size": "0" if partitions > 1 else "10485760",
-                # As the engine plans: `CREATE EXTERNAL TABLE` for tables, `FROM 'file'` for files.
+                # Files are not cut into ranges: DataFusion takes the header for a row when comments precede it.
+                "datafusion.optimizer.repartition_file_scans": "false",
                 "datafusion.catalog.information_schema": "true",
             }
         )
@@ -179,7 +181,7 @@ class DuckDB:
 
     def run(self, sql):
         try:
-            for statement in duckdb_spelling(placed(sql, self.places)):
+            for statement in duckdb_spelling(self._files(placed(sql, self.places))):
                 self.connection.execute(statement)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about the cost of an extra copy
@@ -187,6 +189,63 @@ class DuckDB:
         except Exception as error:
             return Answer(error=str(error))
         return Answer(table.to_batches(), table.schema)
+
+
+    def _files(self, sql):
+        """What DuckDB cannot name itself: a folder as a table, and Arrow files."""
+
+        def replace(found):
+            path = pathlib.Path(found.group(2))
+            if path.is_dir():
+                first = next((file for file in sorted(path.rglob("*")) if file.is_file()), None)
+                if first and first.suffix == ".parquet":
+                    return f"{found.group(1)}read_parquet('{path}/**/*.parquet', union_by_name = true)"
+                return f"{found.group(1)}'{path}/**/*{first.suffix}'" if first else found.group(0)
+            if path.suffix == ".arrow" and path.is_file():
+                name = f"arrow_file_{path.stem}"
+                self.connection.register(name, pa.ipc.open_file(path).read_all())
+                return f"{found.group(1)}{name}"
+            return found.group(0)
+
+        return re.sub(r"(\b(?:FROM|JOIN)\s+|\bLOCATION\s+)'([^']*)'", replace, sql, flags=re.IGNORECASE)
+
+
+def declared(columns):
+    """Names and types of a column list."""
+    return re.findall(r"(\w+)\s+(\w+(?:\(\d+(?:,\s*\d+)?\))?)\s*(?:,|$)", columns)
+
+
+def struct_literals(sql):
+    """`named_struct('a', x, 'b', y)` as DuckDB's `{'a': x, 'b': y}`."""
+    while True:
+        found = re.search(r"\bnamed_struct\(", script.without_noise(sql), re.IGNORECASE)
+        if not found:
+            return sql
+        quiet = script.without_noise(sql)
+        depth, at, cuts = 1, found.end(), [found.end()]
+        while depth:
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(quiet[at], 0)
+            if quiet[at] == "," and depth == 1:
+                cuts.append(at + 1)
+            at += 1
+        arguments = [sql[start : end - 1].strip() for start, end in zip(cuts, cuts[1:] + [at])]
+        pairs = ", ".join(f"{key}: {value}" for key, value in zip(arguments[::2], arguments[1::2]))
+        sql = f"{sql[:found.start()]}{{{pairs}}}{sql[at:]}"
+
+
+def declared_csv(found):
+    """A CSV table with declared columns or options, as a DuckDB view."""
+    name, columns, partitions, path, options = found.groups()
+    options = dict(re.findall(r"'format\.(\w+)'\s+E?'([^']*)'", options or ""))
+    arguments = [f"'{path}'", f"header = {options.get('has_header', 'true')}"]
+    if "delimiter" in options:
+        arguments.append(f"delim = E'{options['delimiter']}'")
+    if "comment" in options:
+        arguments.append(f"comment = '{options['comment']}'")
+    if columns and not partitions:
+        listed = [f"'{column}': '{kind}'" for column, kind in declared(columns)]
+        arguments.append("columns = {" + ", ".join(listed) + "}")
+    return f"CREATE VIEW {name} AS SELECT * FROM read_csv({', '.join(arguments)})"
 
 
 def placed(sql, places):
@@ -212,6 +271,7 @@ SPELLINGS = [
     (r"\barray_has\(", "list_contains("),
     (r"\barray_sort\(", "list_sort("),
     (r"\bcharacter_length\(", "length("),
+    (r"\boctet_length\(", "strlen("),
     (r"\bchar_length\(", "length("),
     (r"\bvar_sample\(", "var_samp("),
     (r"\bto_hex\(", "hex("),
@@ -223,6 +283,7 @@ SPELLINGS = [
 
 def duckdb_spelling(sql):
     """The statements DuckDB needs for one of ours."""
+    sql = struct_literals(sql)
     quiet = script.without_noise(sql)
     edits = []
     for pattern, replacement in SPELLINGS:
@@ -231,12 +292,23 @@ def duckdb_spelling(sql):
     for start, end, replacement in sorted(edits, reverse=True):
         sql = sql[:start] + replacement + sql[end:]
     external = re.match(
-        r"\s*CREATE\s+EXTERNAL\s+TABLE\s+(\w+)\s+STORED\s+AS\s+(PARQUET|CSV|JSON)\s+LOCATION\s+('[^']*')\s*$",
+        r"\s*CREATE\s+EXTERNAL\s+TABLE\s+(\w+)\s*(?:\((.*)\))?\s*STORED\s+AS\s+(?:PARQUET|JSON|ARROW)\s+"
+        r"(?:PARTITIONED BY \(.*?\)\s*)?LOCATION\s+(\S.*)$",
         sql,
-        re.IGNORECASE,
+        re.IGNORECASE | re.DOTALL,
     )
     if external:
-        return [f"CREATE VIEW {external.group(1)} AS SELECT * FROM {external.group(3)}"]
+        name, columns, source = external.groups()
+        listed = [f"CAST({column} AS {kind}) AS {column}" for column, kind in declared(columns or "")]
+        return [f"CREATE VIEW {name} AS SELECT {', '.join(listed) or '*'} FROM {source}"]
+    external = re.match(
+        r"\s*CREATE\s+EXTERNAL\s+TABLE\s+(\w+)\s*(?:\((.*)\))?\s*STORED\s+AS\s+CSV\s+(PARTITIONED BY \(.*?\)\s*)?"
+        r"LOCATION\s+'([^']*)'\s*(?:OPTIONS\s*\((.*)\))?\s*$",
+        sql,
+        re.IGNORECASE | re.DOTALL,
+    )
+    if external:
+        return [declared_csv(external)]
     table = re.match(r"\s*CREATE\s+TABLE\s+(\w+)\s*(\(.*?\))\s*AS\s+(VALUES\b.*)$", sql, re.IGNORECASE | re.DOTALL)
     if table:
         return [

@@ -112,7 +112,7 @@ def answer(record, engine):
             raise Complaint("an error was expected, the statement succeeded")
         if not record.pattern:
             raise Complaint(f"give the error a pattern; the message is: {got.error}")
-        if not re.search(record.pattern, got.error):
+        if not re.search(record.pattern, got.error) and not record.must_say_more:
             raise Complaint(f"the error does not match /{record.pattern}/: {got.error}")
         return None
     if got.error is not None:

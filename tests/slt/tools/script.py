@@ -40,6 +40,11 @@ class Record:
         found = re.search(r"DuckDB differs: *(.*)", text)
         return found.group(1) if found else None
 
+    @property
+    def must_say_more(self):
+        """Whether the pattern of an error asks for more than DataFusion's own message tells."""
+        return any("DataFusion says less" in line for line in self.comment)
+
 
 class ScriptError(Exception):
     """The script itself is malformed."""
