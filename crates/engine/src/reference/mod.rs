@@ -1,1 +1,3 @@
 //! The slow judges: plain versions of join, sort and aggregate that tests compare with.
+
+pub mod sort;

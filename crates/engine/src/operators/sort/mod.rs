@@ -1,1 +1,100 @@
-//! Orders rows.
+//! Orders rows; with a bound on the rows wanted, finds the first ones without ordering the rest.
+//!
+//! ```text
+//!   packets        push   keys become codes; about 64 Ki rows at a time become a run:           run_builder.rs
+//!                         entries (code, row number) are sorted, then the payload is copied in that order
+//!                  or     only rows below the threshold are kept: top-N                         top_rows.rs
+//!   finishing      parts  samples of the runs cut the order into ranges                         merge.rs
+//!                  part   one range of all runs is merged into a list of picks (run, row)
+//!   one packet     pull   the next picks of the list are gathered into a batch                  source.rs
+//! ```
+//!
+//! A run holds its keys and its payload apart, both in order. So a run can be written to disk and read back row by row, and
+//! the last step reads each run from front to back.
+//!
+//! Rows with equal keys come in any order. How runs are cut depends on how packets shared the work, so which order they
+//! come in, and which of them a top-N keeps, may differ from run to run of the same query.
+//!
+//! Invariants:
+//! * All runs of one sort have keys of one form, whatever physical form the batches had.
+//! * Bytes are reserved before they are held, by the packet that holds them; finished runs take their reservation along.
+
+mod encoding;
+mod gather;
+mod keys;
+mod merge;
+mod run_builder;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+mod top_rows;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+
+use crate::batch::Batch;
+use crate::pipeline::{Sink, Source};
+use crate::plan::SortKey;
+use keys::SortedKeys;
+use sink::SortSink;
+use source::SortSource;
+
+/// A sort in two pipelines.
+pub struct SortParts {
+    /// Takes the rows; where the first pipeline ends.
+    pub sink: Arc<dyn Sink>,
+    /// Gives the rows in order, to one packet, after the sink is complete; where the next pipeline begins.
+    pub source: Arc<dyn Source>,
+}
+
+/// Orders rows of `schema` by `keys`, and keeps the first `fetch` if given. Fails if a key's type has no order.
+///
+/// Without keys rows come in any order.
+pub fn sort(keys: &[SortKey], fetch: Option<usize>, schema: &SchemaRef) -> Result<SortParts> {
+    sort_with(keys, fetch, schema, Sizes::default())
+}
+
+fn sort_with(keys: &[SortKey], fetch: Option<usize>, schema: &SchemaRef, sizes: Sizes) -> Result<SortParts> {
+    let shared = Arc::new(sink::Shared::new(keys, fetch, schema, sizes)?);
+    Ok(SortParts { sink: Arc::new(SortSink::new(shared.clone())), source: Arc::new(SortSource::new(shared)) })
+}
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Rows in a run, about. 64 Ki entries of 16 bytes fit a core's second-level cache and are sorted in a quantum or two.
+    run_rows: usize,
+    /// Bytes in a run, about: wide rows make shorter runs, so that their payload is put in order in the cache.
+    run_bytes: usize,
+    /// Rows in a range of the merge, about: a few milliseconds of work.
+    range_rows: usize,
+    /// Ranges of a merge at most. Above this many rows ranges grow, because each costs a search in every run.
+    ranges_max: usize,
+    /// The most rows that are wanted for which top-N is used. Above, it would hold and throw away as many rows as a sort
+    /// orders, in steps that are longer than a quantum.
+    top_rows_max: usize,
+    /// Rows that top-N holds beyond twice the rows wanted, before it throws away.
+    top_slack_rows: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            run_rows: 64 * 1024,
+            run_bytes: 8 * 1024 * 1024,
+            range_rows: 64 * 1024,
+            ranges_max: 4096,
+            top_rows_max: 128 * 1024,
+            top_slack_rows: 256,
+        }
+    }
+}
+
+/// Rows in order: keys and payload of the same rows.
+struct Run {
+    keys: SortedKeys,
+    payload: Batch,
+}

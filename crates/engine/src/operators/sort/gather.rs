@@ -1,0 +1,185 @@
+//! Rows of several blocks, picked one by one into a new batch.
+//!
+//! Blocks of one column may have different physical forms. Text views are copied into buffers of their own where they
+//! would keep much more alive than they use, or refer to many buffers.
+
+use std::sync::Arc;
+
+use arrow::array::GenericByteViewArray;
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::compute::{interleave, take};
+use arrow::datatypes::{ByteViewType, DataType, SchemaRef};
+use diligence_base::Result;
+use diligence_storage::foreign_error::from_arrow;
+
+use crate::batch::{Batch, Column, concat_arrays, to_logical};
+
+/// One row of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pick {
+    /// The block's number.
+    pub block: u32,
+    /// The row in it.
+    pub row: u32,
+}
+
+/// Buffers that a text column may refer to before its bytes are copied together.
+const VIEW_BUFFERS_MAX: usize = 16;
+/// Bytes that a text column may keep alive without need.
+const VIEW_WASTE_BYTES: usize = 4096;
+
+/// What becomes of the bytes of text views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    /// They stay where they are, unless that wastes memory.
+    Keep,
+    /// They are copied in the order of the rows: whoever reads the rows in order later reads memory in order.
+    Copy,
+}
+
+/// The picked rows as a batch. The blocks must be flat.
+pub(super) fn gather(blocks: &[Batch], picks: &[Pick], text: Text, schema: &SchemaRef) -> Result<Batch> {
+    let Some(&first) = picks.first() else { return Ok(Batch::from_arrays(empty_arrays(schema), 0)) };
+    if picks.iter().all(|pick| pick.block == first.block) {
+        return pick_rows(&blocks[first.block as usize], picks, text);
+    }
+    // Blocks numbered anew, in the order in which they are met: few of many may be needed.
+    const UNMET: usize = usize::MAX;
+    let mut numbers = vec![UNMET; blocks.len()];
+    let mut met = Vec::new();
+    let rows = picks
+        .iter()
+        .map(|pick| {
+            let number = &mut numbers[pick.block as usize];
+            if *number == UNMET {
+                *number = met.len();
+                met.push(&blocks[pick.block as usize]);
+            }
+            (*number, pick.row as usize)
+        })
+        .collect::<Vec<_>>();
+    let arrays = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(index, field)| {
+            let arrays = met.iter().map(|block| block.flat(index)).collect::<Result<Vec<_>>>()?;
+            gather_column(&arrays, &rows, field.data_type()).map(|array| compact(array, text))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Batch::from_arrays(arrays, picks.len()))
+}
+
+/// All rows of flat batches, one after another. There must be at least one batch.
+pub(super) fn concat_batches(batches: &[Batch], schema: &SchemaRef) -> Result<Batch> {
+    let arrays = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(index, field)| {
+            let arrays = batches.iter().map(|batch| batch.flat(index)).collect::<Result<Vec<_>>>()?;
+            concat_arrays(&arrays, field.data_type()).map(|array| compact(array, Text::Keep))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Batch::from_arrays(arrays, batches.iter().map(Batch::rows).sum()))
+}
+
+/// The batch with flat columns that keep little alive beyond their own rows. A dictionary that is not the column's logical
+/// type is decoded, because the blocks of a sort do not share one.
+pub(super) fn settle(batch: &Batch, schema: &SchemaRef) -> Result<Batch> {
+    let arrays = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(index, field)| {
+            let array = batch.flat(index)?;
+            let array = match array.data_type() {
+                DataType::Dictionary(..) => to_logical(&array, field.data_type())?,
+                _ => array,
+            };
+            Ok(compact(array, Text::Keep))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Batch::from_arrays(arrays, batch.rows()))
+}
+
+/// Bytes that a flat batch holds.
+pub(super) fn held_bytes(batch: &Batch) -> Result<usize> {
+    let column_bytes = |column: &Column| {
+        let array = column.flat()?;
+        let buffers = match array.data_type() {
+            DataType::Utf8View => array.as_string_view().data_buffers(),
+            DataType::BinaryView => array.as_binary_view().data_buffers(),
+            _ => return Ok(column.bytes()),
+        };
+        let buffers: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        Ok(array.len() * size_of::<u128>() + array.len() / 8 + buffers)
+    };
+    batch.columns().iter().map(column_bytes).sum()
+}
+
+fn pick_rows(block: &Batch, picks: &[Pick], text: Text) -> Result<Batch> {
+    let first = picks[0].row;
+    // A slice would keep rows alive that may not belong to the sort.
+    if text == Text::Keep && picks.iter().zip(first..).all(|(pick, row)| pick.row == row) {
+        return Ok(block.slice(first as usize, picks.len()));
+    }
+    let rows = UInt32Array::from_iter_values(picks.iter().map(|pick| pick.row));
+    let arrays = block
+        .columns()
+        .iter()
+        .map(|column| Ok(compact(take(column.flat()?.as_ref(), &rows, None).map_err(from_arrow)?, text)))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Batch::from_arrays(arrays, picks.len()))
+}
+
+fn gather_column(arrays: &[ArrayRef], rows: &[(usize, usize)], logical: &DataType) -> Result<ArrayRef> {
+    let interleave_all = |arrays: &[ArrayRef], rows: &[(usize, usize)]| {
+        let views = arrays.iter().map(|array| array.as_ref()).collect::<Vec<_>>();
+        interleave(&views, rows).map_err(from_arrow)
+    };
+    if arrays.iter().all(|array| array.data_type() == arrays[0].data_type()) {
+        return interleave_all(arrays, rows);
+    }
+    // Only the rows that are wanted are made logical, not whole blocks: the work stays bounded by the batch.
+    let mut wanted = vec![Vec::new(); arrays.len()];
+    let rows = rows
+        .iter()
+        .map(|&(number, row)| {
+            wanted[number].push(row as u32);
+            (number, wanted[number].len() - 1)
+        })
+        .collect::<Vec<_>>();
+    let arrays = arrays
+        .iter()
+        .zip(wanted)
+        .map(|(array, wanted)| {
+            let taken = take(array.as_ref(), &UInt32Array::from(wanted), None).map_err(from_arrow)?;
+            to_logical(&taken, logical)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    interleave_all(&arrays, &rows)
+}
+
+/// The array with bytes of its own, if it is made of views that waste others' buffers or are to be copied.
+fn compact(array: ArrayRef, text: Text) -> ArrayRef {
+    fn compacted<T: ByteViewType>(array: &GenericByteViewArray<T>, text: Text) -> Option<ArrayRef> {
+        let buffers = array.data_buffers();
+        if buffers.is_empty() {
+            return None;
+        }
+        let held: usize = buffers.iter().map(|buffer| buffer.capacity()).sum();
+        let wasteful = held > VIEW_WASTE_BYTES && held > 2 * array.total_buffer_bytes_used();
+        (wasteful || text == Text::Copy || buffers.len() > VIEW_BUFFERS_MAX).then(|| Arc::new(array.gc()) as ArrayRef)
+    }
+    let compacted = match array.data_type() {
+        DataType::Utf8View => compacted(array.as_string_view(), text),
+        DataType::BinaryView => compacted(array.as_binary_view(), text),
+        _ => None,
+    };
+    compacted.unwrap_or(array)
+}
+
+fn empty_arrays(schema: &SchemaRef) -> Vec<ArrayRef> {
+    schema.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect()
+}

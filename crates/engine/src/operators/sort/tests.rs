@@ -1,0 +1,339 @@
+//! Sorts of random rows against the slow judge.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{CastOptions, SortOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion_common::ScalarValue;
+use diligence_base::ErrorKind;
+use diligence_base::ids::QueryId;
+use proptest::prelude::*;
+
+use super::*;
+use crate::expressions::Expr;
+use crate::memory::{Broker, QueryMemory};
+use crate::operators::limit::limit;
+use crate::pipeline::{Accept, Flow, Output, Pull, Setup};
+use crate::reference::sort::{Row, judge, rows_of};
+
+/// A sort to be tried.
+#[derive(Clone, Debug)]
+struct Case {
+    schema: SchemaRef,
+    /// For each column, whether the values come in a narrow physical form in every other batch.
+    narrow: bool,
+    /// Column, descending, NULLs first.
+    keys: Vec<(usize, bool, bool)>,
+    /// Rows of value numbers, per batch.
+    batches: Vec<Vec<Vec<Option<u8>>>>,
+    packets: usize,
+    batch_rows: usize,
+    sizes: Sizes,
+    skip: usize,
+    fetch: Option<usize>,
+}
+
+const TYPES: [DataType; 14] = [
+    DataType::Int32,
+    DataType::Int64,
+    DataType::UInt8,
+    DataType::Boolean,
+    DataType::Float64,
+    DataType::Float32,
+    DataType::Utf8,
+    DataType::Utf8View,
+    DataType::Date32,
+    DataType::Decimal128(15, 2),
+    DataType::Decimal128(38, 4),
+    DataType::Timestamp(TimeUnit::Microsecond, None),
+    DataType::Binary,
+    DataType::UInt64,
+];
+
+/// The value with a number: few numbers give many duplicates and the ends of each type's range.
+fn value(data_type: &DataType, number: Option<u8>) -> ScalarValue {
+    let Some(number) = number else { return ScalarValue::try_from(data_type).unwrap() };
+    let text = match number {
+        0 => String::new(),
+        1..=9 => "\0".repeat(number.into()),
+        10..=29 => format!("short {number}"),
+        30..=59 => format!("a beginning that many long strings share {number}"),
+        60..=79 => "long ".repeat(usize::from(number) - 50),
+        _ => ["ä", "zz", "stagecoach", "a", "abcdefg", "abcdefgh"][usize::from(number) % 6].to_string(),
+    };
+    let small = i64::from(number) - 128;
+    match data_type {
+        DataType::Int32 => ScalarValue::Int32(Some([i32::MIN, i32::MAX, small as i32][usize::from(number).min(2)])),
+        DataType::Int64 => ScalarValue::Int64(Some([i64::MIN, i64::MAX, small][usize::from(number).min(2)])),
+        DataType::UInt8 => ScalarValue::UInt8(Some(number)),
+        DataType::UInt64 => ScalarValue::UInt64(Some([0, u64::MAX, number.into()][usize::from(number).min(2)])),
+        DataType::Boolean => ScalarValue::Boolean(Some(number % 2 == 0)),
+        DataType::Float64 => ScalarValue::Float64(Some(match number {
+            0 => f64::NAN,
+            1 => -0.0,
+            2 => 0.0,
+            3 => f64::INFINITY,
+            4 => f64::NEG_INFINITY,
+            5 => -f64::NAN,
+            _ => small as f64 / 3.0,
+        })),
+        DataType::Float32 => ScalarValue::Float32(Some(if number == 0 { f32::NAN } else { small as f32 * 1e20 })),
+        DataType::Utf8 => ScalarValue::Utf8(Some(text)),
+        DataType::Utf8View => ScalarValue::Utf8View(Some(text)),
+        DataType::Binary => ScalarValue::Binary(Some(text.into_bytes())),
+        DataType::Date32 => ScalarValue::Date32(Some(small as i32 * 1000)),
+        DataType::Timestamp(..) => ScalarValue::TimestampMicrosecond(Some(small * 1_000_000_007), None),
+        &DataType::Decimal128(precision, scale) => {
+            let most = 10_i128.pow(precision.into()) - 1;
+            let unscaled = [-most, most, i128::from(small) * 1001][usize::from(number).min(2)];
+            ScalarValue::Decimal128(Some(unscaled), precision, scale)
+        }
+        other => panic!("no values of type {other}"),
+    }
+}
+
+/// The narrow physical form of an array, if its type has one.
+fn narrowed(array: ArrayRef) -> ArrayRef {
+    let narrow = match array.data_type() {
+        &DataType::Decimal128(precision, scale) if precision <= 18 => DataType::Decimal64(precision, scale),
+        DataType::Utf8 | DataType::Utf8View => {
+            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+        }
+        _ => return array,
+    };
+    cast_with_options(&array, &narrow, &CastOptions::default()).unwrap()
+}
+
+impl Case {
+    fn record_batch(&self, rows: &[Vec<Option<u8>>]) -> RecordBatch {
+        let arrays = self.schema.fields().iter().enumerate().map(|(column, field)| {
+            let number =
+                |row: &Vec<Option<u8>>| if field.is_nullable() { row[column] } else { row[column].or(Some(77)) };
+            ScalarValue::iter_to_array(rows.iter().map(|row| value(field.data_type(), number(row)))).unwrap()
+        });
+        RecordBatch::try_new(self.schema.clone(), arrays.collect()).unwrap()
+    }
+
+    /// The batch in some physical form, every third one with picks.
+    fn batch(&self, record: &RecordBatch, index: usize) -> Batch {
+        let arrays = record.columns().iter().cloned();
+        let narrow = self.narrow && index % 2 == 1;
+        let arrays = arrays.map(|array| if narrow { narrowed(array) } else { array }).collect();
+        let batch = Batch::from_arrays(arrays, record.num_rows());
+        if index % 3 == 2 {
+            batch.pick(&UInt32Array::from_iter_values((0..record.num_rows() as u32).rev())).unwrap()
+        } else {
+            batch
+        }
+    }
+
+    fn sort_keys(&self) -> Vec<SortKey> {
+        let key = |&(column, descending, nulls_first): &(usize, bool, bool)| SortKey {
+            expression: Expr::column(column, &self.schema).unwrap(),
+            options: SortOptions { descending, nulls_first },
+        };
+        self.keys.iter().map(key).collect()
+    }
+
+    /// Sorts, skips and keeps as a plan would; the sort knows of the limit if `bounded`.
+    fn run(&self, records: &[RecordBatch], bounded: bool) -> Result<Vec<Row>> {
+        let memory = Broker::new(1 << 30).account(QueryId(7), None);
+        let setup = Setup { memory: memory.clone(), batch_rows: self.batch_rows, packets: self.packets };
+        let fetch = self.fetch.filter(|_| bounded).map(|fetch| self.skip + fetch);
+        let SortParts { sink, source } = sort_with(&self.sort_keys(), fetch, &self.schema, self.sizes)?;
+        assert_eq!(source.packets_max(), 1);
+        let mut states = (0..self.packets).map(|_| sink.open(&setup).map(Some)).collect::<Result<Vec<_>>>()?;
+        for (index, record) in records.iter().enumerate() {
+            // Packets get unequal shares.
+            let place = (index * index + index / 3) % self.packets;
+            let Some(state) = &mut states[place] else { continue };
+            match state.push(self.batch(record, index), Waker::noop())? {
+                Accept::More => {}
+                Accept::Wait => panic!("a sort never waits"),
+                Accept::Enough => states[place] = None,
+            }
+        }
+        for mut state in states.into_iter().flatten() {
+            assert_eq!(state.finish(Waker::noop())?, Accept::More);
+        }
+        for part in (0..sink.parts()?).rev() {
+            sink.part(part, &setup)?;
+        }
+        sink.complete()?;
+        let mut reader = source.open(&setup)?;
+        let mut limiter = limit(self.skip, self.fetch).open(&setup)?;
+        let mut out = Output::default();
+        let mut answer = Vec::new();
+        loop {
+            match reader.pull(Waker::noop())? {
+                Pull::Batch(batch) => {
+                    assert!((1..=self.batch_rows).contains(&batch.rows()));
+                    if limiter.push(batch, &mut out)? == Flow::Done {
+                        break;
+                    }
+                }
+                Pull::Done => break,
+                other => panic!("a sort answers with batches, not {other:?}"),
+            }
+        }
+        while let Some(batch) = out.take() {
+            answer.push(batch.to_record_batch(&self.schema)?);
+        }
+        drop((reader, source, sink));
+        assert_eq!(memory.reserved_bytes(), 0, "bytes stay reserved");
+        rows_of(&answer)
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let records = self.batches.iter().map(|rows| self.record_batch(rows)).collect::<Vec<_>>();
+        let input = rows_of(&records).unwrap();
+        let keys = self
+            .keys
+            .iter()
+            .map(|&(column, descending, nulls_first)| (column, SortOptions { descending, nulls_first }))
+            .collect::<Vec<_>>();
+        for bounded in [false, true] {
+            let output = self.run(&records, bounded).unwrap();
+            if let Err(wrong) = judge(&input, &output, &keys, self.skip, self.fetch) {
+                prop_assert!(false, "bounded {}: {}", bounded, wrong);
+            }
+        }
+        Ok(())
+    }
+}
+
+prop_compose! {
+    fn fields()(columns in prop::collection::vec((0..TYPES.len(), any::<bool>()), 1..4)) -> SchemaRef {
+        let field = |(index, (data_type, nullable)): (usize, (usize, bool))| {
+            Field::new(format!("c{index}"), TYPES[data_type].clone(), nullable)
+        };
+        Arc::new(Schema::new(columns.into_iter().enumerate().map(field).collect::<Vec<_>>()))
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    fields().prop_flat_map(|schema| {
+        let columns = schema.fields().len();
+        // Some columns with few values, so that later keys matter.
+        let number = prop_oneof![Just(None), (0_u8..4).prop_map(Some), any::<u8>().prop_map(Some)];
+        let row = prop::collection::vec(number, columns);
+        let batches = prop::collection::vec(prop::collection::vec(row, 1..30), 0..9);
+        let keys = prop::collection::vec((0..columns, any::<bool>(), any::<bool>()), 0..4);
+        let sizes = (1_usize..40, 100_usize..20_000, 1_usize..40, 0_usize..20, 0_usize..10);
+        let shape = (1_usize..5, 1_usize..20, any::<bool>());
+        let window = (0_usize..30, prop::option::of(0_usize..60));
+        (keys, batches, sizes, shape, window).prop_map(move |(keys, batches, sizes, shape, window)| Case {
+            schema: schema.clone(),
+            narrow: shape.2,
+            keys,
+            batches,
+            packets: shape.0,
+            batch_rows: shape.1,
+            sizes: Sizes {
+                run_rows: sizes.0,
+                run_bytes: sizes.1,
+                range_rows: sizes.2,
+                ranges_max: 16,
+                top_rows_max: sizes.3 * 4,
+                top_slack_rows: sizes.4,
+            },
+            skip: window.0,
+            fetch: window.1,
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_sort_is_as_the_judge_says(case in case()) {
+        case.check()?;
+    }
+}
+
+fn integers(rows: usize, fetch: Option<usize>) -> Case {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("key", DataType::UInt8, true),
+        Field::new("text", DataType::Utf8View, true),
+    ]));
+    let row = |number: usize| vec![Some((number * 37 % 251) as u8), Some((number % 256) as u8)];
+    let batches =
+        (0..rows).collect::<Vec<_>>().chunks(100).map(|chunk| chunk.iter().copied().map(row).collect()).collect();
+    Case {
+        schema,
+        narrow: false,
+        keys: vec![(0, false, false), (1, true, true)],
+        batches,
+        packets: 2,
+        batch_rows: 64,
+        sizes: Sizes { run_rows: 500, range_rows: 300, ..Sizes::default() },
+        skip: 0,
+        fetch,
+    }
+}
+
+#[test]
+fn more_runs_than_a_text_column_may_have_buffers() {
+    integers(20_000, None).check().unwrap();
+    integers(20_000, Some(700)).check().unwrap();
+}
+
+#[test]
+fn a_schema_without_columns_and_keys_keeps_its_rows() {
+    let schema = Arc::new(Schema::empty());
+    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    let SortParts { sink, source } = sort(&[], Some(7), &schema).unwrap();
+    let mut state = sink.open(&setup).unwrap();
+    for _ in 0..3 {
+        state.push(Batch::from_arrays(vec![], 5), Waker::noop()).unwrap();
+    }
+    state.finish(Waker::noop()).unwrap();
+    for part in 0..sink.parts().unwrap() {
+        sink.part(part, &setup).unwrap();
+    }
+    sink.complete().unwrap();
+    let mut reader = source.open(&setup).unwrap();
+    let Pull::Batch(batch) = reader.pull(Waker::noop()).unwrap() else { panic!("rows come out") };
+    assert_eq!(batch.rows(), 7);
+    assert!(matches!(reader.pull(Waker::noop()).unwrap(), Pull::Done));
+}
+
+#[test]
+fn a_small_budget_ends_the_sort_with_a_clear_error_and_gives_everything_back() {
+    let case = integers(5_000, None);
+    let broker = Broker::new(100 * 1024);
+    let memory = broker.account(QueryId(1), None);
+    let setup = Setup { memory: memory.clone(), batch_rows: 64, packets: 1 };
+    let parts = sort_with(&case.sort_keys(), None, &case.schema, case.sizes).unwrap();
+    let mut state = parts.sink.open(&setup).unwrap();
+    let failed = case.batches.iter().find_map(|rows| {
+        let batch = Batch::from_record_batch(&case.record_batch(rows));
+        state.push(batch, Waker::noop()).err()
+    });
+    assert_eq!(failed.expect("100 KiB are not enough").kind(), ErrorKind::Resource);
+    drop((state, parts));
+    assert_eq!(broker.reserved_bytes(), 0);
+}
+
+#[test]
+fn a_decimal_beyond_its_precision_is_an_error() {
+    let schema = Arc::new(Schema::new(vec![Field::new("d", DataType::Decimal128(3, 0), true)]));
+    let keys = [SortKey { expression: Expr::column(0, &schema).unwrap(), options: SortOptions::default() }];
+    let parts = sort(&keys, None, &schema).unwrap();
+    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    let values: ArrayRef =
+        Arc::new(arrow::array::Decimal128Array::from(vec![5, 1000]).with_data_type(DataType::Decimal128(3, 0)));
+    let error = parts.sink.open(&setup).unwrap().push(Batch::from_arrays(vec![values], 2), Waker::noop()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+}
+
+#[test]
+fn reading_before_the_end_is_a_bug() {
+    let case = integers(0, None);
+    let parts = sort(&case.sort_keys(), None, &case.schema).unwrap();
+    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    assert_eq!(parts.source.open(&setup).err().expect("nothing is sorted yet").kind(), ErrorKind::Bug);
+}
