@@ -148,9 +148,10 @@ class DataFusion:
             return
         name = found.group(1)
         frame = self.context.sql(f"SELECT * FROM {name}")
-        table = pa.Table.from_batches(frame.collect())
-        if table.num_rows < 2:
+        batches = [batch for batch in frame.collect() if batch.num_rows]
+        if not batches:
             return
+        table = pa.Table.from_batches(batches)
         # By slices: `take` does not know string views.
         table = pa.concat_tables([table.slice(at, 1) for at in range(table.num_rows - 1, -1, -1)])
         partitions = [[], [], []]
