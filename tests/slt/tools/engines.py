@@ -143,7 +143,11 @@ class DataFusion:
         return Answer(batches, schema)
 
     def _scatter(self, sql):
-        found = re.match(r"\s*(?:create\s+(?:or\s+replace\s+)?table|insert\s+into)\s+(\w+)", sql, re.IGNORECASE)
+        found = re.match(
+            r"\s*(?:create\s+(?:or\s+replace\s+)?table(?:\s+if\s+not\s+exists)?|insert\s+into)\s+(\w+)(?![\w.])",
+            sql,
+            re.IGNORECASE,
+        )
         if not found:
             return
         name = found.group(1)
