@@ -6,8 +6,10 @@
 //! picking again composes one array of row numbers per group of columns.
 //!
 //! Invariants:
-//! * The physical type of a column may be narrower than its logical type: `Decimal64(p, s)` for `Decimal128(p, s)`, a
-//!   dictionary for its values. [`to_logical`] widens. Everything that crosses into DataFusion is logical.
+//! * The physical type of a column may be narrower than its logical type: `Decimal64(min(p, 18), s)` for `Decimal128(p, s)`
+//!   where the values fit in 64 bits (the scale is always the same; the narrow precision says nothing about the values), a
+//!   dictionary for its values. It may differ from batch to batch. [`to_logical`] widens. Everything that crosses into
+//!   DataFusion is logical.
 //! * A batch passed between operators has at least one row.
 
 mod column;
@@ -219,6 +221,16 @@ mod tests {
         let wide = out.column(0).as_primitive::<Decimal128Type>();
         assert_eq!(wide.value(0), 123);
         assert!(wide.is_null(1));
+    }
+
+    #[test]
+    fn values_beyond_the_narrow_precision_widen_unharmed() {
+        let values = vec![i64::MAX, i64::MIN, 0];
+        let narrow = Decimal64Array::from(values.clone()).with_precision_and_scale(18, 4).unwrap();
+        let wide = to_logical(&(Arc::new(narrow) as ArrayRef), &DataType::Decimal128(38, 4)).unwrap();
+        assert_eq!(*wide.data_type(), DataType::Decimal128(38, 4));
+        let expected = values.into_iter().map(i128::from).collect::<Vec<_>>();
+        assert_eq!(wide.as_primitive::<Decimal128Type>().values().to_vec(), expected);
     }
 
     #[test]

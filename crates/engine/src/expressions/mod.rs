@@ -1,35 +1,70 @@
 //! Expressions over the columns of a batch.
 //!
-//! An [`Expr`] is made from a DataFusion physical expression, which keeps its meaning, its type and its text. What we
-//! have kernels of our own for runs on narrow physical forms (64-bit decimals, dictionary values); the rest is evaluated
-//! by DataFusion on the logical forms of exactly those columns that it reads.
+//! An [`Expr`] is made from a DataFusion physical expression, which keeps its meaning, its type and its text. When it is
+//! made, it is compiled into a tree of nodes of our own (`compile`, `node`), which run vectorized kernels on the physical
+//! forms that columns come in: 64-bit decimals, dictionaries, picked rows. What we have no kernel for is evaluated by
+//! DataFusion, sub-tree by sub-tree, on the logical forms of exactly the values that it reads (`foreign`).
 //!
-//! Invariant: the result is the same either way, errors included; only the physical form of the result may be narrower.
+//! The life of a condition such as `l_shipdate >= '1994-01-01' AND l_shipdate < '1995-01-01' AND l_quantity < 24`:
+//! 1. [`Expr::new`] compiles it: the two comparisons of one column become a range, cheap terms go first (`logic`).
+//! 2. [`Expr::select`] asks the first term for a bitmap of rows (`test`, `compare`), joins it with the next one's while many
+//!    rows are left, and goes on with row numbers once few are.
+//! 3. The row numbers are the [`Selection`].
+//!
+//! Invariants:
+//! * The values are those that DataFusion gives; only the physical form may be narrower, and may differ from batch to batch.
+//!   A result of logical type `Decimal128(p, s)` may be a `Decimal64(min(p, 18), s)`, also for `p` above 18: then the values
+//!   were seen to fit in 64 bits. Nothing may be concluded from the precision of a narrow array.
+//! * Errors are DataFusion's, but never more of them: behind AND, OR and CASE, an expression is evaluated for the rows that
+//!   need it and no others, wherever the rows were cut into batches.
+
+mod arithmetic;
+mod bits;
+mod case;
+mod cast;
+mod compare;
+mod compile;
+mod foreign;
+#[cfg(test)]
+mod judged;
+mod logic;
+mod members;
+mod node;
+mod operand;
+mod predicate_filter;
+mod strings;
+mod test;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use arrow::datatypes::{DataType, Schema};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
-use crate::batch::{Batch, Column, Selection, to_logical};
+use self::node::Node;
+pub use self::predicate_filter::PredicateFilter;
+use crate::batch::{Batch, Column, Selection};
 
-/// An expression, ready to be evaluated on batches of one schema.
+/// An expression, ready to be evaluated on batches of one schema. Cheap to clone.
+///
+/// Two are equal if their physical expressions are, and what they read has equal types: they then give the same values for
+/// the same batch, volatile functions aside.
 #[derive(Clone)]
 pub struct Expr {
     physical: Arc<dyn PhysicalExpr>,
     data_type: DataType,
     nullable: bool,
     /// Positions of the columns it reads, ascending.
-    columns: Vec<usize>,
-    /// The expression over just those columns, and their schema.
-    dense: Arc<dyn PhysicalExpr>,
-    dense_schema: SchemaRef,
+    columns: Arc<[usize]>,
+    /// The logical types of those columns.
+    column_types: Arc<[DataType]>,
+    /// The expression over just those columns.
+    node: Arc<Node>,
 }
 
 impl Expr {
@@ -37,31 +72,13 @@ impl Expr {
     pub fn new(physical: Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Self> {
         let data_type = physical.data_type(input).map_err(from_datafusion)?;
         let nullable = physical.nullable(input).map_err(from_datafusion)?;
-        let mut columns = Vec::new();
-        physical
-            .apply(|node| {
-                if let Some(column) = node.downcast_ref::<ColumnExpr>() {
-                    columns.push(column.index());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-            .map_err(from_datafusion)?;
-        columns.sort_unstable();
-        columns.dedup();
-        let dense = physical
-            .clone()
-            .transform(|node| {
-                let Some(column) = node.downcast_ref::<ColumnExpr>() else { return Ok(Transformed::no(node)) };
-                let index = columns.partition_point(|&other| other < column.index());
-                let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(column.name(), index));
-                Ok(Transformed::yes(column))
-            })
-            .map_err(from_datafusion)?
-            .data;
-        let dense_schema = Arc::new(
-            input.project(&columns).map_err(|_| Error::bug("an expression reads a column that its input lacks"))?,
-        );
-        Ok(Self { physical, data_type, nullable, columns, dense, dense_schema })
+        let columns = read_columns(&physical)?;
+        let dense = foreign::renumbered(&physical, &columns)?;
+        let dense_schema =
+            input.project(&columns).map_err(|_| Error::bug("an expression reads a column that its input lacks"))?;
+        let node = Arc::new(compile::compile(&dense, &dense_schema)?);
+        let column_types = dense_schema.fields().iter().map(|field| field.data_type().clone()).collect();
+        Ok(Self { physical, data_type, nullable, columns: columns.into(), column_types, node })
     }
 
     /// The column at `index` of `input`.
@@ -100,30 +117,46 @@ impl Expr {
         if let Some(index) = self.as_column() {
             return Ok(batch.column(index).clone());
         }
-        let input = self.dense_input(batch)?;
-        let value = self.dense.evaluate(&input).map_err(from_datafusion)?;
-        Ok(Column::flat_array(value.into_array(batch.rows()).map_err(from_datafusion)?))
+        let values = self.node.evaluate(&batch.project(&self.columns))?;
+        Ok(Column::flat_array(values.into_array(batch.rows())?))
     }
 
     /// The rows for which the expression, a condition, is true.
     pub fn select(&self, batch: &Batch) -> Result<Selection> {
-        let mask = self.evaluate(batch)?.flat()?;
-        let Some(mask) = mask.as_boolean_opt() else {
-            return Err(Error::bug(format!("a condition has type {}", mask.data_type())));
-        };
-        Ok(Selection::from_mask(mask))
+        if self.data_type != DataType::Boolean {
+            return Err(Error::bug(format!("a condition has type {}", self.data_type)));
+        }
+        self.node.select(&batch.project(&self.columns))
     }
+}
 
-    fn dense_input(&self, batch: &Batch) -> Result<RecordBatch> {
-        let arrays = self
-            .columns
-            .iter()
-            .zip(self.dense_schema.fields())
-            .map(|(&index, field)| to_logical(&batch.flat(index)?, field.data_type()))
-            .collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
-        RecordBatch::try_new_with_options(self.dense_schema.clone(), arrays, &options)
-            .map_err(diligence_storage::foreign_error::from_arrow)
+/// Positions of the columns that an expression reads, ascending.
+fn read_columns(physical: &Arc<dyn PhysicalExpr>) -> Result<Vec<usize>> {
+    let mut columns = Vec::new();
+    physical
+        .apply(|node| {
+            if let Some(column) = node.downcast_ref::<ColumnExpr>() {
+                columns.push(column.index());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(from_datafusion)?;
+    columns.sort_unstable();
+    columns.dedup();
+    Ok(columns)
+}
+
+impl PartialEq for Expr {
+    fn eq(&self, other: &Self) -> bool {
+        self.column_types == other.column_types && self.physical.as_ref() == other.physical.as_ref()
+    }
+}
+
+impl Eq for Expr {}
+
+impl Hash for Expr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.physical.hash(state);
     }
 }
 

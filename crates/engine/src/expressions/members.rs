@@ -1,0 +1,169 @@
+//! The constant list of IN and NOT IN.
+
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion_common::ScalarValue;
+use diligence_base::{Error, Result};
+use hashbrown::HashSet;
+
+use super::bits::pack;
+use super::compare::{Constant, Natives, natives};
+use super::operand::nulls_of;
+use super::strings::{Strings, text_of};
+
+/// Up to this many integers are compared one after another, in vector registers.
+const LINEAR_MEMBERS_MAX: usize = 8;
+/// Integers that lie within this distance have a bit each.
+const BITMAP_BITS_MAX: usize = 1 << 16;
+
+/// A list of literals of one type, at least one of them not NULL.
+#[derive(Debug)]
+pub(super) struct Members {
+    values: Values,
+    /// A value that is not in the list is not known to differ from a NULL in it.
+    has_null: bool,
+    negated: bool,
+}
+
+#[derive(Debug)]
+enum Values {
+    Strings(Strings),
+    Integers(Integers),
+}
+
+impl Members {
+    /// The list, or `None` if it is not one of strings or of values stored as integers.
+    pub(super) fn new(literals: &[&ScalarValue], negated: bool) -> Option<Self> {
+        let (nulls, known): (Vec<&ScalarValue>, Vec<&ScalarValue>) =
+            literals.iter().copied().partition(|literal: &&ScalarValue| literal.is_null());
+        let values = if text_of(known.first()?).is_some() {
+            Values::Strings(Strings::new(known.iter().map(|literal| text_of(literal)).collect::<Option<Vec<_>>>()?))
+        } else {
+            let integers = known.iter().map(|literal| Constant::from_scalar(literal)?.integer());
+            Values::Integers(Integers::new(integers.collect::<Option<Vec<_>>>()?))
+        };
+        Some(Self { values, has_null: !nulls.is_empty(), negated })
+    }
+
+    /// The three-valued answer for every value of an array.
+    pub(super) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
+        let found = match &self.values {
+            Values::Strings(strings) => strings.contain(array)?,
+            Values::Integers(integers) => integers.contain(array)?,
+        };
+        let nulls = match (nulls_of(array), self.has_null) {
+            (nulls, false) => nulls,
+            (nulls, true) => NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(found.clone()))),
+        };
+        Ok(BooleanArray::new(if self.negated { !&found } else { found }, nulls))
+    }
+}
+
+/// A set of integers.
+#[derive(Debug)]
+struct Integers {
+    /// Ascending, without duplicates.
+    narrow: Vec<i64>,
+    search: Search,
+    wide: HashSet<i128, foldhash::fast::RandomState>,
+}
+
+#[derive(Debug)]
+enum Search {
+    Linear,
+    /// A bit for every integer from the least member to the greatest.
+    Bitmap(BooleanBuffer),
+    Hash(HashSet<i64, foldhash::fast::RandomState>),
+}
+
+impl Integers {
+    fn new(members: Vec<i128>) -> Self {
+        let mut narrow = members.iter().filter_map(|member| i64::try_from(*member).ok()).collect::<Vec<_>>();
+        narrow.sort_unstable();
+        narrow.dedup();
+        let distance = match (narrow.first(), narrow.last()) {
+            (Some(first), Some(last)) => last.abs_diff(*first),
+            _ => 0,
+        };
+        let search = if narrow.len() <= LINEAR_MEMBERS_MAX {
+            Search::Linear
+        } else if distance < BITMAP_BITS_MAX as u64 {
+            let mut bits = vec![false; distance as usize + 1];
+            narrow.iter().for_each(|member| bits[member.abs_diff(narrow[0]) as usize] = true);
+            Search::Bitmap(bits.into())
+        } else {
+            Search::Hash(narrow.iter().copied().collect())
+        };
+        Self { narrow, search, wide: members.into_iter().collect() }
+    }
+
+    fn contain(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+        Ok(match natives(array) {
+            Some(Natives::I8(values)) => self.contain_narrow(values),
+            Some(Natives::I16(values)) => self.contain_narrow(values),
+            Some(Natives::I32(values)) => self.contain_narrow(values),
+            Some(Natives::I64(values)) => self.contain_narrow(values),
+            Some(Natives::U8(values)) => self.contain_narrow(values),
+            Some(Natives::U16(values)) => self.contain_narrow(values),
+            Some(Natives::U32(values)) => self.contain_narrow(values),
+            Some(Natives::U64(values)) => pack(values, |value| self.wide.contains(&i128::from(value))),
+            Some(Natives::I128(values)) => pack(values, |value| self.wide.contains(&value)),
+            _ => return Err(Error::bug(format!("a list of integers met values of type {}", array.data_type()))),
+        })
+    }
+
+    fn contain_narrow<T: Copy + Into<i64> + TryFrom<i64> + PartialEq>(&self, values: &[T]) -> BooleanBuffer {
+        match &self.search {
+            Search::Linear => {
+                // In the column's own width: more values per register, and members it cannot hold drop out.
+                let members = self.narrow.iter().filter_map(|member| T::try_from(*member).ok()).collect::<Vec<_>>();
+                pack(values, |value| members.iter().fold(false, |found, member| found | (*member == value)))
+            }
+            Search::Bitmap(bits) => {
+                let first = self.narrow[0];
+                let has = |distance: u64| distance < bits.len() as u64 && bits.value(distance as usize);
+                pack(values, |value| has(value.into().wrapping_sub(first) as u64))
+            }
+            Search::Hash(members) => pack(values, |value| members.contains(&value.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int32Array, Int64Array};
+
+    use super::*;
+
+    fn list(members: &[Option<i64>], negated: bool) -> Members {
+        let literals = members.iter().map(|member| ScalarValue::Int64(*member)).collect::<Vec<_>>();
+        Members::new(&literals.iter().collect::<Vec<_>>(), negated).unwrap()
+    }
+
+    #[test]
+    fn every_way_to_search_finds_the_same() {
+        let values = [i64::MIN, -3, 0, 7, 8, 1_000_000, i64::MAX];
+        let array: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+        let sets: [Vec<i64>; 3] = [
+            vec![7, i64::MIN],
+            (0..40).map(|number| number * 7 - 21).collect(),
+            (0..40).map(|number| number * 1_000_000).chain([i64::MIN, i64::MAX]).collect(),
+        ];
+        for set in sets {
+            let members = set.iter().copied().map(Some).collect::<Vec<_>>();
+            let found = list(&members, false).test(&array).unwrap();
+            assert_eq!(found.values().iter().collect::<Vec<_>>(), values.map(|value| set.contains(&value)));
+        }
+    }
+
+    #[test]
+    fn a_null_in_the_list_makes_misses_unknown() {
+        let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
+        let found = list(&[Some(1), None], false).test(&array).unwrap();
+        assert_eq!(found.iter().collect::<Vec<_>>(), vec![Some(true), None, None]);
+        let found = list(&[Some(1), None, Some(1 << 40)], true).test(&array).unwrap();
+        assert_eq!(found.iter().collect::<Vec<_>>(), vec![Some(false), None, None]);
+    }
+}

@@ -1,0 +1,100 @@
+//! A test of one value against constants: a comparison with a literal, a range, IN, LIKE.
+//!
+//! A test never fails, so it may run on values that no row asks for: on the values of a dictionary, or on the values
+//! under a column's picks, where these are fewer than the rows; the rows then look their answers up.
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type};
+use diligence_base::Result;
+
+use super::bits::look_up;
+use super::compare::{Comparison, Constant, compare_constant, compare_range};
+use super::members::Members;
+use super::node::Node;
+use super::operand::nulls_of;
+use super::strings::{Pattern, compare_text};
+use crate::batch::{Batch, to_logical};
+
+/// A predicate applied to an expression.
+#[derive(Debug)]
+pub(super) struct Test {
+    pub(super) input: Box<Node>,
+    pub(super) predicate: Predicate,
+    /// The logical type of the input; if that is a dictionary, of its values.
+    pub(super) value_type: DataType,
+}
+
+/// What is asked of a value.
+#[derive(Debug)]
+pub(super) enum Predicate {
+    /// A number, date or time compared with a constant.
+    Compare(Comparison, Constant),
+    /// Within two bounds: the first by `Greater` or `GreaterEqual`, the second by `Less` or `LessEqual`.
+    Range((Comparison, Constant), (Comparison, Constant)),
+    /// A string compared with a constant.
+    Text(Comparison, String),
+    /// LIKE.
+    Like(Pattern),
+    /// IN.
+    Among(Members),
+}
+
+impl Test {
+    /// The three-valued answer for every row.
+    pub(super) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
+        if let Node::Column { index, .. } = self.input.as_ref() {
+            let column = batch.column(*index);
+            if let (values, Some(picks)) = column.parts()
+                && values.len() < picks.len()
+            {
+                let answers = self.answer(values)?;
+                return Ok(look_up(&answers, picks.values(), nulls_of(picks.as_ref()).as_ref(), |pick| pick as usize));
+            }
+            return self.answer(&column.flat()?);
+        }
+        let input = self.input.evaluate(batch)?;
+        let constant = input.constant;
+        let answers = self.answer(&input.array)?;
+        if !constant {
+            return Ok(answers);
+        }
+        let same = vec![0_u32; batch.rows()];
+        Ok(look_up(&answers, &same, None, |pick| pick as usize))
+    }
+
+    /// The answers for an array in any physical form.
+    fn answer(&self, array: &ArrayRef) -> Result<BooleanArray> {
+        let DataType::Dictionary(key_type, _) = array.data_type() else { return self.answer_values(array) };
+        let values = array.as_any_dictionary().values();
+        if values.len() <= array.len() {
+            macro_rules! by_keys {
+                ($key:ty) => {{
+                    let dictionary = array.as_dictionary::<$key>();
+                    let answers = self.answer_values(dictionary.values())?;
+                    let nulls = nulls_of(dictionary.keys());
+                    return Ok(look_up(&answers, dictionary.keys().values(), nulls.as_ref(), |key| key as usize));
+                }};
+            }
+            match key_type.as_ref() {
+                DataType::Int8 => by_keys!(Int8Type),
+                DataType::Int16 => by_keys!(Int16Type),
+                DataType::Int32 => by_keys!(Int32Type),
+                DataType::UInt8 => by_keys!(UInt8Type),
+                DataType::UInt16 => by_keys!(UInt16Type),
+                DataType::UInt32 => by_keys!(UInt32Type),
+                _ => {}
+            }
+        }
+        self.answer_values(&to_logical(array, &self.value_type)?)
+    }
+
+    fn answer_values(&self, array: &ArrayRef) -> Result<BooleanArray> {
+        match &self.predicate {
+            Predicate::Compare(comparison, constant) => compare_constant(array, *comparison, constant),
+            Predicate::Range(low, high) => compare_range(array, low, high),
+            Predicate::Text(comparison, text) => compare_text(array, *comparison, text),
+            Predicate::Like(pattern) => pattern.test(array),
+            Predicate::Among(members) => members.test(array),
+        }
+    }
+}
