@@ -1,0 +1,371 @@
+//! From what a user writes (a path, a folder, a pattern, a URL) to the files that make up a table.
+//!
+//! Names that begin with `.` or `_` are never part of a table: tools leave markers and half-written files under them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use diligence_base::seams::Files;
+use diligence_base::{Error, Result};
+use futures::TryStreamExt;
+use object_store::{ObjectStore, ObjectStoreExt};
+use url::Url;
+
+use super::options::{Compression, Format, OpenOptions};
+use super::source::{Source, describe_io, wait};
+
+/// Files that one table may have: a listing is held in memory.
+const FILES_MAX: usize = 1_000_000;
+
+/// Folders inside folders that are looked through: more is a link that leads back.
+const FOLDER_DEPTH_MAX: usize = 32;
+
+/// The files of a table, and what they are.
+pub(crate) struct Located {
+    /// In the order of their names.
+    pub sources: Vec<Arc<Source>>,
+    /// Their common format.
+    pub format: Format,
+    /// The folder that partition folders (`key=value`) are relative to; empty for single files.
+    pub base: String,
+}
+
+/// Finds the files of a location and their format.
+pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn Files>) -> Result<Located> {
+    if location.trim().is_empty() {
+        return Err(Error::input("a file's location is empty"));
+    }
+    let (sources, base, single) = match parse_url(location)? {
+        Some(url) if url.scheme() == "file" => {
+            let path = url.to_file_path().map_err(|()| Error::input(format!("'{location}' names no local file")))?;
+            find_local(&path, files)?
+        }
+        Some(url) => find_objects(location, url)?,
+        None => find_local(Path::new(location), files)?,
+    };
+    if sources.is_empty() {
+        return Err(Error::file(format!("{location}: there is no file here"))
+            .with_hint("hidden files and names that begin with '_' are left out"));
+    }
+    choose(location, sources, base, single, options)
+}
+
+/// Keeps the files of one format.
+fn choose(
+    location: &str,
+    sources: Vec<Arc<Source>>,
+    base: String,
+    single: bool,
+    options: &OpenOptions,
+) -> Result<Located> {
+    if single {
+        let format = match options.format {
+            Some(format) => format,
+            None => format_of(&sources[0])?,
+        };
+        return Ok(Located { sources, format, base });
+    }
+    let named = sources.iter().map(|source| Format::of_name(&source.name).map(|(format, _)| format));
+    let named = named.collect::<Vec<_>>();
+    let format = match options.format {
+        Some(format) => format,
+        None => {
+            let mut formats = named.iter().flatten().copied().collect::<Vec<_>>();
+            formats.sort();
+            formats.dedup();
+            match formats.as_slice() {
+                [format] => *format,
+                [] => {
+                    return Err(Error::file(format!("{location}: no file here has a name that shows its format"))
+                        .with_hint(FORMAT_HINT));
+                }
+                [first, second, ..] => {
+                    return Err(Error::file(format!(
+                        "{location}: the files here have several formats ({} and {}); a table has one",
+                        first.name(),
+                        second.name()
+                    ))
+                    .with_hint(format!("name a pattern, for example '{}/*.parquet'", location.trim_end_matches('/'))));
+                }
+            }
+        }
+    };
+    let kept = sources
+        .iter()
+        .zip(&named)
+        .filter(|(_, named)| **named == Some(format))
+        .map(|(source, _)| source.clone())
+        .collect::<Vec<_>>();
+    // With a format given, files whose names show none are meant.
+    let kept = if kept.is_empty() && named.iter().all(Option::is_none) { sources } else { kept };
+    if kept.is_empty() {
+        return Err(Error::file(format!("{location}: no {} file is here", format.name())));
+    }
+    Ok(Located { sources: kept, format, base })
+}
+
+const FORMAT_HINT: &str = "names should end in .parquet, .csv, .tsv, .json, .jsonl or .arrow; or say it: \
+                           CREATE EXTERNAL TABLE … STORED AS CSV LOCATION '…'";
+
+/// The format of one file, from its name or else its first bytes.
+fn format_of(source: &Arc<Source>) -> Result<Format> {
+    if let Some((format, _)) = Format::of_name(&source.name) {
+        return Ok(format);
+    }
+    let first = source.read_one_now(0..source.bytes.min(64))?;
+    Format::of_magic(&first)
+        .ok_or_else(|| source.error("its format cannot be told from its name").with_hint(FORMAT_HINT))
+}
+
+/// The compression of one text file.
+pub(crate) fn compression_of(source: &Arc<Source>, options: &OpenOptions) -> Result<Compression> {
+    if let Some(compression) = options.compression {
+        return Ok(compression);
+    }
+    // The first bytes decide, not the name: a web server may have unpacked `a.csv.gz`, and a `.csv` may be packed.
+    let first = source.read_one_now(0..source.bytes.min(8))?;
+    Ok(Compression::of_magic(&first))
+}
+
+/// `None` if the location is a path of the local file system.
+fn parse_url(location: &str) -> Result<Option<Url>> {
+    let Some((scheme, _)) = location.split_once("://") else { return Ok(None) };
+    if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
+        return Ok(None);
+    }
+    Url::parse(location).map(Some).map_err(|error| Error::input(format!("'{location}' is no URL: {error}")))
+}
+
+type Found = (Vec<Arc<Source>>, String, bool);
+
+fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
+    let text = path.to_string_lossy();
+    if files.is_dir(path) {
+        let mut found = Vec::new();
+        walk(path, files, 0, &mut found)?;
+        return Ok((open_all(found, files)?, text.trim_end_matches('/').to_owned(), false));
+    }
+    match files.meta(path) {
+        Ok(meta) => return Ok((vec![Arc::new(Source::local(meta, files.clone()))], String::new(), true)),
+        Err(error) if !is_pattern(&text) => {
+            return Err(Error::file(format!("{text}: {}", describe_io(&error))));
+        }
+        Err(_) => {}
+    }
+    let pattern = glob::Pattern::new(&text)
+        .map_err(|error| Error::input(format!("'{text}' is no pattern of file names: {error}")))?;
+    let base = pattern_base(&text);
+    let root = if base.is_empty() { Path::new(".") } else { Path::new(&base) };
+    if !files.is_dir(root) {
+        return Err(Error::file(format!("{}: there is no such folder", root.display())));
+    }
+    let mut found = Vec::new();
+    walk(root, files, 0, &mut found)?;
+    found.retain(|path| {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        pattern.matches_path_with(path, MATCHING)
+    });
+    if found.is_empty() {
+        return Err(Error::file(format!("{text}: no file matches this pattern")));
+    }
+    Ok((open_all(found, files)?, base.trim_end_matches('/').to_owned(), false))
+}
+
+const MATCHING: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+/// The folder above the first part of a path that has a wildcard.
+fn pattern_base(text: &str) -> String {
+    let end = text.find(['*', '?', '[']).unwrap_or(text.len());
+    match text[..end].rfind('/') {
+        Some(0) => "/".to_owned(),
+        Some(slash) => text[..slash].to_owned(),
+        None => String::new(),
+    }
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || name.starts_with('_')
+}
+
+fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    if depth > FOLDER_DEPTH_MAX {
+        return Err(Error::file(format!(
+            "{}: folders are nested deeper than {FOLDER_DEPTH_MAX}; a link may lead back",
+            folder.display()
+        )));
+    }
+    let entries =
+        files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
+    for entry in entries {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy();
+        if is_hidden(&name) {
+            continue;
+        }
+        if files.is_dir(&entry) {
+            walk(&entry, files, depth + 1, found)?;
+        } else if found.len() < FILES_MAX {
+            found.push(entry);
+        } else {
+            return Err(Error::resource(format!("a table has at most {FILES_MAX} files")));
+        }
+    }
+    Ok(())
+}
+
+fn open_all(paths: Vec<PathBuf>, files: &Arc<dyn Files>) -> Result<Vec<Arc<Source>>> {
+    paths
+        .into_iter()
+        .map(|path| {
+            let meta = files
+                .meta(&path)
+                .map_err(|error| Error::file(format!("{}: {}", path.display(), describe_io(&error))))?;
+            Ok(Arc::new(Source::local(meta, files.clone())))
+        })
+        .collect()
+}
+
+fn find_objects(location: &str, url: Url) -> Result<Found> {
+    let owned = location.to_owned();
+    // `parse_url_opts` would take a wildcard's `?` for a query.
+    let options = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value)).collect::<Vec<_>>();
+    let (store, path) = object_store::parse_url_opts(&url, options).map_err(|error| {
+        Error::input(format!("'{location}' cannot be opened: {error}"))
+            .with_hint("locations are paths, or URLs that begin with s3://, gs://, az://, http:// or https://")
+    })?;
+    let store: Arc<dyn ObjectStore> = Arc::from(store);
+    let prefix = url_prefix(&url, &path);
+    wait(async move { find_in_store(&owned, &prefix, store, path).await })
+}
+
+/// What stands before an object's path in the URL that names it.
+fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
+    let text = url.as_str();
+    let decoded = text.trim_end_matches('/');
+    match decoded.strip_suffix(path.as_ref()) {
+        Some(prefix) => prefix.to_owned(),
+        None => format!("{}://{}/", url.scheme(), url.authority()),
+    }
+}
+
+/// The objects at a path of a store: one object, all below a folder, or those that match a pattern.
+pub(crate) async fn find_in_store(
+    location: &str,
+    prefix: &str,
+    store: Arc<dyn ObjectStore>,
+    path: object_store::path::Path,
+) -> Result<Found> {
+    let named = |path: &object_store::path::Path| format!("{prefix}{path}");
+    let folder = location.ends_with('/');
+    let text = path.to_string();
+    let text = percent_decoded(&text);
+    if !folder && !is_pattern(&text) {
+        match store.head(&path).await {
+            Ok(meta) => {
+                let source = Source::object(named(&meta.location), meta, store);
+                return Ok((vec![Arc::new(source)], String::new(), true));
+            }
+            // It may be a folder, which stores know only by what is in it.
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(Error::file(format!("{location}: {error}"))),
+        }
+    }
+    let (base, pattern) = if is_pattern(&text) {
+        let pattern = glob::Pattern::new(&text)
+            .map_err(|error| Error::input(format!("'{location}' is no pattern of object names: {error}")))?;
+        (object_store::path::Path::from(pattern_base(&text)), Some(pattern))
+    } else {
+        (path, None)
+    };
+    let mut listing = store.list(Some(&base));
+    let mut metas = Vec::new();
+    while let Some(meta) =
+        listing.try_next().await.map_err(|error| Error::file(format!("{location}: it cannot be listed: {error}")))?
+    {
+        let below = meta.location.as_ref().strip_prefix(base.as_ref()).unwrap_or(meta.location.as_ref());
+        let hidden = below.split('/').any(is_hidden);
+        let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches_with(meta.location.as_ref(), MATCHING));
+        if hidden || !fits || meta.size == 0 && meta.location.as_ref().ends_with('/') {
+            continue;
+        }
+        if metas.len() == FILES_MAX {
+            return Err(Error::resource(format!("a table has at most {FILES_MAX} files")));
+        }
+        metas.push(meta);
+    }
+    drop(listing);
+    if metas.is_empty() {
+        return Err(Error::file(format!("{location}: there is no such object, and none below it")));
+    }
+    metas.sort_by(|a, b| a.location.cmp(&b.location));
+    let sources =
+        metas.into_iter().map(|meta| Arc::new(Source::object(named(&meta.location), meta, store.clone()))).collect();
+    Ok((sources, format!("{prefix}{base}").trim_end_matches('/').to_owned(), false))
+}
+
+/// Wildcards that URL parsing escaped.
+fn percent_decoded(text: &str) -> String {
+    text.replace("%2A", "*").replace("%3F", "?").replace("%5B", "[").replace("%5D", "]")
+}
+
+/// Every file and folder of a folder that can be a table: (name, location), sorted by name. A name is the stem of the
+/// file's or the folder's name; where two are equal, the lesser format's name gets the format appended (`a_csv`).
+///
+/// Nothing is opened: whether a file is what its name says shows when the table is used.
+pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Vec<(String, String)>> {
+    let entries =
+        files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if is_hidden(&name) {
+            continue;
+        }
+        if files.is_dir(&entry) {
+            let mut inside = Vec::new();
+            walk(&entry, files, 0, &mut inside)?;
+            let mut formats =
+                inside.iter().filter_map(|path| Format::of_name(&path.to_string_lossy())).map(|(format, _)| format);
+            if let Some(format) = formats.next()
+                && formats.all(|other| other == format)
+            {
+                // A folder `t.parquet` of part files is the table `t`, as other engines write it.
+                let stem = if Format::of_name(&name).is_some() { stem_of(&name) } else { name.clone() };
+                found.push((stem, format, entry));
+            }
+        } else if let Some((format, _)) = Format::of_name(&name) {
+            found.push((stem_of(&name), format, entry));
+        }
+    }
+    found.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let mut tables: Vec<(String, String)> = Vec::with_capacity(found.len());
+    for (stem, format, path) in found {
+        let taken = |name: &str| tables.iter().any(|(other, _)| other == name);
+        let mut name = stem.clone();
+        if taken(&name) {
+            name = format!("{stem}_{}", format.name().to_ascii_lowercase());
+        }
+        let mut number = 2;
+        while taken(&name) {
+            name = format!("{stem}_{}_{number}", format.name().to_ascii_lowercase());
+            number += 1;
+        }
+        tables.push((name, path.to_string_lossy().into_owned()));
+    }
+    tables.sort();
+    Ok(tables)
+}
+
+/// The name without the endings that show format and compression.
+fn stem_of(name: &str) -> String {
+    let packed = Format::of_name(name).is_some_and(|(_, compression)| compression != Compression::Plain);
+    let inner = if packed { name.rsplit_once('.').map_or(name, |(inner, _)| inner) } else { name };
+    inner.rsplit_once('.').map_or(inner, |(stem, _)| stem).to_owned()
+}

@@ -1,0 +1,217 @@
+//! How a foreign file is to be read, where its name and first bytes do not say it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use arrow::datatypes::SchemaRef;
+use diligence_base::{Error, Result};
+
+/// A format of foreign files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// Arrow IPC, the file format (Feather V2) or the stream format.
+    Arrow,
+    /// Separated values: commas, tabs, or what the options say.
+    Csv,
+    /// One JSON object per line, or one array of objects.
+    Json,
+}
+
+/// A compression of a whole file. Parquet and Arrow files compress inside and have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// None.
+    Plain,
+    /// gzip.
+    Gzip,
+    /// Zstandard.
+    Zstandard,
+    /// bzip2.
+    Bzip2,
+    /// xz.
+    Xz,
+}
+
+/// How to open foreign files as a table. The default finds everything out.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The format; told from the names and the first bytes if `None`.
+    pub format: Option<Format>,
+    /// The compression of the whole file; told from the name and the first bytes if `None`.
+    pub compression: Option<Compression>,
+    /// Columns and types as declared in the statement; inferred if `None`. The types may be any that the values convert
+    /// to; the table's schema has their logical forms.
+    pub schema: Option<SchemaRef>,
+    /// For separated values.
+    pub csv: CsvOptions,
+    /// Records looked at to infer the schema of text files; 0 means the default, 10,000.
+    pub inference_rows: usize,
+}
+
+/// How separated values are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CsvOptions {
+    /// The byte between fields. `None`: a tab for names like `.tsv`, else what the first lines show (`,` `;` tab `|`).
+    pub delimiter: Option<u8>,
+    /// Whether the first record holds the names. `None`: true unless the first record looks like the others.
+    pub has_header: Option<bool>,
+    /// The quote; `"` if `None`.
+    pub quote: Option<u8>,
+    /// A byte that makes the next one literal inside quotes; doubled quotes if `None`.
+    pub escape: Option<u8>,
+    /// Records that begin with it are left out.
+    pub comment: Option<u8>,
+    /// The text that stands for NULL, besides an empty field without quotes in columns that are not strings.
+    pub null: Option<String>,
+}
+
+impl Format {
+    /// The name in messages and EXPLAIN.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "Parquet",
+            Format::Arrow => "Arrow",
+            Format::Csv => "CSV",
+            Format::Json => "JSON",
+        }
+    }
+
+    /// The format by its name in SQL (`STORED AS …`).
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "parquet" => Ok(Format::Parquet),
+            "arrow" | "ipc" | "feather" | "arrows" => Ok(Format::Arrow),
+            "csv" | "tsv" => Ok(Format::Csv),
+            "json" | "jsonl" | "ndjson" | "ldjson" => Ok(Format::Json),
+            _ => Err(Error::input(format!("no file format is named '{name}'"))
+                .with_hint("the formats are PARQUET, CSV, JSON and ARROW")),
+        }
+    }
+
+    /// The format and compression that a file's name shows.
+    pub fn of_name(name: &str) -> Option<(Self, Compression)> {
+        let lower = name.to_ascii_lowercase();
+        let (compression, inner) = match lower.rsplit_once('.') {
+            Some((inner, "gz" | "gzip")) => (Compression::Gzip, inner),
+            Some((inner, "zst" | "zstd")) => (Compression::Zstandard, inner),
+            Some((inner, "bz2")) => (Compression::Bzip2, inner),
+            Some((inner, "xz")) => (Compression::Xz, inner),
+            _ => (Compression::Plain, lower.as_str()),
+        };
+        let format = match inner.rsplit_once('.')?.1 {
+            "parquet" | "parq" | "pq" => Format::Parquet,
+            "arrow" | "feather" | "ipc" | "arrows" => Format::Arrow,
+            "csv" | "tsv" | "tab" | "psv" => Format::Csv,
+            "json" | "jsonl" | "ndjson" | "ldjson" => Format::Json,
+            _ => return None,
+        };
+        (compression == Compression::Plain || matches!(format, Format::Csv | Format::Json))
+            .then_some((format, compression))
+    }
+
+    /// The format that a file's first bytes show, where they do.
+    pub fn of_magic(first: &[u8]) -> Option<Self> {
+        if first.starts_with(b"PAR1") || first.starts_with(b"PARE") {
+            return Some(Format::Parquet);
+        }
+        if first.starts_with(b"ARROW1") || first.starts_with(&[0xff, 0xff, 0xff, 0xff]) {
+            return Some(Format::Arrow);
+        }
+        match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{' | b'[') => Some(Format::Json),
+            _ => None,
+        }
+    }
+}
+
+impl Compression {
+    /// The compression that a file's first bytes show.
+    pub fn of_magic(first: &[u8]) -> Self {
+        if first.starts_with(&[0x1f, 0x8b]) {
+            Compression::Gzip
+        } else if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Compression::Zstandard
+        } else if first.starts_with(b"BZh") {
+            Compression::Bzip2
+        } else if first.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+            Compression::Xz
+        } else {
+            Compression::Plain
+        }
+    }
+
+    /// The compression by its name in SQL (`OPTIONS (compression 'gzip')`).
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "" | "none" | "uncompressed" | "plain" => Ok(Compression::Plain),
+            "gz" | "gzip" => Ok(Compression::Gzip),
+            "zst" | "zstd" | "zstandard" => Ok(Compression::Zstandard),
+            "bz2" | "bzip2" => Ok(Compression::Bzip2),
+            "xz" => Ok(Compression::Xz),
+            _ => Err(Error::input(format!("no compression is named '{name}'"))
+                .with_hint("the compressions are GZIP, ZSTD, BZIP2, XZ and NONE")),
+        }
+    }
+
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Plain => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zstandard => "zstd",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
+        }
+    }
+}
+
+impl OpenOptions {
+    /// A number that differs when the options give other rows for the same bytes.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.format.hash(&mut hasher);
+        self.compression.hash(&mut hasher);
+        self.csv.hash(&mut hasher);
+        self.inference_rows.hash(&mut hasher);
+        if let Some(schema) = &self.schema {
+            for field in schema.fields() {
+                field.name().hash(&mut hasher);
+                field.data_type().hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Records to look at for the schema of a text file.
+    pub(crate) fn rows_to_infer(&self) -> usize {
+        if self.inference_rows == 0 { INFERENCE_ROWS_DEFAULT } else { self.inference_rows }
+    }
+}
+
+/// Records looked at to infer a schema: enough to meet the rare decimal point or empty field, few enough to be instant.
+const INFERENCE_ROWS_DEFAULT: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_show_format_and_compression() {
+        assert_eq!(Format::of_name("a.PARQUET"), Some((Format::Parquet, Compression::Plain)));
+        assert_eq!(Format::of_name("/x.y/a.csv.gz"), Some((Format::Csv, Compression::Gzip)));
+        assert_eq!(Format::of_name("a.ndjson.zst"), Some((Format::Json, Compression::Zstandard)));
+        assert_eq!(Format::of_name("a.parquet.gz"), None);
+        assert_eq!(Format::of_name("a"), None);
+        assert_eq!(Format::of_name("a.txt"), None);
+    }
+
+    #[test]
+    fn first_bytes_show_the_format() {
+        assert_eq!(Format::of_magic(b"PAR1...."), Some(Format::Parquet));
+        assert_eq!(Format::of_magic(b"ARROW1\0\0"), Some(Format::Arrow));
+        assert_eq!(Format::of_magic(b"  {\"a\":1}"), Some(Format::Json));
+        assert_eq!(Format::of_magic(b"a,b,c\n"), None);
+        assert_eq!(Compression::of_magic(&[0x1f, 0x8b, 8]), Compression::Gzip);
+    }
+}

@@ -1,0 +1,210 @@
+//! One row group or a part of one: fetching its bytes and decoding them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::buffer::BooleanBuffer;
+use diligence_base::{Error, Result};
+
+use super::bytes::{ChunkBytes, ParquetBytes};
+use super::columns::{ColumnRows, open_column};
+use super::footer::chunk_range;
+use super::{ParquetFile, ParquetTable, Piece};
+use crate::external::schema::{conform, nulls};
+use crate::external::sieve::{Sieve, Windows};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
+
+/// A cluster of a Parquet table.
+pub(super) struct ParquetCluster {
+    table: Arc<ParquetTable>,
+    file: usize,
+    piece: Piece,
+}
+
+/// What is read of a leaf.
+struct LeafRead {
+    leaf: usize,
+    dictionary: Option<Range<u64>>,
+    pages: Range<u64>,
+    first_row: usize,
+}
+
+impl fmt::Debug for ParquetCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl ParquetCluster {
+    pub fn new(table: Arc<ParquetTable>, file: usize, piece: Piece) -> Self {
+        Self { table, file, piece }
+    }
+
+    fn file(&self) -> &ParquetFile {
+        &self.table.files[self.file]
+    }
+
+    /// The reads that bring these columns of the table.
+    fn reads(&self, columns: &[usize]) -> Vec<LeafRead> {
+        let file = self.file();
+        let mut leaves = columns
+            .iter()
+            .filter_map(|&column| file.roots.get(column).copied().flatten())
+            .flat_map(|root| file.leaves[root].clone())
+            .collect::<Vec<_>>();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves.into_iter().filter_map(|leaf| self.leaf_read(leaf)).collect()
+    }
+
+    fn leaf_read(&self, leaf: usize) -> Option<LeafRead> {
+        let metadata = &self.file().metadata;
+        let chunk = metadata.row_group(self.piece.row_group).column(leaf);
+        let whole = chunk_range(chunk)?;
+        if self.piece.whole {
+            return Some(LeafRead { leaf, dictionary: None, pages: whole, first_row: 0 });
+        }
+        let pages = metadata.offset_index()?.get(self.piece.row_group)?.get(leaf)?.page_locations();
+        let rows = &self.piece.rows;
+        let first = pages.partition_point(|page| page.first_row_index as usize <= rows.start).checked_sub(1)?;
+        let last = pages.partition_point(|page| (page.first_row_index as usize) < rows.end).checked_sub(1)?;
+        let start = pages[first].offset as u64;
+        let end = pages[last].offset as u64 + pages[last].compressed_page_size as u64;
+        let dictionary = whole.start..pages[0].offset as u64;
+        Some(LeafRead {
+            leaf,
+            dictionary: (!dictionary.is_empty()).then_some(dictionary),
+            pages: start..end,
+            first_row: pages[first].first_row_index as usize,
+        })
+    }
+}
+
+impl Cluster for ParquetCluster {
+    fn rows(&self) -> Option<usize> {
+        Some(self.piece.rows.len())
+    }
+
+    fn bytes(&self, columns: &[usize]) -> usize {
+        let bytes = |range: &Range<u64>| (range.end - range.start) as usize;
+        self.reads(columns).iter().map(|read| bytes(&read.pages) + read.dictionary.as_ref().map_or(0, bytes)).sum()
+    }
+
+    fn fetch(&self, columns: &[usize]) -> Fetch {
+        let reads = self.reads(columns);
+        if reads.is_empty() {
+            return Fetch::Ready(Fetched { bytes: 0, content: Box::new(ParquetBytes { leaves: HashMap::new() }) });
+        }
+        let mut ranges = Vec::with_capacity(reads.len() * 2);
+        for read in &reads {
+            ranges.extend(read.dictionary.clone());
+            ranges.push(read.pages.clone());
+        }
+        self.file().source.fetch(ranges, move |parts| {
+            let bytes = parts.iter().map(|part| part.len()).sum();
+            let mut parts = parts.into_iter();
+            let mut leaves = HashMap::with_capacity(reads.len());
+            for read in reads {
+                let short = || Error::bug("a read brought fewer parts than it had ranges");
+                let dictionary = match read.dictionary {
+                    Some(_) => Some(parts.next().ok_or_else(short)?),
+                    None => None,
+                };
+                let pages = parts.next().ok_or_else(short)?;
+                leaves.insert(read.leaf, ChunkBytes { dictionary, pages, first_row: read.first_row });
+            }
+            Ok(Fetched { bytes, content: Box::new(ParquetBytes { leaves }) })
+        })
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        let bytes = fetched
+            .content
+            .downcast::<ParquetBytes>()
+            .map_err(|_| Error::bug("what was fetched from another cluster came to a Parquet cluster"))?;
+        let windows = ParquetWindows {
+            table: self.table.clone(),
+            file: self.file,
+            piece: self.piece.clone(),
+            bytes,
+            batch_rows: request.batch_rows.max(1),
+            narrow: request.narrow,
+            start: 0,
+            rows: 0,
+            columns: HashMap::new(),
+        };
+        Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
+    }
+
+    fn describe(&self) -> String {
+        let Piece { row_group, rows, whole } = &self.piece;
+        let name = &self.file().source.name;
+        if *whole {
+            format!("{name}, row group {row_group}")
+        } else {
+            format!("{name}, row group {row_group}, rows {} to {}", rows.start, rows.end)
+        }
+    }
+}
+
+/// The rows of a cluster, window by window. Columns are opened when first asked for and skip what nobody wanted.
+struct ParquetWindows {
+    table: Arc<ParquetTable>,
+    file: usize,
+    piece: Piece,
+    bytes: Box<ParquetBytes>,
+    batch_rows: usize,
+    narrow: bool,
+    /// The window, counted from the first row of the piece.
+    start: usize,
+    rows: usize,
+    columns: HashMap<usize, OpenColumn>,
+}
+
+/// A column of which `at` rows are behind.
+struct OpenColumn {
+    rows: Box<dyn ColumnRows>,
+    at: usize,
+}
+
+impl Windows for ParquetWindows {
+    fn advance(&mut self, rows_max: usize) -> Result<usize> {
+        self.start += self.rows;
+        self.rows = rows_max.min(self.piece.rows.len() - self.start);
+        Ok(self.rows)
+    }
+
+    fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        let file = &self.table.files[self.file];
+        let target = self.table.schema.field(column).data_type();
+        let rows = selected.map_or(self.rows, BooleanBuffer::count_set_bits);
+        let Some(root) = file.roots.get(column).copied().flatten() else {
+            return Ok(nulls(target, rows));
+        };
+        if !self.columns.contains_key(&column) {
+            let opened = open_column(file, &self.piece, &self.bytes, root, target, self.batch_rows, self.narrow)?;
+            self.columns.insert(column, OpenColumn { rows: opened, at: 0 });
+        }
+        let Some(open) = self.columns.get_mut(&column) else { return Err(Error::bug("an opened column is gone")) };
+        if open.at < self.start {
+            open.rows.skip(self.start - open.at)?;
+            open.at = self.start;
+        }
+        let array = match selected {
+            None => open.rows.read(self.rows)?,
+            Some(selected) => open.rows.read_selected(selected)?,
+        };
+        open.at += self.rows;
+        if array.len() != rows {
+            let name = file.column_name(root);
+            return Err(file.error(
+                self.piece.row_group,
+                format!("column '{name}' ends after {} rows of {}; the file is corrupt", self.start, self.piece.rows.len()),
+            ));
+        }
+        conform(array, target, self.narrow).map_err(|error| file.source.blame(error))
+    }
+}

@@ -1,0 +1,307 @@
+//! One schema for files that may differ, and arrays brought into it.
+//!
+//! The logical schema is what SQL sees: strings are `Utf8View`, binaries `BinaryView`, small decimals `Decimal128`,
+//! dictionaries their values. Types inside lists and structs stay as the file has them. Files of one table agree by
+//! column name; where types differ, the column gets a type that holds all values of both, or opening fails.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, Fields, Schema, SchemaRef, TimeUnit,
+};
+use diligence_base::{Error, Result};
+
+use crate::foreign_error::from_arrow;
+
+/// Columns that a table may have: every request is linear in them somewhere.
+const COLUMNS_MAX: usize = 100_000;
+
+/// The type that SQL sees for a type in a file.
+pub(crate) fn logical_type(physical: &DataType) -> DataType {
+    match physical {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        DataType::Dictionary(_, values) => logical_type(values),
+        DataType::RunEndEncoded(_, values) => logical_type(values.data_type()),
+        other => other.clone(),
+    }
+}
+
+/// The schema that SQL sees for a file's schema: logical types, no metadata, no name twice.
+pub(crate) fn logical_schema(physical: &Schema) -> Schema {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for field in physical.fields() {
+        *seen.entry(field.name().clone()).or_default() += 1;
+    }
+    let mut given: HashMap<String, usize> = HashMap::new();
+    let fields = physical.fields().iter().map(|field| {
+        let count = given.entry(field.name().clone()).or_default();
+        *count += 1;
+        let mut name = field.name().clone();
+        if *count > 1 {
+            // The second `a` becomes `a_1`, unless the file has a column of that name, too.
+            let mut number = *count - 1;
+            while seen.contains_key(&format!("{name}_{number}")) {
+                number += 1;
+            }
+            name = format!("{name}_{number}");
+            seen.insert(name.clone(), 1);
+        }
+        Field::new(name, logical_type(field.data_type()), field.is_nullable())
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// A table's schema over its files, and where each file has each column.
+pub(crate) struct Merged {
+    /// The table's columns.
+    pub schema: SchemaRef,
+    /// For each file, for each column of the table: its position in the file, or `None` if the file does not have it.
+    pub positions: Vec<Vec<Option<usize>>>,
+}
+
+/// Merges the logical schemas of files. `files` are their names for messages.
+pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>]) -> Result<Merged> {
+    let mut fields: Vec<Field> = Vec::new();
+    let mut first_file: Vec<usize> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    let mut present: Vec<usize> = Vec::new();
+    let mut last: Option<&Arc<Schema>> = None;
+    for (number, schema) in schemas.iter().enumerate() {
+        // Most tables have files of one schema: then nothing is compared twice.
+        if last.is_some_and(|last| last == schema) {
+            schema.fields().iter().for_each(|field| present[by_name[field.name()]] += 1);
+            continue;
+        }
+        last = Some(schema);
+        for field in schema.fields() {
+            let Some(&index) = by_name.get(field.name()) else {
+                by_name.insert(field.name().clone(), fields.len());
+                fields.push(field.as_ref().clone());
+                first_file.push(number);
+                present.push(1);
+                continue;
+            };
+            present[index] += 1;
+            let old = &fields[index];
+            let Some(wide) = widen(old.data_type(), field.data_type()) else {
+                return Err(Error::file(format!(
+                    "column '{}' is {} in {} but {} in {}; no type holds both",
+                    field.name(),
+                    old.data_type(),
+                    files[first_file[index]],
+                    field.data_type(),
+                    files[number]
+                ))
+                .with_hint("make two tables of them and combine them with UNION ALL and CAST"));
+            };
+            let nullable = old.is_nullable() || field.is_nullable();
+            fields[index] = Field::new(field.name(), wide, nullable);
+        }
+    }
+    if fields.len() > COLUMNS_MAX {
+        return Err(Error::resource(format!("a table has at most {COLUMNS_MAX} columns; here are {}", fields.len())));
+    }
+    for (field, present) in fields.iter_mut().zip(&present) {
+        if *present < schemas.len() {
+            *field = field.clone().with_nullable(true);
+        }
+    }
+    let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect();
+    Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
+}
+
+/// Where a file has each of the table's columns.
+pub(crate) fn positions(table: &[Field], file: &Schema) -> Vec<Option<usize>> {
+    let by_name = file.fields().iter().enumerate().map(|(index, field)| (field.name(), index));
+    let by_name = by_name.collect::<HashMap<_, _>>();
+    table.iter().map(|field| by_name.get(field.name()).copied()).collect()
+}
+
+/// The least type that holds every value of both types exactly, if there is one.
+fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::*;
+    if a == b {
+        return Some(a.clone());
+    }
+    let wide = match (a, b) {
+        (Null, other) | (other, Null) => other.clone(),
+        (Float16, Float32) | (Float32, Float16) => Float32,
+        (Float16 | Float32, Float64) | (Float64, Float16 | Float32) => Float64,
+        (Date32, Date64) | (Date64, Date32) => Date64,
+        (Date32 | Date64, Timestamp(unit, None)) | (Timestamp(unit, None), Date32 | Date64) => Timestamp(*unit, None),
+        (Timestamp(x, zone), Timestamp(y, other)) if zone == other => Timestamp(finer(x, y), zone.clone()),
+        (Struct(x), Struct(y)) => return widen_struct(x, y),
+        _ if a.is_integer() && b.is_integer() => widen_integers(a, b)?,
+        _ if a.is_integer() && matches!(b, Float32 | Float64) => integer_as_float(a, b)?,
+        _ if b.is_integer() && matches!(a, Float32 | Float64) => integer_as_float(b, a)?,
+        _ => {
+            let ((p, s), (q, t)) = (digits(a)?, digits(b)?);
+            let scale = s.max(t);
+            let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(t));
+            let precision = u8::try_from(whole + i16::from(scale)).ok()?;
+            match precision {
+                0..=DECIMAL128_MAX_PRECISION => Decimal128(precision.max(1), scale),
+                ..=DECIMAL256_MAX_PRECISION => Decimal256(precision, scale),
+                _ => return None,
+            }
+        }
+    };
+    Some(wide)
+}
+
+fn widen_struct(x: &Fields, y: &Fields) -> Option<DataType> {
+    let same_names = x.len() == y.len() && x.iter().zip(y).all(|(a, b)| a.name() == b.name());
+    if !same_names {
+        return None;
+    }
+    let fields = x.iter().zip(y).map(|(a, b)| {
+        let wide = widen(a.data_type(), b.data_type())?;
+        Some(Field::new(a.name(), wide, a.is_nullable() || b.is_nullable()))
+    });
+    Some(DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into()))
+}
+
+fn finer(x: &TimeUnit, y: &TimeUnit) -> TimeUnit {
+    let rank = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    if rank(x) >= rank(y) { *x } else { *y }
+}
+
+fn widen_integers(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::*;
+    let signed = a.is_signed_integer() || b.is_signed_integer();
+    // Bits needed, where a signed type must have one bit more than an unsigned one.
+    let bits = |ty: &DataType| {
+        let bits = ty.primitive_width().unwrap_or(8) * 8;
+        if signed && ty.is_unsigned_integer() { bits + 1 } else { bits }
+    };
+    Some(match (signed, bits(a).max(bits(b))) {
+        (true, ..=16) => Int16,
+        (true, ..=32) => Int32,
+        (true, ..=64) => Int64,
+        (true, _) => Decimal128(20, 0),
+        (false, ..=16) => UInt16,
+        (false, ..=32) => UInt32,
+        (false, _) => UInt64,
+    })
+}
+
+fn integer_as_float(integer: &DataType, float: &DataType) -> Option<DataType> {
+    match (integer.primitive_width()?, float) {
+        (1 | 2, float) => Some(float.clone()),
+        (4, _) => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+/// Precision and scale of a decimal, or of the decimal that holds an integer type.
+fn digits(ty: &DataType) -> Option<(u8, i8)> {
+    match ty {
+        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => Some((*precision, *scale)),
+        DataType::Int8 | DataType::UInt8 => Some((3, 0)),
+        DataType::Int16 | DataType::UInt16 => Some((5, 0)),
+        DataType::Int32 | DataType::UInt32 => Some((10, 0)),
+        DataType::Int64 => Some((19, 0)),
+        DataType::UInt64 => Some((20, 0)),
+        _ => None,
+    }
+}
+
+/// The array in the table's type. Narrow forms are left alone if `narrow`.
+pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Result<ArrayRef> {
+    if array.data_type() == target || narrow && is_narrow_form(array.data_type(), target) {
+        return Ok(array);
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, target, &options).map_err(from_arrow)
+}
+
+/// True if the first type is a narrow physical form of the second, as [`DecodeRequest`](crate::DecodeRequest) lists them.
+pub(crate) fn is_narrow_form(physical: &DataType, logical: &DataType) -> bool {
+    match (physical, logical) {
+        (DataType::Decimal64(p, s), DataType::Decimal128(q, t)) => p == q && s == t,
+        (DataType::Dictionary(key, value), DataType::Utf8View) => {
+            **key == DataType::Int32 && **value == DataType::Utf8
+        }
+        _ => false,
+    }
+}
+
+/// A column that a file does not have.
+pub(crate) fn nulls(target: &DataType, rows: usize) -> ArrayRef {
+    new_null_array(target, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(fields: &[(&str, DataType)]) -> Arc<Schema> {
+        Arc::new(Schema::new(fields.iter().map(|(name, ty)| Field::new(*name, ty.clone(), false)).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn types_widen_to_what_holds_both() {
+        use DataType::*;
+        let cases = [
+            (Int32, Int64, Some(Int64)),
+            (UInt8, Int8, Some(Int16)),
+            (UInt32, Int8, Some(Int64)),
+            (UInt64, Int8, Some(Decimal128(20, 0))),
+            (UInt8, UInt32, Some(UInt32)),
+            (Int32, Float32, Some(Float64)),
+            (Int64, Float64, None),
+            (Decimal128(10, 2), Decimal128(8, 4), Some(Decimal128(12, 4))),
+            (Decimal128(38, 0), Decimal128(38, 10), Some(Decimal256(48, 10))),
+            (Int32, Decimal128(5, 2), Some(Decimal128(12, 2))),
+            (Date32, Timestamp(TimeUnit::Second, None), Some(Timestamp(TimeUnit::Second, None))),
+            (Utf8View, Int32, None),
+            (Null, Utf8View, Some(Utf8View)),
+            (Boolean, Int8, None),
+        ];
+        for (a, b, wide) in cases {
+            assert_eq!(widen(&a, &b), wide, "{a} and {b}");
+            assert_eq!(widen(&b, &a), wide, "{b} and {a}");
+        }
+    }
+
+    #[test]
+    fn files_agree_by_name_and_missing_columns_are_nullable() {
+        let a = schema(&[("x", DataType::Int32), ("y", DataType::Utf8View)]);
+        let b = schema(&[("z", DataType::Boolean), ("x", DataType::Int64)]);
+        let merged = merge(&["a", "b"], &[a, b]).unwrap();
+        assert_eq!(merged.schema.field(0), &Field::new("x", DataType::Int64, false));
+        assert_eq!(merged.schema.field(1), &Field::new("y", DataType::Utf8View, true));
+        assert_eq!(merged.schema.field(2), &Field::new("z", DataType::Boolean, true));
+        assert_eq!(merged.positions[0], vec![Some(0), Some(1), None]);
+        assert_eq!(merged.positions[1], vec![Some(1), None, Some(0)]);
+    }
+
+    #[test]
+    fn types_that_do_not_fit_name_both_files() {
+        let error =
+            merge(&["a.csv", "b.csv"], &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])])
+                .err()
+                .unwrap();
+        assert!(error.message().contains("a.csv") && error.message().contains("b.csv"), "{error}");
+    }
+
+    #[test]
+    fn a_name_twice_gets_a_number() {
+        let twice = schema(&[("a", DataType::Int8), ("a_1", DataType::Int8), ("a", DataType::Int8)]);
+        let logical = logical_schema(&twice);
+        let names = logical.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        assert_eq!(names, vec!["a", "a_1", "a_2"]);
+    }
+}

@@ -1,0 +1,382 @@
+//! Drops rows while they are decoded, and gathers what is left into chunks of a good size.
+//!
+//! A format gives its rows as [`Windows`]: runs of consecutive rows whose columns are decoded when asked for, all rows or
+//! only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next filter's
+//! columns for the rows that are left, and so on; the columns that no filter looks at are decoded last, only for the rows
+//! that survived all. What a filter decoded is not decoded again for the output.
+//!
+//! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty; at most `batch_rows`
+//! survivors and one window are held.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, PrimitiveArray};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{FilterBuilder, concat};
+use arrow::datatypes::{DataType, Int32Type, SchemaRef};
+use diligence_base::{Error, Result};
+
+use super::schema::{conform, is_narrow_form};
+use crate::foreign_error::from_arrow;
+use crate::{Chunk, Decode, DecodeRequest};
+
+/// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
+pub(crate) trait Windows: Send {
+    /// Goes to the next window of at most `rows_max` rows and returns its rows; 0 at the end.
+    fn advance(&mut self, rows_max: usize) -> Result<usize>;
+    /// One column of the window: all its rows, or those selected. Called at most once per column and window.
+    fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef>;
+}
+
+/// Filters and gathers the rows of windows.
+pub(crate) struct Sieve<W> {
+    windows: W,
+    request: DecodeRequest,
+    schema: SchemaRef,
+    /// Columns of the current window that were decoded.
+    held: Vec<Held>,
+    /// Survivors of earlier windows: for each wanted column its pieces.
+    pending: Vec<Vec<ArrayRef>>,
+    pending_rows: usize,
+    /// A chunk that is ready, behind one that had to go first.
+    ready: Option<Chunk>,
+    done: bool,
+}
+
+/// A decoded column of the current window.
+struct Held {
+    column: usize,
+    array: ArrayRef,
+    /// Which rows of the window the array has; all if `None`.
+    rows: Selected,
+}
+
+/// Rows of a window; all if `None`. Compared by address: each filter makes a new one.
+type Selected = Option<Arc<BooleanBuffer>>;
+
+fn same(a: &Selected, b: &Selected) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+impl<W: Windows> Sieve<W> {
+    /// A sieve over the windows of a table with this schema.
+    pub fn new(windows: W, mut request: DecodeRequest, schema: SchemaRef) -> Self {
+        request.batch_rows = request.batch_rows.max(1);
+        let pending = vec![Vec::new(); request.columns.len()];
+        Self { windows, request, schema, held: Vec::new(), pending, pending_rows: 0, ready: None, done: false }
+    }
+
+    /// Applies the filters to the current window: the rows that are left and how many they are.
+    fn select(&mut self, rows: usize) -> Result<(Selected, usize)> {
+        let mut selected: Selected = None;
+        let mut left = rows;
+        for index in 0..self.request.filters.len() {
+            let filter = self.request.filters[index].clone();
+            if !filter.is_worthwhile() {
+                continue;
+            }
+            let columns = filter
+                .columns()
+                .iter()
+                .map(|&column| self.column(column, &selected, left))
+                .collect::<Result<Vec<_>>>()?;
+            let keep = filter.keep(&columns)?;
+            if keep.len() != left {
+                return Err(Error::bug(format!("a row filter answered for {} rows instead of {left}", keep.len())));
+            }
+            let keep = without_nulls(&keep);
+            let kept = keep.count_set_bits();
+            if kept == left {
+                continue;
+            }
+            if kept == 0 {
+                return Ok((None, 0));
+            }
+            selected = Some(Arc::new(match &selected {
+                None => keep,
+                Some(before) => deposit(before, &keep),
+            }));
+            left = kept;
+        }
+        Ok((selected, left))
+    }
+
+    /// A column of the current window for the selected rows.
+    fn column(&mut self, column: usize, selected: &Selected, left: usize) -> Result<ArrayRef> {
+        let Some(position) = self.held.iter().position(|held| held.column == column) else {
+            let array = self.windows.column(column, selected.as_deref())?;
+            if array.len() != left {
+                return Err(Error::bug(format!(
+                    "column {column} decoded to {} rows instead of {left}",
+                    array.len()
+                )));
+            }
+            self.held.push(Held { column, array: array.clone(), rows: selected.clone() });
+            return Ok(array);
+        };
+        let held = &mut self.held[position];
+        if same(&held.rows, selected) {
+            return Ok(held.array.clone());
+        }
+        let Some(now) = selected else { return Err(Error::bug("a selection grew")) };
+        let keep = match &held.rows {
+            None => now.as_ref().clone(),
+            Some(before) => extract(now, before),
+        };
+        held.array = filter_array(&held.array, &keep)?;
+        held.rows = selected.clone();
+        Ok(held.array.clone())
+    }
+
+    /// The pending rows as a chunk.
+    fn gather(&mut self) -> Result<Option<Chunk>> {
+        if self.pending_rows == 0 {
+            return Ok(None);
+        }
+        let mut columns = Vec::with_capacity(self.pending.len());
+        for (pieces, &column) in self.pending.iter_mut().zip(&self.request.columns) {
+            columns.push(concat_pieces(pieces, self.schema.field(column).data_type())?);
+            pieces.clear();
+        }
+        let rows = std::mem::take(&mut self.pending_rows);
+        Ok(Some(Chunk { columns, rows }))
+    }
+}
+
+impl<W: Windows> Decode for Sieve<W> {
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        if let Some(chunk) = self.ready.take() {
+            return Ok(Some(chunk));
+        }
+        let batch_rows = self.request.batch_rows;
+        while !self.done {
+            self.held.clear();
+            let rows = self.windows.advance(batch_rows)?;
+            if rows == 0 {
+                self.done = true;
+                break;
+            }
+            let (selected, left) = self.select(rows)?;
+            if left == 0 {
+                continue;
+            }
+            let mut columns = Vec::with_capacity(self.request.columns.len());
+            for index in 0..self.request.columns.len() {
+                columns.push(self.column(self.request.columns[index], &selected, left)?);
+            }
+            // A chunk that is at least a quarter full is worth more as it is than copied.
+            if left * 4 >= batch_rows && (self.pending_rows == 0 || self.pending_rows + left > batch_rows) {
+                let chunk = Chunk { columns, rows: left };
+                return Ok(Some(match self.gather()? {
+                    None => chunk,
+                    Some(first) => {
+                        self.ready = Some(chunk);
+                        first
+                    }
+                }));
+            }
+            let full = if self.pending_rows + left > batch_rows { self.gather()? } else { None };
+            for (pieces, array) in self.pending.iter_mut().zip(columns) {
+                pieces.push(array);
+            }
+            self.pending_rows += left;
+            if full.is_some() {
+                return Ok(full);
+            }
+            if self.pending_rows * 4 >= batch_rows * 3 {
+                return self.gather();
+            }
+        }
+        self.gather()
+    }
+}
+
+/// Which rows are true, NULL counting as false.
+fn without_nulls(keep: &BooleanArray) -> BooleanBuffer {
+    match keep.nulls() {
+        Some(nulls) if nulls.null_count() > 0 => keep.values() & nulls.inner(),
+        _ => keep.values().clone(),
+    }
+}
+
+/// The rows of an array that are kept.
+pub(crate) fn filter_array(array: &ArrayRef, keep: &BooleanBuffer) -> Result<ArrayRef> {
+    let keep = BooleanArray::new(keep.clone(), None);
+    FilterBuilder::new(&keep).optimize().build().filter(array).map_err(from_arrow)
+}
+
+/// `keep` answers for the rows set in `before`: the rows of the window that are set in `before` and kept.
+fn deposit(before: &BooleanBuffer, keep: &BooleanBuffer) -> BooleanBuffer {
+    let mut out = BooleanBufferBuilder::new(before.len());
+    out.append_n(before.len(), false);
+    for (row, kept) in before.set_indices().zip(keep.iter()) {
+        if kept {
+            out.set_bit(row, true);
+        }
+    }
+    out.finish()
+}
+
+/// `now` is a subset of `before`, both over the window: which of the rows set in `before` are set in `now`.
+fn extract(now: &BooleanBuffer, before: &BooleanBuffer) -> BooleanBuffer {
+    BooleanBuffer::from_iter(before.set_indices().map(|row| now.value(row)))
+}
+
+/// Pieces of one column as one array. Dictionary-coded pieces of one dictionary keep it; mixed forms become logical.
+fn concat_pieces(pieces: &[ArrayRef], logical: &DataType) -> Result<ArrayRef> {
+    let [first, rest @ ..] = pieces else { return Err(Error::bug("no piece to gather")) };
+    if rest.is_empty() {
+        return Ok(first.clone());
+    }
+    let same_type = rest.iter().all(|piece| piece.data_type() == first.data_type());
+    if same_type && let Some(dictionary) = first.downcast_dict() {
+        let values = dictionary.values();
+        let keys = pieces
+            .iter()
+            .map(|piece| {
+                let piece = piece.downcast_dict()?;
+                Arc::ptr_eq(piece.values(), values).then(|| piece.keys() as &dyn Array)
+            })
+            .collect::<Option<Vec<_>>>();
+        if let Some(keys) = keys {
+            let keys = concat(&keys).map_err(from_arrow)?;
+            let Some(keys) = keys.as_any().downcast_ref::<PrimitiveArray<Int32Type>>() else {
+                return Err(Error::bug("dictionary keys changed their type"));
+            };
+            let whole = DictionaryArray::try_new(keys.clone(), values.clone()).map_err(from_arrow)?;
+            return Ok(Arc::new(whole));
+        }
+    }
+    let mixed = !same_type || is_narrow_form(first.data_type(), logical) && first.downcast_dict().is_some();
+    let logical_pieces;
+    let pieces = if mixed {
+        logical_pieces =
+            pieces.iter().map(|piece| conform(piece.clone(), logical, false)).collect::<Result<Vec<_>>>()?;
+        logical_pieces.as_slice()
+    } else {
+        pieces
+    };
+    concat(&pieces.iter().map(|piece| piece.as_ref()).collect::<Vec<_>>()).map_err(from_arrow)
+}
+
+/// A view of an array as a dictionary with 32-bit keys.
+trait DowncastDictionary {
+    fn downcast_dict(&self) -> Option<&DictionaryArray<Int32Type>>;
+}
+
+impl DowncastDictionary for ArrayRef {
+    fn downcast_dict(&self) -> Option<&DictionaryArray<Int32Type>> {
+        self.as_any().downcast_ref::<DictionaryArray<Int32Type>>()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use arrow::array::{AsArray, Int64Array};
+    use arrow::datatypes::{Field, Int64Type, Schema};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::RowFilter;
+
+    /// Columns in memory, given out in windows.
+    struct Numbers {
+        columns: Vec<Vec<i64>>,
+        start: usize,
+        rows: usize,
+        asked: Vec<usize>,
+    }
+
+    impl Windows for Numbers {
+        fn advance(&mut self, rows_max: usize) -> Result<usize> {
+            self.start += self.rows;
+            self.rows = rows_max.min(self.columns[0].len() - self.start);
+            self.asked.clear();
+            Ok(self.rows)
+        }
+
+        fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+            assert!(!self.asked.contains(&column), "column {column} is decoded twice");
+            self.asked.push(column);
+            let window = &self.columns[column][self.start..self.start + self.rows];
+            let array: ArrayRef = Arc::new(Int64Array::from(window.to_vec()));
+            match selected {
+                None => Ok(array),
+                Some(selected) => filter_array(&array, selected),
+            }
+        }
+    }
+
+    /// Keeps rows whose sum of columns is not divisible by a number; NULL where divisible by another.
+    pub(crate) struct NotDivisible {
+        pub columns: Vec<usize>,
+        pub by: i64,
+    }
+
+    impl RowFilter for NotDivisible {
+        fn columns(&self) -> &[usize] {
+            &self.columns
+        }
+
+        fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+            let rows = columns[0].len();
+            Ok((0..rows)
+                .map(|row| {
+                    let sum = columns.iter().map(|c| c.as_primitive::<Int64Type>().value(row)).sum::<i64>();
+                    if sum % 11 == 0 { None } else { Some(sum % self.by != 0) }
+                })
+                .collect())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_sieve_answers_as_row_by_row(
+            a in prop::collection::vec(0i64..50, 0..400),
+            filters in prop::collection::vec((prop::sample::subsequence(vec![0usize, 1, 2], 1..3), 1i64..5), 0..4),
+            columns in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
+            batch_rows in 1usize..100,
+        ) {
+            let table = vec![
+                a.clone(),
+                a.iter().map(|v| v * 3 + 1).collect::<Vec<_>>(),
+                a.iter().map(|v| v * 7 + 2).collect::<Vec<_>>(),
+            ];
+            let kept = (0..a.len())
+                .filter(|&row| filters.iter().all(|(columns, by)| {
+                    let sum = columns.iter().map(|&c| table[c][row]).sum::<i64>();
+                    sum % 11 != 0 && sum % by != 0
+                }))
+                .collect::<Vec<_>>();
+            let fields = (0..3).map(|i| Field::new(format!("c{i}"), DataType::Int64, false)).collect::<Vec<_>>();
+            let request = DecodeRequest {
+                columns: columns.clone(),
+                filters: filters.iter()
+                    .map(|(columns, by)| Arc::new(NotDivisible { columns: columns.clone(), by: *by }) as _)
+                    .collect(),
+                batch_rows,
+                narrow: true,
+            };
+            let windows = Numbers { columns: table.clone(), start: 0, rows: 0, asked: vec![] };
+            let mut sieve = Sieve::new(windows, request, Arc::new(Schema::new(fields)));
+            let mut got = vec![Vec::new(); columns.len()];
+            let mut rows = 0;
+            while let Some(chunk) = sieve.next().unwrap() {
+                prop_assert!(chunk.rows > 0 && chunk.rows <= batch_rows);
+                rows += chunk.rows;
+                for (got, array) in got.iter_mut().zip(&chunk.columns) {
+                    prop_assert_eq!(array.len(), chunk.rows);
+                    got.extend_from_slice(array.as_primitive::<Int64Type>().values());
+                }
+            }
+            prop_assert_eq!(rows, kept.len());
+            for (got, &column) in got.iter().zip(&columns) {
+                prop_assert_eq!(got, &kept.iter().map(|&row| table[column][row]).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! One foreign file: where it is, how long it was when it was found, and how ranges of it come into memory.
+//!
+//! A source is either a path in the file system of the [`Files`] seam or an object in an object store. Nothing here knows
+//! a format.
+//!
+//! Invariant: a file that is shorter or longer than when it was found is an error, never a half-read answer.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use diligence_base::seams::{FileMeta, Files};
+use diligence_base::{Error, ErrorKind, Result};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+
+use crate::{Fetch, Fetched};
+
+/// Ranges nearer to each other than this are read as one: a seek on a disk or one more round trip costs more than the
+/// bytes between them (256 KiB is about 0.1 ms of a fast disk).
+const GAP_BYTES_MAX: u64 = 256 * 1024;
+
+/// A joined read is at most this long, so that one huge column chunk does not need twice its memory to be cut up.
+const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A foreign file.
+pub(crate) struct Source {
+    /// What errors and EXPLAIN call it: the path or the URL.
+    pub name: String,
+    /// Its length in bytes when it was found.
+    pub bytes: u64,
+    /// Changes when the content may have changed: from the length and the time of the last change, or the entity tag.
+    pub version: u64,
+    place: Place,
+}
+
+enum Place {
+    Local { files: Arc<dyn Files>, path: PathBuf },
+    Object { store: Arc<dyn ObjectStore>, path: object_store::path::Path },
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.name, self.bytes)
+    }
+}
+
+impl Source {
+    /// A file of the local file system.
+    pub fn local(meta: FileMeta, files: Arc<dyn Files>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        meta.path.hash(&mut hasher);
+        meta.bytes.hash(&mut hasher);
+        meta.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().hash(&mut hasher);
+        Self {
+            name: meta.path.display().to_string(),
+            bytes: meta.bytes,
+            version: hasher.finish(),
+            place: Place::Local { files, path: meta.path },
+        }
+    }
+
+    /// An object of an object store; `name` is its URL.
+    pub fn object(name: String, meta: ObjectMeta, store: Arc<dyn ObjectStore>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        meta.size.hash(&mut hasher);
+        meta.e_tag.hash(&mut hasher);
+        meta.version.hash(&mut hasher);
+        meta.last_modified.timestamp_nanos_opt().hash(&mut hasher);
+        Self { name, bytes: meta.size, version: hasher.finish(), place: Place::Object { store, path: meta.location } }
+    }
+
+    /// True if reading it blocks a thread rather than waiting for a network.
+    pub fn is_local(&self) -> bool {
+        matches!(self.place, Place::Local { .. })
+    }
+
+    /// An error about this file.
+    pub fn error(&self, what: impl fmt::Display) -> Error {
+        Error::file(format!("{}: {what}", self.name))
+    }
+
+    /// The same error, with the file's name in front and the kind that says "repair the file".
+    pub fn blame(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Cancelled | ErrorKind::Resource | ErrorKind::Bug | ErrorKind::Unsupported => {
+                error.context(&self.name)
+            }
+            _ => self.error(error.message()),
+        }
+    }
+
+    /// The I/O that brings these ranges into memory and hands them, in this order, to `finish`.
+    pub fn fetch(
+        self: &Arc<Self>,
+        ranges: Vec<Range<u64>>,
+        finish: impl FnOnce(Vec<Bytes>) -> Result<Fetched> + Send + 'static,
+    ) -> Fetch {
+        let source = self.clone();
+        if self.is_local() {
+            return Fetch::Blocking(Box::new(move || finish(source.read_local(&ranges)?)));
+        }
+        Fetch::Waiting(Box::pin(async move { finish(source.read_object(&ranges).await?) }))
+    }
+
+    /// Reads ranges now, blocking the calling thread: while a table is opened or planned, never while it is scanned.
+    pub fn read_now(self: &Arc<Self>, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        if self.is_local() {
+            return self.read_local(&ranges);
+        }
+        let source = self.clone();
+        wait(async move { source.read_object(&ranges).await })
+    }
+
+    /// Reads one range now.
+    pub fn read_one_now(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
+        let mut read = self.read_now(vec![range])?;
+        read.pop().ok_or_else(|| Error::bug("a read of one range gave none"))
+    }
+
+    fn check(&self, ranges: &[Range<u64>]) -> Result<()> {
+        match ranges.iter().find(|range| range.end > self.bytes || range.start > range.end) {
+            None => Ok(()),
+            Some(range) => Err(self.error(format!(
+                "the bytes {} to {} are wanted, but the file has {}; it is truncated or corrupt",
+                range.start, range.end, self.bytes
+            ))),
+        }
+    }
+
+    fn read_local(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let Place::Local { files, path } = &self.place else {
+            return Err(Error::bug("an object was read as a local file"));
+        };
+        self.check(ranges)?;
+        let file = files.open(path).map_err(|error| self.error(describe_io(&error)))?;
+        if file.bytes() != self.bytes {
+            return Err(self.changed(file.bytes()));
+        }
+        let mut joined = Vec::new();
+        for range in join(ranges) {
+            let mut buffer = vec![0u8; (range.end - range.start) as usize];
+            file.read_exact_at(&mut buffer, range.start).map_err(|error| self.error(describe_io(&error)))?;
+            joined.push((range, Bytes::from(buffer)));
+        }
+        cut(ranges, &joined)
+    }
+
+    async fn read_object(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let Place::Object { store, path } = &self.place else {
+            return Err(Error::bug("a local file was read as an object"));
+        };
+        self.check(ranges)?;
+        let wanted = join(ranges);
+        let read = store.get_ranges(path, &wanted).await.map_err(|error| self.error(error))?;
+        let mut joined = Vec::with_capacity(read.len());
+        for (range, bytes) in wanted.into_iter().zip(read) {
+            if bytes.len() as u64 != range.end - range.start {
+                return Err(self.error(format!(
+                    "the bytes {} to {} were asked for, but only {} came; it changed since it was opened",
+                    range.start,
+                    range.end,
+                    bytes.len()
+                )));
+            }
+            joined.push((range, bytes));
+        }
+        cut(ranges, &joined)
+    }
+
+    fn changed(&self, bytes: u64) -> Error {
+        self.error(format!("the file changed since it was opened: it had {} bytes and now has {bytes}", self.bytes))
+            .with_hint("run the statement again to read the new content")
+    }
+}
+
+/// What an operating system error means, in words.
+pub(crate) fn describe_io(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "reading it is not permitted".to_owned(),
+        std::io::ErrorKind::UnexpectedEof => "it ends earlier than expected; it is truncated".to_owned(),
+        _ => format!("it cannot be read: {error}"),
+    }
+}
+
+/// The ranges sorted, with near ones joined.
+fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = ranges.iter().filter(|range| !range.is_empty()).cloned().collect::<Vec<_>>();
+    sorted.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last)
+                if range.start <= last.end.saturating_add(GAP_BYTES_MAX)
+                    && (range.end <= last.end || range.end - last.start <= READ_BYTES_MAX || range.start < last.end) =>
+            {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// The wanted ranges out of the joined ones.
+fn cut(ranges: &[Range<u64>], joined: &[(Range<u64>, Bytes)]) -> Result<Vec<Bytes>> {
+    ranges
+        .iter()
+        .map(|range| {
+            if range.is_empty() {
+                return Ok(Bytes::new());
+            }
+            let after = joined.partition_point(|(read, _)| read.start <= range.start);
+            match after.checked_sub(1).map(|index| &joined[index]) {
+                Some((read, bytes)) if read.end >= range.end => {
+                    Ok(bytes.slice((range.start - read.start) as usize..(range.end - read.start) as usize))
+                }
+                _ => Err(Error::bug("a wanted range is in none of the joined ones")),
+            }
+        })
+        .collect()
+}
+
+/// Runs a future to its end on the calling thread: for opening tables in object stores. Works inside and outside of
+/// another runtime, because the future runs on a thread and a runtime of its own.
+pub(crate) fn wait<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let thread = std::thread::Builder::new().name("diligence-open".to_owned()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::resource(format!("no runtime for reading an object store: {error}")))?;
+        runtime.block_on(future)
+    });
+    let thread = thread.map_err(|error| Error::resource(format!("no thread for reading an object store: {error}")))?;
+    thread.join().unwrap_or_else(|_| Err(Error::bug("opening an object store panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ranges_are_read_together_and_cut_apart() {
+        let near = [100..200, 0..50, 300..300, 1_000_000..1_000_010];
+        let joined = join(&near);
+        assert_eq!(joined, vec![0..200, 1_000_000..1_000_010]);
+        let bytes = joined
+            .iter()
+            .map(|range| (range.clone(), Bytes::from((range.start..range.end).map(|b| b as u8).collect::<Vec<_>>())))
+            .collect::<Vec<_>>();
+        let cut = cut(&near, &bytes).unwrap();
+        assert_eq!(cut[0].len(), 100);
+        assert_eq!(cut[0][0], 100);
+        assert_eq!(cut[1][49], 49);
+        assert!(cut[2].is_empty());
+        assert_eq!(cut[3].len(), 10);
+    }
+
+    #[test]
+    fn a_joined_read_is_bounded() {
+        let far = [0..READ_BYTES_MAX, READ_BYTES_MAX..READ_BYTES_MAX + 10];
+        assert_eq!(join(&far).len(), 2);
+    }
+}
