@@ -171,11 +171,8 @@ fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
     Ok((open_all(found, files)?, base.trim_end_matches('/').to_owned(), false))
 }
 
-const MATCHING: glob::MatchOptions = glob::MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
+const MATCHING: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])

@@ -15,6 +15,8 @@ mod schema;
 mod sieve;
 mod source;
 mod table;
+#[cfg(test)]
+mod testing;
 
 pub use location::discover;
 pub use options::{Compression, CsvOptions, Format, OpenOptions};

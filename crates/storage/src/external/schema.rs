@@ -231,9 +231,7 @@ pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Resul
 pub(crate) fn is_narrow_form(physical: &DataType, logical: &DataType) -> bool {
     match (physical, logical) {
         (DataType::Decimal64(p, s), DataType::Decimal128(q, t)) => p == q && s == t,
-        (DataType::Dictionary(key, value), DataType::Utf8View) => {
-            **key == DataType::Int32 && **value == DataType::Utf8
-        }
+        (DataType::Dictionary(key, value), DataType::Utf8View) => **key == DataType::Int32 && **value == DataType::Utf8,
         _ => false,
     }
 }

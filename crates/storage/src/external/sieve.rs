@@ -110,10 +110,7 @@ impl<W: Windows> Sieve<W> {
         let Some(position) = self.held.iter().position(|held| held.column == column) else {
             let array = self.windows.column(column, selected.as_deref())?;
             if array.len() != left {
-                return Err(Error::bug(format!(
-                    "column {column} decoded to {} rows instead of {left}",
-                    array.len()
-                )));
+                return Err(Error::bug(format!("column {column} decoded to {} rows instead of {left}", array.len())));
             }
             self.held.push(Held { column, array: array.clone(), rows: selected.clone() });
             return Ok(array);

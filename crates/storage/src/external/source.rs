@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use diligence_base::seams::{FileMeta, Files};
 use diligence_base::{Error, ErrorKind, Result};
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore};
 
 use crate::{Fetch, Fetched};
 
@@ -198,7 +198,9 @@ fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         match joined.last_mut() {
             Some(last)
                 if range.start <= last.end.saturating_add(GAP_BYTES_MAX)
-                    && (range.end <= last.end || range.end - last.start <= READ_BYTES_MAX || range.start < last.end) =>
+                    && (range.end <= last.end
+                        || range.end - last.start <= READ_BYTES_MAX
+                        || range.start < last.end) =>
             {
                 last.end = last.end.max(range.end);
             }

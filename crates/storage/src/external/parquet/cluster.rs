@@ -202,7 +202,11 @@ impl Windows for ParquetWindows {
             let name = file.column_name(root);
             return Err(file.error(
                 self.piece.row_group,
-                format!("column '{name}' ends after {} rows of {}; the file is corrupt", self.start, self.piece.rows.len()),
+                format!(
+                    "column '{name}' ends after {} rows of {}; the file is corrupt",
+                    self.start,
+                    self.piece.rows.len()
+                ),
             ));
         }
         conform(array, target, self.narrow).map_err(|error| file.source.blame(error))

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Fields};
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Encoding, Type as PhysicalType};
+use parquet::basic::{ConvertedType, Encoding, Type as PhysicalType};
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::bytes::{FetchedRowGroup, ParquetBytes};
@@ -69,14 +69,21 @@ pub(super) fn open_column(
             .then(|| RowSelection::from(vec![RowSelector::skip(before), RowSelector::select(piece.rows.len())]));
         ParquetRecordBatchReader::try_new_with_row_groups(&levels, &group, batch_rows.max(READ_ROWS_MIN), selection)
     })?;
-    Ok(Box::new(ArrowRows { source: file.source.clone(), what, reader, batch: None }))
+    let descriptor = file.metadata.file_metadata().schema_descr();
+    let validate = leaves.into_iter().any(|leaf| {
+        let leaf = descriptor.column(leaf);
+        leaf.physical_type() == PhysicalType::BYTE_ARRAY && leaf.converted_type() != ConvertedType::UTF8
+    });
+    Ok(Box::new(ArrowRows { source: file.source.clone(), what, reader, validate, batch: None }))
 }
 
 /// The type to ask Parquet's reader for.
 fn hint(field: &DataType, target: &DataType, chunk: &ColumnChunkMetaData, narrow: bool) -> DataType {
     let integers = matches!(chunk.column_type(), PhysicalType::INT32 | PhysicalType::INT64);
     match (field, target) {
-        (DataType::Decimal128(p, s), DataType::Decimal128(q, t)) if narrow && integers && p == q && s == t && *p <= 18 => {
+        (DataType::Decimal128(p, s), DataType::Decimal128(q, t))
+            if narrow && integers && p == q && s == t && *p <= 18 =>
+        {
             DataType::Decimal64(*p, *s)
         }
         (_, DataType::Utf8View) if narrow && is_all_dictionary(chunk) => {
@@ -101,7 +108,8 @@ fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
     for encoding in chunk.encodings() {
         match encoding {
             Encoding::PLAIN_DICTIONARY => dictionary = true,
-            Encoding::RLE | Encoding::BIT_PACKED_DEPRECATED => {}
+            #[allow(deprecated, reason = "old files have it for levels")]
+            Encoding::RLE | Encoding::BIT_PACKED => {}
             _ => return false,
         }
     }
@@ -113,6 +121,8 @@ struct ArrowRows {
     source: Arc<Source>,
     what: String,
     reader: ParquetRecordBatchReader,
+    /// Parquet's reader checks strings only if the column has the old mark of strings; for others it is done here.
+    validate: bool,
     /// What is left of the last batch.
     batch: Option<ArrayRef>,
 }
@@ -124,7 +134,14 @@ impl ArrowRows {
             Some(batch) => batch,
             None => {
                 let reader = &mut self.reader;
-                let next = guard(&self.source, &self.what, || Ok(reader.next().transpose()?))?;
+                let validate = self.validate;
+                let next = guard(&self.source, &self.what, || {
+                    let next = reader.next().transpose()?;
+                    if validate && let Some(batch) = &next {
+                        batch.column(0).to_data().validate_full()?;
+                    }
+                    Ok(next)
+                })?;
                 match next {
                     None => return Ok(None),
                     Some(batch) => batch.column(0).clone(),

@@ -64,7 +64,7 @@ fn read(source: &Arc<Source>) -> Result<Footer> {
         let mut leaves = vec![0..0; roots];
         for leaf in 0..descriptor.num_columns() {
             let root = &mut leaves[descriptor.get_column_root_idx(leaf)];
-            *root = if root.is_empty() { leaf..leaf + 1 } else { root.start..leaf + 1 };
+            *root = if root.end == 0 { leaf..leaf + 1 } else { root.start..leaf + 1 };
         }
         if schema.fields().len() != roots {
             return Err(ParquetError::General("a column without values cannot be read".to_owned()));
@@ -100,9 +100,10 @@ fn read_metadata(source: &Arc<Source>) -> Result<ParquetMetaData> {
             "its footer is said to have {length} bytes, but the whole file has {bytes}; it is corrupt"
         )));
     }
-    let metadata = decode(source, ParquetMetaDataPushDecoder::try_new(bytes), tail_start, &tail, PageIndexPolicy::Skip)?;
+    let metadata =
+        decode(source, ParquetMetaDataPushDecoder::try_new(bytes), tail_start, &tail, PageIndexPolicy::Skip)?;
     // The offset index is only wanted where a row group is to be cut.
-    let large = |group: &RowGroupMetaData| group.num_rows() >= (MORSEL_ROWS_MAX * 3 / 2) as i64;
+    let large = |group: &RowGroupMetaData| group.num_rows() > MORSEL_ROWS_MAX as i64;
     if !metadata.row_groups().iter().any(large) {
         return Ok(metadata);
     }
@@ -155,11 +156,7 @@ fn not_parquet(source: &Arc<Source>) -> Result<Error> {
 }
 
 /// Runs code of the Parquet library on untrusted bytes: its errors get the file's name, and its panics become errors.
-pub(super) fn guard<T>(
-    source: &Source,
-    what: &str,
-    work: impl FnOnce() -> parquet::errors::Result<T>,
-) -> Result<T> {
+pub(super) fn guard<T>(source: &Source, what: &str, work: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(source.error(format!("{what} ({error})"))),

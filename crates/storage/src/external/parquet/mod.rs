@@ -12,6 +12,8 @@ mod columns;
 mod footer;
 mod pruning;
 mod statistics;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -130,37 +132,39 @@ fn cut(metadata: &ParquetMetaData) -> Vec<Piece> {
     pieces
 }
 
-/// The rows at which a row group is cut: pages of all columns begin there, so no page is decompressed twice.
+/// The rows at which a row group is cut into about equal parts of at most [`MORSEL_ROWS_MAX`] rows, give or take
+/// [`CUT_SLACK_PERCENT`]. A page in which a cut falls is decompressed by both sides, so each cut goes where the fewest
+/// bytes of pages lie across it.
 fn cuts(metadata: &ParquetMetaData, row_group: usize, rows: usize) -> Vec<usize> {
-    if rows < MORSEL_ROWS_MAX * 3 / 2 {
+    let parts = rows.div_ceil(MORSEL_ROWS_MAX);
+    let columns = match metadata.offset_index().and_then(|index| index.get(row_group)) {
+        Some(columns) if parts > 1 => columns,
+        _ => return Vec::new(),
+    };
+    let pages = columns.iter().map(|column| column.page_locations()).collect::<Vec<_>>();
+    // Without pages to choose from, every part would read the whole chunk.
+    if pages.iter().any(|pages| pages.len() < parts) {
         return Vec::new();
     }
-    let Some(columns) = metadata.offset_index().and_then(|index| index.get(row_group)) else { return Vec::new() };
-    let Some((first, others)) = columns.split_first() else { return Vec::new() };
-    let starts = |index: &parquet::file::page_index::offset_index::OffsetIndexMetaData| {
-        index.page_locations().iter().map(|page| page.first_row_index as usize).collect::<Vec<_>>()
+    let across = |row: usize| {
+        let bytes = pages.iter().map(|pages| {
+            let after = pages.partition_point(|page| page.first_row_index as usize <= row);
+            let page = &pages[after.saturating_sub(1)];
+            if page.first_row_index as usize == row { 0 } else { page.compressed_page_size as u64 }
+        });
+        bytes.sum::<u64>()
     };
-    let mut common = starts(first);
-    for other in others {
-        let other = starts(other);
-        common.retain(|row| other.binary_search(row).is_ok());
-    }
-    let pieces = rows.div_ceil(MORSEL_ROWS_MAX);
-    let target = rows.div_ceil(pieces);
-    let mut cuts: Vec<usize> = Vec::new();
-    let mut last = 0;
-    for window in common.windows(2) {
-        // Cut before the page that would lead further from the target than stopping here.
-        if window[0] > last && window[1] - last > target && window[0] - last >= target / 2 {
-            cuts.push(window[0]);
-            last = window[0];
-        }
-    }
-    if let Some(&end) = common.last()
-        && end > last
-        && rows - last > target + target / 2
-    {
-        cuts.push(end);
-    }
-    cuts
+    let slack = rows / parts * CUT_SLACK_PERCENT / 100;
+    let cut = |part: usize| {
+        let target = rows / parts * part;
+        let near = pages.iter().flat_map(|pages| {
+            let first = pages.partition_point(|page| (page.first_row_index as usize) < target - slack);
+            pages[first..].iter().map(|page| page.first_row_index as usize).take_while(|&row| row <= target + slack)
+        });
+        near.min_by_key(|&row| (across(row), row.abs_diff(target), row)).unwrap_or(target)
+    };
+    (1..parts).map(cut).collect()
 }
+
+/// How far from equal parts a cut may be.
+const CUT_SLACK_PERCENT: usize = 20;

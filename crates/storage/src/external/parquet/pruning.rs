@@ -12,19 +12,17 @@ use arrow::datatypes::{DataType, Field};
 use datafusion_common::pruning::PruningStatistics;
 use datafusion_common::{Column, ScalarValue};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_pruning::PruningPredicate;
+use datafusion_pruning::{PruningPredicate, PruningPredicateBuilder};
 use diligence_base::Result;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::RowGroupMetaData;
 
-use super::ParquetFile;
 use super::footer::guard;
+use super::{ParquetFile, ParquetTable};
 use crate::external::schema::{conform, logical_type};
 use crate::foreign_error::from_datafusion;
-
-use super::ParquetTable;
 
 /// A Bloom filter longer than this is not read while planning.
 const BLOOM_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -39,7 +37,10 @@ impl<'a> Pruner<'a> {
     /// A predicate that cannot be used for pruning keeps everything.
     pub fn new(table: &'a ParquetTable, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Self {
         let predicate = predicate
-            .and_then(|predicate| PruningPredicate::try_new(predicate.clone(), table.schema.clone()).ok())
+            .and_then(|predicate| {
+                let builder = PruningPredicateBuilder::new().with_file_schema(table.schema.clone());
+                builder.try_build(predicate.clone()).ok()
+            })
             .filter(|predicate| !predicate.always_true() || !predicate.literal_guarantees().is_empty());
         Self { table, predicate }
     }

@@ -1,0 +1,365 @@
+//! Parquet files written here and read back: all types, pruning, filters, narrow forms, broken files.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::compute::concat_batches;
+use arrow::datatypes::*;
+use datafusion_common::ScalarValue;
+use datafusion_common::stats::Precision;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, col, lit};
+use diligence_base::ErrorKind;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use proptest::prelude::*;
+
+use crate::external::testing::*;
+use crate::{DecodeRequest, ScanRequest, Table};
+
+fn write(batch: &RecordBatch, properties: WriterPropertiesBuilder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+/// One column of every kind, with NULLs, `rows` rows.
+fn every_type(rows: usize) -> RecordBatch {
+    let null = |i: usize| i % 7 == 3;
+    macro_rules! column {
+        ($array:ty, $value:expr) => {{
+            let value = $value;
+            Arc::new((0..rows).map(|i| (!null(i)).then(|| value(i))).collect::<$array>()) as ArrayRef
+        }};
+    }
+    let decimal = |precision, scale| {
+        let values = (0..rows).map(|i| (!null(i)).then_some((i as i128 * 37 - 500) % 90_000));
+        Arc::new(values.collect::<Decimal128Array>().with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+    };
+    let words = ["apple", "", "a word of more than twelve bytes", "übergröße", "z"];
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(
+        (0..rows).map(|i| (!null(i)).then(|| (0..i % 4).map(|j| Some((i + j) as i32)).collect::<Vec<_>>())),
+    );
+    let inner: ArrayRef = Arc::new((0..rows).map(|i| (i % 3 > 0).then_some(i as i64)).collect::<Int64Array>());
+    let structs = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int64, true)), inner)]);
+    let dictionary = (0..rows).map(|i| (!null(i)).then(|| words[i % 5])).collect::<DictionaryArray<Int16Type>>();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("boolean", column!(BooleanArray, |i: usize| i.is_multiple_of(2))),
+        ("tiny", column!(Int8Array, |i: usize| i as i8)),
+        ("small", column!(Int16Array, |i: usize| i as i16)),
+        ("int", column!(Int32Array, |i: usize| i as i32 - 50)),
+        ("big", column!(Int64Array, |i: usize| (i as i64) << 40)),
+        ("utiny", column!(UInt8Array, |i: usize| i as u8)),
+        ("usmall", column!(UInt16Array, |i: usize| i as u16)),
+        ("uint", column!(UInt32Array, |i: usize| u32::MAX - i as u32)),
+        ("ubig", column!(UInt64Array, |i: usize| u64::MAX - i as u64)),
+        ("float", column!(Float32Array, |i: usize| i as f32 / 3.0)),
+        ("double", column!(Float64Array, |i: usize| i as f64 / 7.0)),
+        ("date", column!(Date32Array, |i: usize| i as i32 * 3)),
+        ("time", column!(Time64MicrosecondArray, |i: usize| i as i64 * 1_000)),
+        ("seconds", column!(TimestampMillisecondArray, |i: usize| i as i64 * 1_000_000)),
+        ("zoned", {
+            let values = (0..rows).map(|i| (!null(i)).then_some(i as i64 * 77));
+            Arc::new(values.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
+        }),
+        ("nanos", column!(TimestampNanosecondArray, |i: usize| i as i64 * 1_000_007)),
+        ("money", decimal(9, 2)),
+        ("amount", decimal(15, 2)),
+        ("wide", decimal(30, 4)),
+        ("text", column!(StringArray, |i: usize| format!("{} {}", words[i % 5], i))),
+        ("word", column!(StringArray, |i: usize| words[i % 5])),
+        ("large", column!(LargeStringArray, |i: usize| words[i % 5])),
+        ("view", column!(StringViewArray, |i: usize| words[(i + 1) % 5])),
+        ("blob", column!(BinaryArray, |i: usize| vec![i as u8; i % 20])),
+        ("fixed", {
+            let values = (0..rows).map(|i| (!null(i)).then(|| [i as u8, 1, 2]));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 3).unwrap())
+        }),
+        ("list", Arc::new(lists)),
+        ("struct", Arc::new(structs)),
+        ("dictionary", Arc::new(dictionary)),
+        ("required", Arc::new((0..rows).map(|i| i as i64 % 10).collect::<Int64Array>())),
+    ];
+    let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), *name != "required"));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    RecordBatch::try_new(schema, columns.into_iter().map(|(_, array)| array).collect()).unwrap()
+}
+
+fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_compression(Compression::SNAPPY)
+}
+
+#[test]
+fn every_type_comes_back_in_every_encoding() {
+    let batch = every_type(3000);
+    let expected = logical(&batch);
+    let variants = [
+        properties(),
+        properties().set_dictionary_enabled(false),
+        properties().set_writer_version(WriterVersion::PARQUET_2_0),
+        properties().set_writer_version(WriterVersion::PARQUET_2_0).set_dictionary_enabled(false),
+        properties()
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_data_page_row_count_limit(100)
+            .set_write_batch_size(50),
+        properties().set_compression(Compression::ZSTD(Default::default())).set_dictionary_page_size_limit(64),
+        properties().set_max_row_group_row_count(Some(1000)).set_compression(Compression::LZ4_RAW),
+        properties().set_dictionary_enabled(false).set_column_encoding("big".into(), Encoding::DELTA_BINARY_PACKED),
+        properties().set_dictionary_enabled(false).set_column_encoding("double".into(), Encoding::BYTE_STREAM_SPLIT),
+    ];
+    for (number, variant) in variants.into_iter().enumerate() {
+        let table = table_of("every.parquet", write(&batch, variant));
+        assert_eq!(table.schema().as_ref(), expected.schema().as_ref());
+        for (batch_rows, narrow) in [(8192, false), (8192, true), (333, true), (1, true)] {
+            let rows = if batch_rows == 1 { 40 } else { 3000 };
+            let read =
+                read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], batch_rows, narrow);
+            assert_eq!(read.slice(0, rows), expected.slice(0, rows), "variant {number}, {batch_rows} rows, {narrow}");
+        }
+    }
+}
+
+#[test]
+fn narrow_forms_are_used_where_the_file_has_them() {
+    let batch = every_type(500);
+    let table = table_of("narrow.parquet", write(&batch, properties()));
+    let forms = forms(&table, true);
+    assert_eq!(forms["money"], DataType::Decimal64(9, 2));
+    assert_eq!(forms["amount"], DataType::Decimal64(15, 2));
+    assert_eq!(forms["wide"], DataType::Decimal128(30, 4));
+    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    assert_eq!(forms["word"], dictionary);
+    assert_eq!(forms["view"], dictionary);
+    let table = table_of("plain.parquet", write(&batch, properties().set_dictionary_enabled(false)));
+    assert_eq!(self::forms(&table, true)["word"], DataType::Utf8View);
+    assert!(self::forms(&table, false).values().all(|form| !matches!(form, DataType::Decimal64(..))));
+}
+
+#[test]
+fn no_columns_means_rows_are_counted() {
+    let table = table_of("count.parquet", write(&every_type(10_000), properties()));
+    let scan = table.scan(&ScanRequest::default()).unwrap();
+    let mut rows = 0;
+    for cluster in &scan.clusters {
+        assert_eq!(cluster.bytes(&[]), 0);
+        let mut decode =
+            cluster.decode(fetch(cluster, &[]), &DecodeRequest { batch_rows: 4096, ..Default::default() }).unwrap();
+        while let Some(chunk) = decode.next().unwrap() {
+            assert!(chunk.columns.is_empty() && chunk.rows <= 4096);
+            rows += chunk.rows;
+        }
+    }
+    assert_eq!(rows, 10_000);
+}
+
+/// 400,000 rows in one row group: `key` ascending, `text` without a dictionary.
+fn large() -> RecordBatch {
+    let rows = 400_000;
+    let key: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+    let group: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(|i| ["a", "b", "c"][i as usize % 3])));
+    let text: ArrayRef = Arc::new((0..rows).map(|i| (i % 5 > 0).then(|| format!("row {i}"))).collect::<StringArray>());
+    RecordBatch::try_from_iter([("key", key), ("group", group), ("text", text)]).unwrap()
+}
+
+#[test]
+fn a_large_row_group_is_cut_where_pages_of_all_columns_begin() {
+    let batch = large();
+    let table = table_of("large.parquet", write(&batch, properties()));
+    let scan = table.scan(&ScanRequest { columns: all(&table), predicate: None }).unwrap();
+    assert!(scan.clusters.len() >= 3, "{:?}", scan.clusters);
+    let bytes = scan.clusters.iter().map(|cluster| cluster.bytes(&[0])).sum::<usize>();
+    assert!(bytes > 0);
+    let read = read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 8192, true);
+    assert_eq!(read, logical(&batch));
+    // Pages of different lengths have no common beginnings.
+    let uneven = properties().set_data_page_size_limit(7777).set_write_batch_size(100);
+    let table = table_of("uneven.parquet", write(&batch, uneven));
+    let read = read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 8192, true);
+    assert_eq!(read, logical(&batch));
+}
+
+fn compare(column: &str, op: Operator, value: ScalarValue, schema: &Schema) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(col(column, schema).unwrap(), op, lit(value)))
+}
+
+#[test]
+fn row_groups_are_pruned_by_their_statistics() {
+    let batch = every_type(10_000);
+    let table = table_of("pruned.parquet", write(&batch, properties().set_max_row_group_row_count(Some(1000))));
+    let pruned = |column, op, value| {
+        let predicate = Some(compare(column, op, value, &table.schema()));
+        table.scan(&ScanRequest { columns: vec![3], predicate }).unwrap().clusters_pruned
+    };
+    assert_eq!(pruned("int", Operator::Gt, ScalarValue::Int32(Some(7_999))), 8);
+    assert_eq!(pruned("int", Operator::Eq, ScalarValue::Int32(Some(-51))), 10);
+    assert_eq!(pruned("date", Operator::LtEq, ScalarValue::Date32(Some(10))), 9);
+    assert_eq!(pruned("text", Operator::Eq, ScalarValue::Utf8View(Some(String::new()))), 10);
+    // NaN is beyond every bound, so bounds of floats say nothing.
+    assert_eq!(pruned("double", Operator::Gt, ScalarValue::Float64(Some(1e9))), 0);
+}
+
+#[test]
+fn row_groups_are_pruned_by_bloom_filters() {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..4000).map(|i| i * 7919 % 100_003)));
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..4000).map(|i| format!("n{}", i * 31 % 4001))));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("name", names)]).unwrap();
+    let properties = properties().set_max_row_group_row_count(Some(1000)).set_bloom_filter_enabled(true);
+    let table = table_of("bloom.parquet", write(&batch, properties));
+    let predicate = compare("id", Operator::Eq, ScalarValue::Int64(Some(7919)), &table.schema());
+    let scan = table.scan(&ScanRequest { columns: vec![0], predicate: Some(predicate) }).unwrap();
+    assert_eq!((scan.clusters.len(), scan.clusters_pruned), (1, 3));
+    let predicate = compare("name", Operator::Eq, ScalarValue::Utf8View(Some("n31".into())), &table.schema());
+    let scan = table.scan(&ScanRequest { columns: vec![0], predicate: Some(predicate) }).unwrap();
+    assert_eq!((scan.clusters.len(), scan.clusters_pruned), (1, 3));
+}
+
+#[test]
+fn statistics_come_from_the_footer() {
+    let batch = every_type(7000);
+    let table = table_of("statistics.parquet", write(&batch, properties().set_max_row_group_row_count(Some(1000))));
+    let statistics = table.statistics();
+    assert_eq!(statistics.num_rows, Precision::Exact(7000));
+    let column = |name: &str| &statistics.column_statistics[table.schema().index_of(name).unwrap()];
+    assert_eq!(column("int").min_value, Precision::Exact(ScalarValue::Int32(Some(-50))));
+    assert_eq!(column("int").max_value, Precision::Exact(ScalarValue::Int32(Some(6949))));
+    assert_eq!(column("int").null_count, Precision::Exact(1000));
+    assert_eq!(column("required").null_count, Precision::Exact(0));
+    // From the dictionary's compressed size: the order of magnitude.
+    let digits = column("required").distinct_count.get_value().copied().unwrap();
+    assert!((4..=10).contains(&digits), "{digits}");
+    assert_eq!(column("double").max_value, Precision::Absent);
+    assert_eq!(column("list").null_count, Precision::Absent);
+    let words = column("word").distinct_count.get_value().copied().unwrap();
+    assert!((3..=9).contains(&words), "{words}");
+    let ints = column("int").distinct_count.get_value().copied().unwrap();
+    assert!((5000..=7000).contains(&ints), "{ints}");
+    assert!(matches!(column("word").max_value, Precision::Exact(ScalarValue::Utf8View(Some(_)))));
+}
+
+#[test]
+fn files_of_different_schemas_are_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = RecordBatch::try_from_iter([
+        ("a", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef),
+        ("b", Arc::new(StringArray::from(vec!["x", "y"])) as ArrayRef),
+    ])
+    .unwrap();
+    let two = RecordBatch::try_from_iter([
+        ("c", Arc::new(BooleanArray::from(vec![true])) as ArrayRef),
+        ("a", Arc::new(Int64Array::from(vec![1i64 << 40])) as ArrayRef),
+    ])
+    .unwrap();
+    std::fs::write(folder.path().join("1.parquet"), write(&one, properties())).unwrap();
+    std::fs::create_dir(folder.path().join("more")).unwrap();
+    std::fs::write(folder.path().join("more/2.parquet"), write(&two, properties())).unwrap();
+    std::fs::write(folder.path().join("_SUCCESS"), b"").unwrap();
+    let table = open_path(folder.path()).unwrap();
+    let expected = RecordBatch::try_from_iter_with_nullable([
+        ("a", Arc::new(Int64Array::from(vec![1, 2, 1i64 << 40])) as ArrayRef, false),
+        ("b", Arc::new(StringViewArray::from(vec![Some("x"), Some("y"), None])) as ArrayRef, true),
+        ("c", Arc::new(BooleanArray::from(vec![None, None, Some(true)])) as ArrayRef, true),
+    ])
+    .unwrap();
+    let read = read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 8192, true);
+    assert_eq!(concat_batches(&expected.schema(), [&read]).unwrap(), expected);
+    let b = &table.statistics().column_statistics[1];
+    assert_eq!(b.null_count, Precision::Exact(1));
+    let predicate = compare("c", Operator::Eq, ScalarValue::Boolean(Some(true)), &table.schema());
+    let scan = table.scan(&ScanRequest { columns: vec![0], predicate: Some(predicate) }).unwrap();
+    assert_eq!((scan.clusters.len(), scan.clusters_pruned), (1, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn filters_keep_the_rows_that_a_filter_after_the_scan_keeps(
+        values in prop::collection::vec((prop::option::of(0i64..40), 0usize..6, prop::option::of(0u32..9)), 0..3000),
+        bounds in prop::collection::vec((0usize..3, 0i64..40), 0..4),
+        columns in prop::sample::subsequence(vec![0usize, 1, 2], 0..=3),
+        batch_rows in 1usize..2000,
+        page_rows in 10usize..500,
+        dictionary in any::<bool>(),
+        narrow in any::<bool>(),
+        version in any::<bool>(),
+    ) {
+        let words = ["", "one", "two words", "a word of more than twelve bytes", "x", "yy"];
+        let a: ArrayRef = Arc::new(values.iter().map(|v| v.0).collect::<Int64Array>());
+        let b: ArrayRef = Arc::new(StringArray::from_iter_values(values.iter().map(|v| words[v.1])));
+        let c = values.iter().map(|v| v.2.map(i128::from)).collect::<Decimal128Array>();
+        let c: ArrayRef = Arc::new(c.with_precision_and_scale(12, 2).unwrap());
+        let batch = RecordBatch::try_from_iter([("a", a), ("b", b), ("c", c)]).unwrap();
+        let version = if version { WriterVersion::PARQUET_1_0 } else { WriterVersion::PARQUET_2_0 };
+        let properties = properties()
+            .set_writer_version(version)
+            .set_dictionary_enabled(dictionary)
+            .set_data_page_row_count_limit(page_rows)
+            .set_write_batch_size(page_rows.min(64))
+            .set_max_row_group_row_count(Some(1000));
+        let table = table_of("filtered.parquet", write(&batch, properties));
+        let filters = bounds.iter().map(|&(column, bound)| AtMost::new(column, bound)).collect::<Vec<_>>();
+        let request = ScanRequest { columns: columns.clone(), predicate: None };
+        let read = read_all(&table, &request, &filters, batch_rows, narrow);
+        let keep = (0..values.len())
+            .map(|row| bounds.iter().all(|&(column, bound)| {
+                AtMost::measure(logical(&batch).column(column), row).is_some_and(|m| m <= bound)
+            }))
+            .collect::<BooleanArray>();
+        let expected = arrow::compute::filter_record_batch(&logical(&batch).project(&columns).unwrap(), &keep).unwrap();
+        prop_assert_eq!(read.num_rows(), expected.num_rows());
+        prop_assert_eq!(read.columns(), expected.columns());
+    }
+}
+
+#[test]
+fn every_shortened_file_is_an_error() {
+    let batch = every_type(30);
+    let whole = write(&batch, properties());
+    let step = (whole.len() / 400).max(1);
+    for length in (0..whole.len()).step_by(step) {
+        let error = try_read("short.parquet", whole[..length].to_vec()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::File, "{error}");
+        assert!(error.message().contains("short.parquet"), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_file_gives_rows_or_an_error() {
+    let batch = every_type(40).project(&[3, 17, 19, 20, 25]).unwrap();
+    for variant in [properties(), properties().set_compression(Compression::UNCOMPRESSED)] {
+        let whole = write(&batch, variant);
+        let complaints = quietly(|| {
+            let mut complaints = Vec::new();
+            for position in 0..whole.len() {
+                for flip in [0x01, 0x80, 0xff] {
+                    let mut damaged = whole.clone();
+                    damaged[position] ^= flip;
+                    if let Err(error) = try_read("damaged.parquet", damaged)
+                        && (!error.message().contains("damaged.parquet") || error.kind() == ErrorKind::Bug)
+                    {
+                        complaints.push(format!("byte {position} ^ {flip}: {error:?}"));
+                    }
+                }
+            }
+            complaints
+        });
+        assert!(complaints.is_empty(), "{:#?}", &complaints[..3]);
+    }
+}
+
+#[test]
+fn a_file_that_changed_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("changing.parquet");
+    std::fs::write(&path, write(&every_type(10), properties())).unwrap();
+    let table = open_path(&path).unwrap();
+    std::fs::write(&path, write(&every_type(11), properties())).unwrap();
+    let again = open_path(&path).unwrap();
+    assert_ne!(table.version(), again.version());
+    let request = ScanRequest { columns: vec![0], predicate: None };
+    let error = try_read_all(&table, &request, &[], 100, false).unwrap_err();
+    assert!(error.message().contains("changed since it was opened"), "{error}");
+}

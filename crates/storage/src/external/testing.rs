@@ -1,0 +1,245 @@
+//! What the tests of all formats share: files from bytes, reading everything, filters.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::compute::concat_batches;
+use arrow::datatypes::*;
+use diligence_base::Result;
+use diligence_base::seams::LocalFiles;
+
+use super::schema::{conform, is_narrow_form, logical_schema};
+use super::{ExternalTable, OpenOptions, open};
+use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table};
+
+pub(crate) fn open_path(path: &Path) -> Result<Arc<ExternalTable>> {
+    open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalFiles))
+}
+
+/// A table of one file with these bytes. The file stays until the end of the process, in the folder for passing files.
+pub(crate) fn table_of(name: &str, bytes: Vec<u8>) -> Arc<ExternalTable> {
+    open_bytes(name, bytes, &OpenOptions::default()).unwrap()
+}
+
+pub(crate) fn open_bytes(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Arc<ExternalTable>> {
+    let files = MemoryFiles { name: name.into(), bytes: Arc::new(bytes) };
+    open(name, options, Arc::new(files))
+}
+
+/// A file system of one file.
+#[derive(Debug)]
+struct MemoryFiles {
+    name: std::path::PathBuf,
+    bytes: Arc<Vec<u8>>,
+}
+
+struct MemoryFile(Arc<Vec<u8>>);
+
+impl diligence_base::seams::ReadAt for MemoryFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        match self.0.get(start..start + buffer.len()) {
+            Some(part) => buffer.copy_from_slice(part),
+            None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl diligence_base::seams::Files for MemoryFiles {
+    fn open(&self, path: &Path) -> std::io::Result<Arc<dyn diligence_base::seams::ReadAt>> {
+        self.meta(path)?;
+        Ok(Arc::new(MemoryFile(self.bytes.clone())))
+    }
+
+    fn meta(&self, path: &Path) -> std::io::Result<diligence_base::seams::FileMeta> {
+        if path != self.name {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        Ok(diligence_base::seams::FileMeta {
+            path: path.to_owned(),
+            bytes: self.bytes.len() as u64,
+            modified: std::time::UNIX_EPOCH,
+        })
+    }
+
+    fn is_dir(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn list(&self, _: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+        Ok(vec![self.name.clone()])
+    }
+}
+
+pub(crate) fn all(table: &ExternalTable) -> Vec<usize> {
+    (0..table.schema().fields().len()).collect()
+}
+
+/// Runs a fetch as the engine would.
+pub(crate) fn try_fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Result<Fetched> {
+    match cluster.fetch(columns) {
+        Fetch::Ready(fetched) => Ok(fetched),
+        Fetch::Blocking(read) => read(),
+        Fetch::Waiting(read) => super::source::wait(read),
+    }
+}
+
+pub(crate) fn fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Fetched {
+    try_fetch(cluster, columns).unwrap()
+}
+
+/// Everything of a table in logical form; checks what the contract promises of every chunk.
+pub(crate) fn try_read_all(
+    table: &ExternalTable,
+    request: &ScanRequest,
+    filters: &[Arc<dyn RowFilter>],
+    batch_rows: usize,
+    narrow: bool,
+) -> Result<RecordBatch> {
+    let schema = Arc::new(table.schema().project(&request.columns).unwrap());
+    let mut batches = Vec::new();
+    let mut rows = 0;
+    let mut columns = request.columns.clone();
+    columns.extend(filters.iter().flat_map(|filter| filter.columns()));
+    for cluster in &table.scan(request)?.clusters {
+        let fetched = try_fetch(cluster, &columns)?;
+        let decode = DecodeRequest { columns: request.columns.clone(), filters: filters.to_vec(), batch_rows, narrow };
+        let mut decode = cluster.decode(fetched, &decode)?;
+        let mut here = 0;
+        while let Some(chunk) = decode.next()? {
+            assert!(chunk.rows > 0 && chunk.rows <= batch_rows);
+            assert_eq!(chunk.columns.len(), request.columns.len());
+            here += chunk.rows;
+            let arrays = chunk.columns.iter().zip(schema.fields()).map(|(array, field)| {
+                assert_eq!(array.len(), chunk.rows);
+                assert!(
+                    array.data_type() == field.data_type()
+                        || narrow && is_narrow_form(array.data_type(), field.data_type()),
+                    "{} came as {}",
+                    field,
+                    array.data_type()
+                );
+                array.to_data().validate_full().unwrap();
+                conform(array.clone(), field.data_type(), false).unwrap()
+            });
+            let options = RecordBatchOptions::new().with_row_count(Some(chunk.rows));
+            let batch = RecordBatch::try_new_with_options(schema.clone(), arrays.collect(), &options);
+            batches.push(batch.map_err(crate::foreign_error::from_arrow)?);
+        }
+        if filters.is_empty()
+            && let Some(known) = cluster.rows()
+        {
+            assert_eq!(known, here);
+        }
+        rows += here;
+    }
+    if schema.fields().is_empty() {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        return Ok(RecordBatch::try_new_with_options(schema, vec![], &options).unwrap());
+    }
+    Ok(concat_batches(&schema, &batches).unwrap())
+}
+
+pub(crate) fn read_all(
+    table: &ExternalTable,
+    request: &ScanRequest,
+    filters: &[Arc<dyn RowFilter>],
+    batch_rows: usize,
+    narrow: bool,
+) -> RecordBatch {
+    try_read_all(table, request, filters, batch_rows, narrow).unwrap()
+}
+
+/// Opens and reads all of a file with these bytes.
+pub(crate) fn try_read(name: &str, bytes: Vec<u8>) -> Result<RecordBatch> {
+    let table = open_bytes(name, bytes, &OpenOptions::default())?;
+    try_read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 1000, true)
+}
+
+/// The batch as its table shows it.
+pub(crate) fn logical(batch: &RecordBatch) -> RecordBatch {
+    let schema = Arc::new(logical_schema(&batch.schema()));
+    let arrays = batch.columns().iter().zip(schema.fields());
+    let arrays = arrays.map(|(array, field)| conform(array.clone(), field.data_type(), false).unwrap()).collect();
+    RecordBatch::try_new(schema, arrays).unwrap()
+}
+
+/// The physical types of the first chunk.
+pub(crate) fn forms(table: &ExternalTable, narrow: bool) -> HashMap<String, DataType> {
+    let columns = all(table);
+    let cluster = table.scan(&ScanRequest { columns: columns.clone(), predicate: None }).unwrap().clusters[0].clone();
+    let request = DecodeRequest { columns: columns.clone(), filters: vec![], batch_rows: 100, narrow };
+    let chunk = cluster.decode(fetch(&cluster, &columns), &request).unwrap().next().unwrap().unwrap();
+    let schema = table.schema();
+    let forms = chunk.columns.iter().zip(schema.fields());
+    forms.map(|(array, field)| (field.name().clone(), array.data_type().clone())).collect()
+}
+
+/// Keeps rows whose value, or whose text's length, is at most a bound; NULL for NULL.
+pub(crate) struct AtMost {
+    column: [usize; 1],
+    bound: i64,
+}
+
+impl AtMost {
+    pub fn new(column: usize, bound: i64) -> Arc<dyn RowFilter> {
+        Arc::new(Self { column: [column], bound })
+    }
+
+    pub fn measure(array: &ArrayRef, row: usize) -> Option<i64> {
+        if array.is_null(row) {
+            return None;
+        }
+        Some(match array.data_type() {
+            DataType::Int64 => array.as_primitive::<Int64Type>().value(row),
+            DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row) as i64,
+            DataType::Decimal64(..) => array.as_primitive::<Decimal64Type>().value(row),
+            DataType::Utf8View => array.as_string_view().value(row).len() as i64,
+            DataType::Dictionary(..) => {
+                let dictionary = array.as_dictionary::<Int32Type>();
+                let key = dictionary.key(row)?;
+                dictionary.values().as_string::<i32>().value(key).len() as i64
+            }
+            other => panic!("no measure of {other}"),
+        })
+    }
+}
+
+impl RowFilter for AtMost {
+    fn columns(&self) -> &[usize] {
+        &self.column
+    }
+
+    fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+        let rows = columns[0].len();
+        Ok((0..rows).map(|row| Self::measure(&columns[0], row).map(|measure| measure <= self.bound)).collect())
+    }
+}
+
+thread_local! {
+    static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs something whose panics are expected to be caught inside, without their messages.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                hook(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    QUIET.set(false);
+    result.unwrap_or_else(|_| panic!("a panic was not caught inside"))
+}
