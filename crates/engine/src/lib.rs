@@ -1,4 +1,19 @@
 //! Where a batch travels.
+//!
+//! The life of a query, from a plan to its rows:
+//! 1. [`Engine::run`] gets a [`Plan`](plan::Plan): a tree without any parallelism in it.
+//! 2. [`pipeline::compile`] cuts it into pipelines wherever rows must be kept: a join's build side, groups, a sort.
+//! 3. [`QueryRun`](query::QueryRun) starts every pipeline that waits for nothing: up to N packets each, queued in the
+//!    [stage](stages) of the pipeline's source.
+//! 4. A worker takes the packet that the [policy](stages::Policy) chooses and runs it for a quantum:
+//!    [`PipelinePacket::run`](pipeline::PipelinePacket) carries batches from the source through the
+//!    [operators] into the sink.
+//! 5. When all packets of a pipeline are done, its sink's finishing parts run, and the pipelines that wait for it start.
+//! 6. The last pipeline ends in a port, from which [`QueryStream`](query::QueryStream) hands rows to whoever asked.
+//! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
+//!
+//! Invariants: nobody blocks a worker; operators know no thread, clock or other query; every byte that an operator keeps is
+//! reserved; a panic in a packet ends its query and nothing else.
 
 pub mod batch;
 pub mod exchange;
@@ -8,3 +23,4 @@ pub mod operators;
 pub mod pipeline;
 pub mod plan;
 pub mod reference;
+pub mod stages;

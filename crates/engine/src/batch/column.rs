@@ -70,14 +70,14 @@ impl Column {
         Self::flat_array(values.slice(offset, rows))
     }
 
-    /// Bytes of the rows when flat: exact for fixed widths, in proportion for the rest.
+    /// Bytes of the rows when flat: exact for fixed widths, the array's in proportion for the rest.
     pub fn bytes(&self) -> usize {
         let rows = self.len();
         match self.values.data_type().primitive_width() {
             Some(width) => rows * width + rows / 8,
             None if self.values.is_empty() => 0,
             None => {
-                let whole = self.values.get_slice_memory_size().unwrap_or_else(|_| self.values.get_array_memory_size());
+                let whole = self.values.get_array_memory_size();
                 (whole as u128 * rows as u128 / self.values.len() as u128) as usize
             }
         }

@@ -1,5 +1,216 @@
 //! DataFusion operators that we do not have natively, fed by our pipelines.
+//!
+//! A foreign operator is a DataFusion `ExecutionPlan` whose leaves are [`InputExec`]s, each standing for one of our plans.
+//! For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other packet
+//! when an input has nothing yet.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DataFusionError, Result as DataFusionResult};
+use datafusion_execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_plan::execution_plan::{ReplaceChildrenOptions, reset_plan_states};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::exchange::port::Receiver;
+use crate::pipeline::{Pull, Setup, Source, SourceState};
 
 /// Stands in a foreign operator's tree for one of our plans.
-#[derive(Debug)]
-pub struct InputExec;
+pub struct InputExec {
+    index: usize,
+    properties: Arc<PlanProperties>,
+    schema: SchemaRef,
+    /// The stream of the run that this leaf is bound to; taken by the one call of `execute`.
+    stream: Mutex<Option<SendableRecordBatchStream>>,
+}
+
+impl InputExec {
+    /// The leaf for input `index`, with the properties (schema, order, statistics) of the plan that it stands for.
+    pub fn new(index: usize, properties: Arc<PlanProperties>) -> Self {
+        let schema = properties.eq_properties.schema().clone();
+        Self { index, properties, schema, stream: Mutex::new(None) }
+    }
+
+    /// Which input it stands for.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    fn bound(&self, stream: SendableRecordBatchStream) -> Self {
+        Self {
+            index: self.index,
+            properties: self.properties.clone(),
+            schema: self.schema.clone(),
+            stream: Mutex::new(Some(stream)),
+        }
+    }
+}
+
+impl fmt::Debug for InputExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InputExec({})", self.index)
+    }
+}
+
+impl DisplayAs for InputExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Input {}", self.index)
+    }
+}
+
+impl ExecutionPlan for InputExec {
+    fn name(&self) -> &str {
+        "Input"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        self.stream.lock().take().ok_or_else(|| {
+            DataFusionError::Internal("an input of a foreign operator was executed twice or without being bound".into())
+        })
+    }
+}
+
+/// The rows behind a port, as a DataFusion stream.
+struct PortStream {
+    receiver: Receiver,
+    schema: SchemaRef,
+}
+
+impl Stream for PortStream {
+    type Item = DataFusionResult<RecordBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let batch = std::task::ready!(self.receiver.receive(context.waker()));
+        Poll::Ready(
+            batch.map(|batch| batch.and_then(|batch| batch.to_record_batch(&self.schema)).map_err(to_datafusion)),
+        )
+    }
+}
+
+impl RecordBatchStream for PortStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// A foreign operator in one run.
+pub struct ForeignSource {
+    stream: Mutex<Option<SendableRecordBatchStream>>,
+}
+
+impl ForeignSource {
+    /// Binds the operator's leaves to these ports, by input index, and starts its stream. DataFusion starts work at the
+    /// first poll.
+    pub fn new(
+        operator: &Arc<dyn ExecutionPlan>,
+        inputs: Vec<Receiver>,
+        context: Arc<TaskContext>,
+    ) -> Result<Arc<Self>> {
+        let mut inputs: Vec<Option<Receiver>> = inputs.into_iter().map(Some).collect();
+        // Operators hold the state of a run; each run gets fresh ones.
+        let operator = reset_plan_states(operator.clone()).map_err(from_datafusion)?;
+        let bound = operator
+            .transform_up(|node| {
+                let Some(input) = node.downcast_ref::<InputExec>() else { return Ok(Transformed::no(node)) };
+                let receiver = inputs
+                    .get_mut(input.index)
+                    .and_then(Option::take)
+                    .ok_or_else(|| DataFusionError::Internal("a foreign operator reads an input twice".into()))?;
+                let stream = Box::pin(PortStream { receiver, schema: input.schema.clone() });
+                let bound: Arc<dyn ExecutionPlan> = Arc::new(input.bound(stream));
+                Ok(Transformed::yes(bound))
+            })
+            .map_err(from_datafusion)?
+            .data;
+        let stream = datafusion_physical_plan::execute_stream(bound, context).map_err(from_datafusion)?;
+        Ok(Arc::new(Self { stream: Mutex::new(Some(stream)) }))
+    }
+}
+
+impl Source for ForeignSource {
+    fn name(&self) -> &'static str {
+        "Foreign"
+    }
+
+    fn packets_max(&self) -> usize {
+        1
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let stream = self.stream.lock().take().ok_or_else(|| Error::bug("a foreign operator has two readers"))?;
+        Ok(Box::new(State { stream, batch_rows: setup.batch_rows, rest: None }))
+    }
+}
+
+struct State {
+    stream: SendableRecordBatchStream,
+    batch_rows: usize,
+    /// What is left of a batch that was larger than ours may be.
+    rest: Option<Batch>,
+}
+
+impl SourceState for State {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.stream.poll_next_unpin(&mut Context::from_waker(waker)) {
+                Poll::Pending => return Ok(Pull::Wait),
+                Poll::Ready(None) => return Ok(Pull::Done),
+                Poll::Ready(Some(batch)) => Batch::from_record_batch(&batch.map_err(from_datafusion)?),
+            },
+        };
+        if batch.rows() == 0 {
+            return Ok(Pull::Again);
+        }
+        if batch.rows() > self.batch_rows {
+            self.rest = Some(batch.slice(self.batch_rows, batch.rows() - self.batch_rows));
+            return Ok(Pull::Batch(batch.slice(0, self.batch_rows)));
+        }
+        Ok(Pull::Batch(batch))
+    }
+}

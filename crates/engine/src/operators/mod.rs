@@ -1,9 +1,14 @@
 //! What happens to a batch: one file or folder per operator.
 
 pub mod aggregate;
+pub mod filter;
 pub mod foreign;
 pub mod hash_join;
 pub mod limit;
 pub mod nested_loop;
+pub mod project;
+pub mod result;
 pub mod runtime_filter;
+pub mod scalar;
 pub mod sort;
+pub mod values;

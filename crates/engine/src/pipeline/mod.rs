@@ -13,10 +13,6 @@
 //! * A state may be dropped between any two calls: that is how a query is cancelled.
 //! * One call works on one batch, or as much, so that a packet can stop at the end of its quantum.
 
-
 mod flow;
 
-
-
 pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
-

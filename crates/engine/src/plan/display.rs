@@ -31,12 +31,17 @@ impl fmt::Display for Node {
                 let columns = list(scan.columns.iter().map(|&index| schema.field(index).name()));
                 write!(f, "Scan {} [{columns}] {}", scan.name, scan.table.describe())?;
                 if !scan.filters.is_empty() {
-                    write!(f, " where {}", scan.filters.iter().map(|e| e.to_string()).collect::<Vec<_>>().join(" AND "))?;
+                    write!(
+                        f,
+                        " where {}",
+                        scan.filters.iter().map(|e| e.to_string()).collect::<Vec<_>>().join(" AND ")
+                    )?;
                 }
                 if !scan.runtime_filters.is_empty() {
-                    let filters = scan.runtime_filters.iter().map(|(id, column)| {
-                        format!("{} in join filter {}", schema.field(*column).name(), id.0)
-                    });
+                    let filters = scan
+                        .runtime_filters
+                        .iter()
+                        .map(|(id, column)| format!("{} in join filter {}", schema.field(*column).name(), id.0));
                     write!(f, " and {}", list(filters))?;
                 }
                 if let Some(limit) = scan.limit {
@@ -68,7 +73,12 @@ impl fmt::Display for Node {
                 }
             }
             Node::HashJoin(join) => {
-                write!(f, "HashJoin {} on {}", join.join_type, list(join.on.iter().map(|(l, r)| format!("{l} = {r}"))))?;
+                write!(
+                    f,
+                    "HashJoin {} on {}",
+                    join.join_type,
+                    list(join.on.iter().map(|(l, r)| format!("{l} = {r}")))
+                )?;
                 if let Some(filter) = &join.filter {
                     write!(f, " and {}", filter.expression)?;
                 }

@@ -1,0 +1,311 @@
+//! The engine: primed workers, the I/O stage, the memory broker, and the queries that run on them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use datafusion_execution::TaskContext;
+use datafusion_execution::config::SessionConfig;
+use datafusion_execution::runtime_env::RuntimeEnv;
+use diligence_base::ids::QueryId;
+use diligence_base::limits::{IO_THREADS, QUERY_HISTORY_MAX};
+use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
+use diligence_base::{Error, Result};
+use parking_lot::Mutex;
+
+use crate::memory::{Broker, QueryMemory, default_budget_bytes};
+use crate::operators::result::ResultSink;
+use crate::operators::scan::Io;
+use crate::pipeline::{Graph, Setup, Surroundings, compile};
+use crate::plan::Plan;
+use crate::query::{QueryInfo, QueryOptions, QueryRun, QueryStream};
+use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
+
+/// Threads that drive requests to object stores and DataFusion's file writers.
+const RUNTIME_THREADS: usize = 2;
+
+/// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so that
+/// packets interleave without any dependence on real time.
+const INLINE_STEP_NS: u64 = 10_000;
+
+/// On which threads packets run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On primed workers.
+    Threads,
+    /// On the thread that reads the result, in an order given by a seed.
+    Inline {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+/// How an engine is started.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Worker threads. Default: one per core.
+    pub workers: usize,
+    /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
+    pub memory_bytes: usize,
+    /// Which packet runs next.
+    pub policy: PolicyKind,
+    /// On which threads packets run.
+    pub mode: Mode,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Threads.
+    pub spawn: Arc<dyn Spawn>,
+    /// What DataFusion operators find object stores in.
+    pub runtime_env: Arc<RuntimeEnv>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: default_budget_bytes(),
+            policy: PolicyKind::default(),
+            mode: Mode::Threads,
+            clock: Arc::new(SystemClock::default()),
+            spawn: Arc::new(ThreadSpawn),
+            runtime_env: Arc::default(),
+        }
+    }
+}
+
+impl EngineOptions {
+    /// Packets run on the reader's thread in an order given by `seed`, and time stands still but for its looks.
+    pub fn inline(seed: u64) -> Self {
+        Self {
+            workers: 2,
+            mode: Mode::Inline { seed },
+            clock: Arc::new(ManualClock::stepping(INLINE_STEP_NS)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Runs plans. One per process is meant; several do not share anything.
+pub struct Engine {
+    scheduler: Arc<Scheduler>,
+    io: Io,
+    broker: Arc<Broker>,
+    clock: Arc<dyn Clock>,
+    mode: Mode,
+    workers: usize,
+    runtime_env: Arc<RuntimeEnv>,
+    runtime: Option<tokio::runtime::Runtime>,
+    next_query: AtomicU64,
+    books: Arc<Mutex<Books>>,
+}
+
+/// Running queries and the last ended ones.
+#[derive(Default)]
+struct Books {
+    running: BTreeMap<QueryId, Weak<QueryRun>>,
+    ended: VecDeque<QueryInfo>,
+}
+
+impl Engine {
+    /// Starts the workers and the I/O threads. Fails if the system has no threads left.
+    pub fn start(options: EngineOptions) -> Result<Arc<Self>> {
+        if options.workers == 0 {
+            return Err(Error::input("an engine needs at least one worker"));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(RUNTIME_THREADS)
+            .thread_name("diligence-runtime")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::resource(format!("the system refuses to start the I/O runtime: {error}")))?;
+        let clock = options.clock.clone();
+        let inline = options.mode != Mode::Threads;
+        let io_threads = if inline { 0 } else { IO_THREADS };
+        let pool = IoPool::start(io_threads, clock.clone(), options.spawn.as_ref())?;
+        let scheduler = match options.mode {
+            Mode::Inline { seed } => Scheduler::inline(seed, clock.clone()),
+            Mode::Threads => Scheduler::start(
+                options.workers,
+                options.policy,
+                clock.clone(),
+                options.spawn.as_ref(),
+                runtime.handle().clone(),
+            )?,
+        };
+        Ok(Arc::new(Self {
+            scheduler,
+            io: Io { pool, runtime: runtime.handle().clone(), inline },
+            broker: Broker::new(options.memory_bytes),
+            clock,
+            mode: options.mode,
+            workers: options.workers,
+            runtime_env: options.runtime_env,
+            runtime: Some(runtime),
+            next_query: AtomicU64::new(1),
+            books: Arc::default(),
+        }))
+    }
+
+    /// Starts a query. Its rows come out of the stream; dropping the stream cancels it.
+    pub fn run(&self, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
+        // Foreign operators are started with the plan and may look for a runtime.
+        let _entered = self.io.runtime.enter();
+        let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
+        let (result, receiver) = ResultSink::new(plan.schema.clone());
+        let graph = compile(plan, result.clone(), &self.surroundings(&options))?;
+        let setup = self.setup(id, &options);
+        let on_end = {
+            let books = Arc::downgrade(&self.books);
+            Box::new(move |id| {
+                if let Some(books) = books.upgrade() {
+                    books.lock().ended(id);
+                }
+            })
+        };
+        let clock = self.clock.clone();
+        let scheduler = self.scheduler.clone();
+        let run = QueryRun::start(id, options.label, graph, setup, result, clock, scheduler, on_end);
+        self.books.lock().started(&run);
+        let inline = (self.mode != Mode::Threads).then(|| self.scheduler.clone());
+        Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline))
+    }
+
+    /// The plan and its pipelines, as text.
+    pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
+        let _entered = self.io.runtime.enter();
+        let (result, _receiver) = ResultSink::new(plan.schema.clone());
+        let graph: Graph = compile(plan, result, &self.surroundings(options))?;
+        Ok(format!("{plan}\n{graph}"))
+    }
+
+    fn surroundings(&self, options: &QueryOptions) -> Surroundings {
+        let config = SessionConfig::new().with_batch_size(options.batch_rows.max(1)).with_target_partitions(1);
+        let task = TaskContext::default().with_session_config(config).with_runtime(self.runtime_env.clone());
+        Surroundings { io: self.io.clone(), task: Arc::new(task), batch_rows: options.batch_rows.max(1) }
+    }
+
+    fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
+        Setup {
+            memory: self.broker.account(id, options.memory_limit_bytes),
+            batch_rows: options.batch_rows.max(1),
+            packets: options.packets.unwrap_or(self.workers).max(1),
+        }
+    }
+
+    /// Drives requests to object stores; entered on every worker.
+    pub fn io_handle(&self) -> tokio::runtime::Handle {
+        self.io.runtime.clone()
+    }
+
+    /// The memory budget.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Worker threads.
+    pub fn worker_count(&self) -> usize {
+        self.workers
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> PolicyKind {
+        self.scheduler.policy()
+    }
+
+    /// Changes the policy, for the queries that run as well. The inline executor keeps its own.
+    pub fn set_policy(&self, policy: PolicyKind) {
+        if self.mode == Mode::Threads {
+            self.scheduler.set_policy(policy);
+        }
+    }
+
+    /// Running queries and the last ended ones, oldest first.
+    pub fn queries(&self) -> Vec<QueryInfo> {
+        let (mut infos, running) = {
+            let books = self.books.lock();
+            let running: Vec<_> = books.running.values().filter_map(Weak::upgrade).collect();
+            (books.ended.iter().cloned().collect::<Vec<_>>(), running)
+        };
+        infos.extend(running.iter().map(|run| run.info()));
+        infos.sort_by_key(|info| info.id);
+        infos.dedup_by_key(|info| info.id);
+        infos
+    }
+
+    /// Cancels a running query. False if there is none with this number.
+    pub fn cancel(&self, id: QueryId) -> bool {
+        let run = self.books.lock().running.get(&id).and_then(Weak::upgrade);
+        run.inspect(|run| run.cancel()).is_some()
+    }
+
+    /// The stages at this moment, the I/O stage last.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        let mut stages = self.scheduler.stages();
+        stages.push(self.io.pool.info());
+        stages
+    }
+
+    /// Cohorts that the gated policy in force has admitted, and the packets in them.
+    pub fn cohorts(&self) -> (u64, u64) {
+        self.scheduler.cohorts()
+    }
+
+    /// The workers at this moment.
+    pub fn workers(&self) -> Vec<WorkerInfo> {
+        self.scheduler.workers()
+    }
+
+    /// The engine's scheduler: for measuring what a packet costs.
+    pub fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
+    }
+
+    /// A memory account outside any query: for what a session itself holds.
+    pub fn account(&self) -> QueryMemory {
+        self.broker.account(QueryId(0), None)
+    }
+}
+
+impl Books {
+    /// Enters a query. It may have ended already: then `ended` was told of a query that was not in the books.
+    fn started(&mut self, run: &Arc<QueryRun>) {
+        self.running.insert(run.id(), Arc::downgrade(run));
+        if run.has_ended() {
+            self.ended(run.id());
+        }
+    }
+
+    fn ended(&mut self, id: QueryId) {
+        if let Some(run) = self.running.remove(&id).and_then(|run| run.upgrade()) {
+            self.remember(run.info());
+        }
+    }
+
+    fn remember(&mut self, info: QueryInfo) {
+        if self.ended.len() >= QUERY_HISTORY_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(info);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let running: Vec<_> = self.books.lock().running.values().filter_map(Weak::upgrade).collect();
+        for run in running {
+            run.cancel();
+        }
+        self.scheduler.stop();
+        self.io.pool.stop();
+        if let Some(runtime) = self.runtime.take() {
+            // The engine may be dropped inside async code, where waiting is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({} workers, {:?})", self.workers, self.mode)
+    }
+}

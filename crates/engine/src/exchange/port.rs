@@ -1,0 +1,224 @@
+//! A port: a bounded queue of batches between pipelines (Volcano's port, its flow-control semaphore being the credits).
+//!
+//! Nobody blocks: a sender that has used up its credits and a receiver that finds nothing leave their wakers and are woken.
+//!
+//! Invariants:
+//! * A sender's batch is always taken; the answer says whether it may send another. So a port holds at most
+//!   `credits` + the number of senders batches.
+//! * When the receiver is gone, what is queued is dropped and senders hear `Enough`.
+//! * When all senders are gone, the receiver gets what is queued and then the end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::{Error, Result};
+
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::pipeline::Accept;
+
+struct State<T> {
+    queue: VecDeque<T>,
+    credits: usize,
+    senders: usize,
+    receiver_gone: bool,
+    failure: Option<Error>,
+    waiting_senders: Vec<Waker>,
+    waiting_receiver: Option<Waker>,
+}
+
+struct Shared<T>(Mutex<State<T>>);
+
+/// The end that batches go into. Clones are further senders.
+pub struct Sender<T = Batch>(Arc<Shared<T>>);
+
+/// The end that batches come out of.
+pub struct Receiver<T = Batch>(Arc<Shared<T>>);
+
+/// A port whose senders may be `credits` batches ahead, and its two ends.
+pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared(Mutex::new(State {
+        queue: VecDeque::new(),
+        credits: credits.max(1),
+        senders: 1,
+        receiver_gone: false,
+        failure: None,
+        waiting_senders: Vec::new(),
+        waiting_receiver: None,
+    })));
+    (Sender(shared.clone()), Receiver(shared))
+}
+
+impl<T> Sender<T> {
+    /// Puts a batch into the port, whether or not there is credit. `Wait`: the credit is used up; the waker is woken when
+    /// there is some again. `Enough`: nobody receives any more.
+    pub fn send(&self, batch: T, waker: &Waker) -> Accept {
+        let mut state = self.0.0.lock();
+        if state.receiver_gone {
+            return Accept::Enough;
+        }
+        state.queue.push_back(batch);
+        let receiver = state.waiting_receiver.take();
+        let accept = if state.queue.len() >= state.credits {
+            state.wait(waker);
+            Accept::Wait
+        } else {
+            Accept::More
+        };
+        drop(state);
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+        accept
+    }
+
+    /// `More` if there is credit; otherwise as [`send`](Self::send).
+    pub fn ready(&self, waker: &Waker) -> Accept {
+        let mut state = self.0.0.lock();
+        if state.receiver_gone {
+            Accept::Enough
+        } else if state.queue.len() >= state.credits {
+            state.wait(waker);
+            Accept::Wait
+        } else {
+            Accept::More
+        }
+    }
+
+    /// Ends the port with an error, which the receiver gets instead of what is queued.
+    pub fn fail(&self, error: Error) {
+        let mut state = self.0.0.lock();
+        state.failure.get_or_insert(error);
+        state.queue.clear();
+        let receiver = state.waiting_receiver.take();
+        drop(state);
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+    }
+}
+
+impl<T> State<T> {
+    fn wait(&mut self, waker: &Waker) {
+        if !self.waiting_senders.iter().any(|other| other.will_wake(waker)) {
+            self.waiting_senders.push(waker.clone());
+        }
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.0.lock().senders += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.senders -= 1;
+        let receiver = if state.senders == 0 { state.waiting_receiver.take() } else { None };
+        drop(state);
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The oldest batch; `None` at the end. While pending, the waker is woken when it is worth asking again.
+    pub fn receive(&self, waker: &Waker) -> Poll<Option<Result<T>>> {
+        let mut state = self.0.0.lock();
+        if let Some(error) = &state.failure {
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        let Some(batch) = state.queue.pop_front() else {
+            if state.senders == 0 {
+                return Poll::Ready(None);
+            }
+            state.waiting_receiver = Some(waker.clone());
+            return Poll::Pending;
+        };
+        let senders =
+            if state.queue.len() < state.credits { std::mem::take(&mut state.waiting_senders) } else { Vec::new() };
+        drop(state);
+        senders.into_iter().for_each(Waker::wake);
+        Poll::Ready(Some(Ok(batch)))
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.receiver_gone = true;
+        let queue = std::mem::take(&mut state.queue);
+        let senders = std::mem::take(&mut state.waiting_senders);
+        drop(state);
+        drop(queue);
+        senders.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counting() -> (Arc<Count>, Waker) {
+        let count = Arc::new(Count::default());
+        (count.clone(), Waker::from(count))
+    }
+
+    #[test]
+    fn credits_hold_a_sender_until_the_receiver_takes() {
+        let (sender, receiver) = port::<u32>(2);
+        let (woken, waker) = counting();
+        assert_eq!(sender.send(1, &waker), Accept::More);
+        assert_eq!(sender.send(2, &waker), Accept::Wait);
+        assert_eq!(sender.ready(&waker), Accept::Wait);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(sender.ready(&waker), Accept::More);
+    }
+
+    #[test]
+    fn the_end_comes_after_the_last_sender_and_the_queue() {
+        let (sender, receiver) = port::<u32>(4);
+        let (woken, waker) = counting();
+        let second = sender.clone();
+        assert!(receiver.receive(&waker).is_pending());
+        assert_eq!(sender.send(1, &waker), Accept::More);
+        drop(sender);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
+        assert!(receiver.receive(&waker).is_pending());
+        drop(second);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_gone_receiver_is_enough_and_a_failure_comes_first() {
+        let (sender, receiver) = port::<u32>(1);
+        let (woken, waker) = counting();
+        assert_eq!(sender.send(1, &waker), Accept::Wait);
+        sender.fail(Error::value("division by zero"));
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Err(_)))));
+        drop(receiver);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(sender.send(2, &waker), Accept::Enough);
+    }
+}

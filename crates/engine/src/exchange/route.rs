@@ -1,0 +1,305 @@
+//! The two ends of an exchange.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use arrow::array::UInt32Array;
+use arrow_row::OwnedRow;
+use datafusion_common::hash_utils::{RandomState, create_hashes};
+use diligence_base::limits::PORT_CREDITS;
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+use parking_lot::Mutex;
+
+use super::Pact;
+use super::merge::{KeyRows, Merger};
+use super::port::{Receiver, Sender, port};
+use crate::batch::{Batch, to_logical};
+use crate::expressions::Expr;
+use crate::pipeline::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
+
+/// Rows that all producers together look at before the bounds of a range pact are fixed. Some hundred per consumer
+/// keep the ranges within a few percent of each other.
+const RANGE_SAMPLE_ROWS: usize = 4096;
+
+/// An exchange between one pipeline's packets and another's. It is both ends: a [`Sink`] and a [`Source`].
+///
+/// The producing pipeline opens all its states before the first of the consuming one is opened.
+pub struct Exchange {
+    pact: Pact,
+    consumers: usize,
+    ends: Mutex<Ends>,
+    sampler: Arc<Sampler>,
+}
+
+#[derive(Default)]
+struct Ends {
+    /// One per consumer, kept until the sink is complete so that a port does not end early. Empty for the pacts that
+    /// give each producer a port of its own.
+    senders: Vec<Sender>,
+    /// What is not opened yet: one per consumer, or one per producer.
+    receivers: Vec<Receiver>,
+}
+
+impl Exchange {
+    /// An exchange to so many consumers. `Gather` and `Merge` have one, whatever is asked for.
+    pub fn new(pact: Pact, consumers: usize) -> Arc<Self> {
+        let consumers = match pact {
+            Pact::Gather | Pact::Merge(_) => 1,
+            _ => consumers.max(1),
+        };
+        let mut ends = Ends::default();
+        if !matches!(pact, Pact::Pipeline | Pact::Merge(_)) {
+            for _ in 0..consumers {
+                let (sender, receiver) = port(PORT_CREDITS);
+                ends.senders.push(sender);
+                ends.receivers.push(receiver);
+            }
+            // Opened from the back; consumer 0 first.
+            ends.receivers.reverse();
+        }
+        let sampler = Arc::new(Sampler { consumers, sample: Mutex::default() });
+        Arc::new(Self { pact, consumers, ends: Mutex::new(ends), sampler })
+    }
+
+    /// The next consumer's end, for a consumer that is not a pipeline.
+    pub fn take_receiver(&self) -> Option<Receiver> {
+        self.ends.lock().receivers.pop()
+    }
+}
+
+impl Sink for Exchange {
+    fn name(&self) -> &'static str {
+        "ExchangeOut"
+    }
+
+    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+        let mut ends = self.ends.lock();
+        let senders = match &self.pact {
+            Pact::Pipeline | Pact::Merge(_) => {
+                let (sender, receiver) = port(PORT_CREDITS);
+                ends.receivers.insert(0, receiver);
+                vec![sender]
+            }
+            _ => ends.senders.clone(),
+        };
+        let route = match &self.pact {
+            Pact::Pipeline | Pact::Merge(_) | Pact::Gather => Route::First,
+            Pact::RoundRobin => Route::InTurn(0),
+            Pact::Broadcast => Route::All,
+            Pact::Hash(keys) => Route::Hash(keys.clone()),
+            Pact::Range(keys) => Route::Range(Ranging {
+                keys: KeyRows::new(keys.as_slice().into())?,
+                sampler: self.sampler.clone(),
+                bounds: None,
+                held: Vec::new(),
+            }),
+        };
+        Ok(Box::new(Out { senders, route }))
+    }
+
+    fn complete(&self) -> Result<()> {
+        self.ends.lock().senders.clear();
+        Ok(())
+    }
+}
+
+impl Source for Exchange {
+    fn name(&self) -> &'static str {
+        "ExchangeIn"
+    }
+
+    fn packets_max(&self) -> usize {
+        match self.pact {
+            Pact::Pipeline => self.ends.lock().receivers.len(),
+            _ => self.consumers,
+        }
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let mut ends = self.ends.lock();
+        if let Pact::Merge(keys) = &self.pact {
+            let inputs = std::mem::take(&mut ends.receivers);
+            return Ok(Box::new(Merger::new(keys.as_slice().into(), inputs, setup.batch_rows)?));
+        }
+        let receiver = ends.receivers.pop().ok_or_else(|| Error::bug("an exchange has more consumers than ends"))?;
+        Ok(Box::new(receiver))
+    }
+}
+
+impl SourceState for Receiver {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        Ok(match self.receive(waker) {
+            Poll::Pending => Pull::Wait,
+            Poll::Ready(None) => Pull::Done,
+            Poll::Ready(Some(batch)) => Pull::Batch(batch?),
+        })
+    }
+}
+
+impl SourceState for Merger {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        Ok(match self.next(waker) {
+            Poll::Pending => Pull::Wait,
+            Poll::Ready(None) => Pull::Done,
+            Poll::Ready(Some(batch)) => Pull::Batch(batch?),
+        })
+    }
+}
+
+/// What all producers of a range exchange have seen, until the bounds are fixed.
+struct Sampler {
+    consumers: usize,
+    sample: Mutex<Sample>,
+}
+
+#[derive(Default)]
+struct Sample {
+    rows: Vec<OwnedRow>,
+    bounds: Option<Arc<[OwnedRow]>>,
+}
+
+impl Sampler {
+    /// Adds rows to the sample. The bounds, once the sample is large enough or somebody insists.
+    fn bounds(&self, rows: Vec<OwnedRow>, insist: bool) -> Option<Arc<[OwnedRow]>> {
+        let mut sample = self.sample.lock();
+        if sample.bounds.is_none() {
+            sample.rows.extend(rows);
+            if insist || sample.rows.len() >= RANGE_SAMPLE_ROWS {
+                let mut rows = std::mem::take(&mut sample.rows);
+                rows.sort_unstable();
+                let quantile = |index| rows.get(index * rows.len() / self.consumers).cloned();
+                sample.bounds = Some((1..self.consumers).filter_map(quantile).collect());
+            }
+        }
+        sample.bounds.clone()
+    }
+}
+
+/// One producer's way of choosing consumers.
+enum Route {
+    First,
+    InTurn(usize),
+    All,
+    Hash(Vec<Expr>),
+    Range(Ranging),
+}
+
+struct Ranging {
+    keys: KeyRows,
+    sampler: Arc<Sampler>,
+    bounds: Option<Arc<[OwnedRow]>>,
+    /// Batches that came before the bounds were fixed. All producers together hold about a sample's worth.
+    held: Vec<Batch>,
+}
+
+/// One producer's end.
+struct Out {
+    senders: Vec<Sender>,
+    route: Route,
+}
+
+impl SinkState for Out {
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
+        let consumers = self.senders.len();
+        match &mut self.route {
+            Route::First => Ok(self.senders[0].send(batch, waker)),
+            Route::InTurn(next) => {
+                let answer = self.senders[*next].send(batch, waker);
+                *next = (*next + 1) % consumers;
+                Ok(match answer {
+                    // One consumer has enough; the others may not.
+                    Accept::Enough if consumers > 1 => Accept::More,
+                    answer => answer,
+                })
+            }
+            Route::All => Ok(combine(self.senders.iter().map(|sender| sender.send(batch.clone(), waker)))),
+            Route::Hash(keys) => {
+                let target = hash_targets(keys, &batch, consumers)?;
+                send_split(&self.senders, &batch, &target, waker)
+            }
+            Route::Range(ranging) => {
+                if ranging.bounds.is_none() {
+                    let rows = ranging.keys.rows(&batch)?;
+                    let sample = rows.iter().map(|row| row.owned()).collect();
+                    ranging.held.push(batch);
+                    ranging.bounds = ranging.sampler.bounds(sample, false);
+                } else {
+                    ranging.held.push(batch);
+                }
+                flush_ranges(&self.senders, ranging, waker)
+            }
+        }
+    }
+
+    fn finish(&mut self, waker: &Waker) -> Result<Accept> {
+        if let Route::Range(ranging) = &mut self.route
+            && !ranging.held.is_empty()
+        {
+            ranging.bounds = ranging.sampler.bounds(Vec::new(), true);
+            flush_ranges(&self.senders, ranging, waker)?;
+        }
+        self.senders.clear();
+        Ok(Accept::More)
+    }
+}
+
+/// The answer of several consumers: wait if one says so; enough only if all have enough.
+fn combine(answers: impl Iterator<Item = Accept>) -> Accept {
+    let mut all_enough = true;
+    let mut wait = false;
+    for answer in answers {
+        all_enough &= answer == Accept::Enough;
+        wait |= answer == Accept::Wait;
+    }
+    match (all_enough, wait) {
+        (true, _) => Accept::Enough,
+        (false, true) => Accept::Wait,
+        (false, false) => Accept::More,
+    }
+}
+
+fn hash_targets(keys: &[Expr], batch: &Batch, consumers: usize) -> Result<Vec<u32>> {
+    let arrays = keys
+        .iter()
+        .map(|key| to_logical(&key.evaluate(batch)?.flat()?, key.data_type()))
+        .collect::<Result<Vec<_>>>()?;
+    let mut hashes = vec![0; batch.rows()];
+    // The state is fixed, so that every producer sends equal keys to the same consumer.
+    create_hashes(&arrays, &RandomState::default(), &mut hashes).map_err(from_datafusion)?;
+    // The high bits: hash tables behind the exchange use the low ones.
+    Ok(hashes.into_iter().map(|hash| ((u128::from(hash) * consumers as u128) >> 64) as u32).collect())
+}
+
+fn flush_ranges(senders: &[Sender], ranging: &mut Ranging, waker: &Waker) -> Result<Accept> {
+    let Some(bounds) = &ranging.bounds else { return Ok(Accept::More) };
+    let mut answers = Vec::new();
+    for batch in ranging.held.drain(..) {
+        let rows = ranging.keys.rows(&batch)?;
+        let target: Vec<u32> =
+            rows.iter().map(|row| bounds.partition_point(|bound| bound.row() <= row) as u32).collect();
+        answers.push(send_split(senders, &batch, &target, waker)?);
+    }
+    Ok(combine(answers.into_iter()))
+}
+
+/// Sends each row to its target. Rows keep their order within a target.
+fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], waker: &Waker) -> Result<Accept> {
+    if senders.len() == 1 {
+        return Ok(senders[0].send(batch.clone(), waker));
+    }
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); senders.len()];
+    for (row, &consumer) in target.iter().enumerate() {
+        rows[consumer as usize].push(row as u32);
+    }
+    let mut answers = Vec::with_capacity(senders.len());
+    for (sender, rows) in senders.iter().zip(rows) {
+        answers.push(if rows.is_empty() {
+            sender.ready(waker)
+        } else {
+            // Flat: consumers must not keep the rows of others alive.
+            sender.send(batch.pick(&UInt32Array::from(rows))?.flatten()?, waker)
+        });
+    }
+    Ok(combine(answers.into_iter()))
+}

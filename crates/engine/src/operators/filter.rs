@@ -1,0 +1,47 @@
+//! Keeps the rows for which a predicate is true (NULL counts as false).
+//!
+//! Invariant: row order within a batch is kept; no value moves.
+
+use std::sync::Arc;
+
+use diligence_base::Result;
+
+use crate::batch::Batch;
+use crate::expressions::Expr;
+use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+
+/// The filter as planned.
+pub struct Filter {
+    predicate: Expr,
+}
+
+impl Filter {
+    /// A filter on a condition over the input.
+    pub fn new(predicate: Expr) -> Arc<Self> {
+        Arc::new(Self { predicate })
+    }
+}
+
+impl Operator for Filter {
+    fn name(&self) -> &'static str {
+        "Filter"
+    }
+
+    fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
+        Ok(Box::new(State { predicate: self.predicate.clone() }))
+    }
+}
+
+struct State {
+    predicate: Expr,
+}
+
+impl OperatorState for State {
+    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
+        let selection = self.predicate.select(&input)?;
+        if let Some(kept) = input.select(&selection)? {
+            out.emit(kept);
+        }
+        Ok(Flow::NeedInput)
+    }
+}

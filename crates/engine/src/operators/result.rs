@@ -1,0 +1,62 @@
+//! The end of a query: batches become record batches and wait in a port for whoever asked.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+use diligence_base::limits::PORT_CREDITS;
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::exchange::port::{Receiver, Sender, port};
+use crate::pipeline::{Accept, Setup, Sink, SinkState};
+
+/// The sink of a query's last pipeline.
+pub struct ResultSink {
+    schema: SchemaRef,
+    sender: Mutex<Option<Sender<RecordBatch>>>,
+}
+
+impl ResultSink {
+    /// A sink for rows of this schema, and the end that they come out of.
+    pub fn new(schema: SchemaRef) -> (Arc<Self>, Receiver<RecordBatch>) {
+        let (sender, receiver) = port(PORT_CREDITS);
+        (Arc::new(Self { schema, sender: Mutex::new(Some(sender)) }), receiver)
+    }
+
+    /// Ends the result with an error.
+    pub fn fail(&self, error: diligence_base::Error) {
+        if let Some(sender) = self.sender.lock().take() {
+            sender.fail(error);
+        }
+    }
+}
+
+impl Sink for ResultSink {
+    fn name(&self) -> &'static str {
+        "Result"
+    }
+
+    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+        Ok(Box::new(State { schema: self.schema.clone(), sender: self.sender.lock().clone() }))
+    }
+
+    fn complete(&self) -> Result<()> {
+        self.sender.lock().take();
+        Ok(())
+    }
+}
+
+struct State {
+    schema: SchemaRef,
+    sender: Option<Sender<RecordBatch>>,
+}
+
+impl SinkState for State {
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
+        let batch = batch.to_record_batch(&self.schema)?;
+        Ok(self.sender.as_ref().map_or(Accept::Enough, |sender| sender.send(batch, waker)))
+    }
+}

@@ -1,0 +1,66 @@
+//! A scalar subquery's end: its one value goes where the outer query's expressions look for it.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use datafusion_common::ScalarValue;
+use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+use parking_lot::Mutex;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::batch::{Batch, to_logical};
+use crate::pipeline::{Accept, Setup, Sink, SinkState};
+
+/// The sink of a subquery that gives one column and at most one row.
+pub struct ScalarSink(Arc<Shared>);
+
+struct Shared {
+    schema: SchemaRef,
+    value: Mutex<Option<ScalarValue>>,
+    results: ScalarSubqueryResults,
+    index: usize,
+}
+
+impl ScalarSink {
+    /// A sink that fills the slot `index`.
+    pub fn new(schema: SchemaRef, results: ScalarSubqueryResults, index: usize) -> Arc<Self> {
+        Arc::new(Self(Arc::new(Shared { schema, value: Mutex::default(), results, index })))
+    }
+}
+
+impl Sink for ScalarSink {
+    fn name(&self) -> &'static str {
+        "Scalar"
+    }
+
+    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+        Ok(Box::new(State(self.0.clone())))
+    }
+
+    fn complete(&self) -> Result<()> {
+        let shared = &self.0;
+        let value = match shared.value.lock().take() {
+            Some(value) => value,
+            None => ScalarValue::try_from(shared.schema.field(0).data_type()).map_err(from_datafusion)?,
+        };
+        shared.results.set(SubqueryIndex::new(shared.index), value).map_err(from_datafusion)
+    }
+}
+
+struct State(Arc<Shared>);
+
+impl SinkState for State {
+    fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
+        let mut value = self.0.value.lock();
+        if value.is_some() || batch.rows() > 1 {
+            return Err(Error::value("a scalar subquery returned more than one row")
+                .with_hint("add LIMIT 1 or an aggregate to the subquery, or compare with IN or ANY"));
+        }
+        let array = to_logical(&batch.flat(0)?, self.0.schema.field(0).data_type())?;
+        *value = Some(ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?);
+        Ok(Accept::More)
+    }
+}

@@ -1,0 +1,327 @@
+//! Cuts a plan into pipelines.
+//!
+//! A plan is walked from the top. The *tail* is what rows meet on their way up: the operators between here and the next
+//! sink. A streaming node puts itself in front of the tail; a node that must keep rows ends the pipeline below with a
+//! sink and starts a new one, whose source reads what was kept, in front of the tail.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion_execution::TaskContext;
+use diligence_base::{Error, Result};
+
+use super::{Operator, Sink, Source};
+use crate::exchange::{Exchange, Pact};
+use crate::operators::aggregate::aggregate;
+use crate::operators::filter::Filter;
+use crate::operators::foreign::ForeignSource;
+use crate::operators::hash_join::{JoinParts, hash_join};
+use crate::operators::limit::limit;
+use crate::operators::nested_loop::nested_loop_join;
+use crate::operators::project::Project;
+use crate::operators::runtime_filter::RuntimeFilter;
+use crate::operators::scalar::ScalarSink;
+use crate::operators::scan::{Io, ScanProgress, ScanSource};
+use crate::operators::sort::sort;
+use crate::operators::values::Values;
+use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId};
+use crate::query::profile::Totals;
+use crate::stages::StageId;
+
+/// Something with its name in EXPLAIN and its counters.
+pub struct Part<T: ?Sized> {
+    /// The thing.
+    pub part: Arc<T>,
+    /// What EXPLAIN shows.
+    pub name: String,
+    /// What it did in this run.
+    pub totals: Arc<Totals>,
+}
+
+impl<T: ?Sized> Clone for Part<T> {
+    fn clone(&self) -> Self {
+        Self { part: self.part.clone(), name: self.name.clone(), totals: self.totals.clone() }
+    }
+}
+
+impl<T: ?Sized> Part<T> {
+    fn new(part: Arc<T>, name: impl Into<String>) -> Self {
+        Self { part, name: name.into(), totals: Arc::default() }
+    }
+}
+
+/// A pipeline, not yet started.
+pub struct PipelineSpec {
+    /// The stage that serves its packets.
+    pub stage: StageId,
+    /// Where its batches come from.
+    pub source: Part<dyn Source>,
+    /// What happens to them.
+    pub operators: Vec<Part<dyn Operator>>,
+    /// Where they end: an index into [`Graph::sinks`].
+    pub sink: usize,
+    /// True if one packet must carry all rows, in order.
+    pub serial: bool,
+    /// True if exactly as many packets as the source says must be started (the ends of an exchange).
+    pub exact_packets: bool,
+    /// Sinks that must be complete before it starts.
+    pub after_sinks: Vec<usize>,
+    /// Pipelines that must be finished before it starts.
+    pub after_pipelines: Vec<usize>,
+    /// Pipelines that must have started before it starts.
+    pub after_started: Vec<usize>,
+}
+
+/// A sink with the stage that does its finishing work.
+#[derive(Clone)]
+pub struct SinkSpec {
+    /// The sink.
+    pub sink: Part<dyn Sink>,
+    /// The stage that serves its parts.
+    pub stage: StageId,
+}
+
+/// All pipelines of a query and how they hang together.
+pub struct Graph {
+    /// The pipelines; those that others wait for come first.
+    pub pipelines: Vec<PipelineSpec>,
+    /// The sinks.
+    pub sinks: Vec<SinkSpec>,
+    /// How far the scans are.
+    pub scans: Vec<Arc<ScanProgress>>,
+}
+
+/// What compiling needs of the engine.
+pub struct Surroundings {
+    /// Where scans do their I/O.
+    pub io: Io,
+    /// What DataFusion operators run with.
+    pub task: Arc<TaskContext>,
+    /// Rows in a batch at most.
+    pub batch_rows: usize,
+}
+
+/// Cuts `plan` into pipelines that end in `result`.
+pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
+    let mut compiler = Compiler {
+        surroundings,
+        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new() },
+        runtime_filters: HashMap::new(),
+        gates: Vec::new(),
+    };
+    let sink = compiler.sink(result, "Result", StageId::Exchange);
+    compiler.node(plan, Tail::new(sink))?;
+    Ok(compiler.graph)
+}
+
+/// What rows meet between a node and the next sink.
+#[derive(Clone)]
+struct Tail {
+    operators: Vec<Part<dyn Operator>>,
+    sink: usize,
+    serial: bool,
+    after_sinks: Vec<usize>,
+}
+
+impl Tail {
+    fn new(sink: usize) -> Self {
+        Self { operators: Vec::new(), sink, serial: false, after_sinks: Vec::new() }
+    }
+
+    fn with(mut self, operator: Arc<dyn Operator>, name: impl Into<String>) -> Self {
+        self.operators.insert(0, Part::new(operator, name));
+        self
+    }
+}
+
+struct Compiler<'a> {
+    surroundings: &'a Surroundings,
+    graph: Graph,
+    /// The filters that joins make, and the sinks that fill them.
+    runtime_filters: HashMap<RuntimeFilterId, (Arc<RuntimeFilter>, usize)>,
+    /// Sinks that everything compiled at the moment waits for (scalar subqueries).
+    gates: Vec<usize>,
+}
+
+impl Compiler<'_> {
+    fn sink(&mut self, sink: Arc<dyn Sink>, name: impl Into<String>, stage: StageId) -> usize {
+        self.graph.sinks.push(SinkSpec { sink: Part::new(sink, name), stage });
+        self.graph.sinks.len() - 1
+    }
+
+    fn pipeline(&mut self, stage: StageId, source: Arc<dyn Source>, name: impl Into<String>, tail: Tail) -> usize {
+        let mut after_sinks = tail.after_sinks;
+        after_sinks.extend(&self.gates);
+        self.graph.pipelines.push(PipelineSpec {
+            stage,
+            source: Part::new(source, name),
+            operators: tail.operators,
+            sink: tail.sink,
+            serial: tail.serial,
+            exact_packets: false,
+            after_sinks,
+            after_pipelines: Vec::new(),
+            after_started: Vec::new(),
+        });
+        self.graph.pipelines.len() - 1
+    }
+
+    /// Compiles a node in front of a tail. Returns the pipelines that feed the tail.
+    fn node(&mut self, plan: &Plan, mut tail: Tail) -> Result<Vec<usize>> {
+        tail.serial |= plan.ordered;
+        let name = plan.node.to_string();
+        match &plan.node {
+            Node::Scan(scan) => {
+                let mut filters = Vec::new();
+                for (id, column) in &scan.runtime_filters {
+                    // A filter nobody makes filters nothing.
+                    if let Some((filter, sink)) = self.runtime_filters.get(id) {
+                        filters.push((filter.clone(), *column));
+                        tail.after_sinks.push(*sink);
+                    }
+                }
+                let progress = Arc::new(ScanProgress::default());
+                self.graph.scans.push(progress.clone());
+                let io = self.surroundings.io.clone();
+                let source = ScanSource::new(scan.clone(), filters, tail.serial, io, progress);
+                Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
+            }
+            Node::Values { batches } => {
+                let source = Values::new(batches, self.surroundings.batch_rows);
+                Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
+            }
+            Node::Filter { input, predicate } => self.node(input, tail.with(Filter::new(predicate.clone()), name)),
+            Node::Project { input, expressions } => {
+                self.node(input, tail.with(Project::new(expressions.clone()), name))
+            }
+            Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
+            Node::Sort { input, keys, fetch } => {
+                let parts = sort(keys, *fetch, &plan.schema)?;
+                let sink = self.sink(parts.sink, &name, StageId::Sort);
+                self.node(input, Tail::new(sink))?;
+                tail.after_sinks.push(sink);
+                Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
+            }
+            Node::HashJoin(join) => self.hash_join(plan, join, name, tail),
+            Node::NestedLoopJoin(join) => {
+                let parts = nested_loop_join(join, &plan.schema)?;
+                self.join(parts, &join.left, &join.right, name, tail, |_, _| {})
+            }
+            Node::Aggregate(node) => {
+                let parts = aggregate(node, &node.input.schema, &plan.schema)?;
+                let sink = self.sink(parts.sink, &name, StageId::Aggregate);
+                self.node(&node.input, Tail::new(sink))?;
+                tail.after_sinks.push(sink);
+                Ok(vec![self.pipeline(StageId::Aggregate, parts.source, "Groups", tail)])
+            }
+            Node::Union { inputs } => {
+                let mut feeding = Vec::new();
+                for input in inputs {
+                    feeding.extend(self.node(input, tail.clone())?);
+                }
+                Ok(feeding)
+            }
+            Node::ScalarSubqueries { input, subqueries, results } => {
+                results.clear();
+                let before = self.gates.len();
+                let mut sinks = Vec::new();
+                for (index, subquery) in subqueries.iter().enumerate() {
+                    let sink = ScalarSink::new(subquery.schema.clone(), results.clone(), index);
+                    let sink = self.sink(sink, format!("Scalar {index}"), StageId::Exchange);
+                    self.node(subquery, Tail::new(sink))?;
+                    sinks.push(sink);
+                }
+                self.gates.extend(sinks);
+                let feeding = self.node(input, tail);
+                self.gates.truncate(before);
+                feeding
+            }
+            Node::Exchange { input, pact, consumers } => {
+                let consumers = if tail.serial { 1 } else { *consumers };
+                let exchange = Exchange::new(pact.clone(), consumers);
+                let sink = self.sink(exchange.clone(), &name, StageId::Exchange);
+                let mut below = Tail::new(sink);
+                below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
+                let producers = self.node(input, below)?;
+                let consumer = self.pipeline(StageId::Exchange, exchange, format!("From exchange {pact}"), tail);
+                let spec = &mut self.graph.pipelines[consumer];
+                spec.after_started = producers;
+                spec.exact_packets = true;
+                Ok(vec![consumer])
+            }
+            Node::Foreign(foreign) => self.foreign(foreign, name, tail),
+        }
+    }
+
+    fn hash_join(&mut self, plan: &Plan, join: &HashJoin, name: String, tail: Tail) -> Result<Vec<usize>> {
+        let made: Vec<_> = join.runtime_filters.iter().map(|&(id, key)| (id, RuntimeFilter::new(), key)).collect();
+        let filters: Vec<_> = made.iter().map(|(_, filter, key)| (filter.clone(), *key)).collect();
+        let parts = hash_join(join, &plan.schema, &filters)?;
+        self.join(parts, &join.left, &join.right, name, tail, |compiler, build| {
+            for (id, filter, _) in made {
+                compiler.runtime_filters.insert(id, (filter, build));
+            }
+        })
+    }
+
+    fn join(
+        &mut self,
+        parts: JoinParts,
+        left: &Plan,
+        right: &Plan,
+        name: String,
+        mut tail: Tail,
+        built: impl FnOnce(&mut Self, usize),
+    ) -> Result<Vec<usize>> {
+        let build = self.sink(parts.build, format!("Build of {name}"), StageId::Join);
+        self.node(left, Tail::new(build))?;
+        built(self, build);
+        tail.after_sinks.push(build);
+        let mut feeding = self.node(right, tail.clone().with(parts.probe, name))?;
+        if let Some(unmatched) = parts.unmatched {
+            let rest = self.pipeline(StageId::Join, unmatched, "Unmatched rows", tail);
+            self.graph.pipelines[rest].after_pipelines = feeding.clone();
+            feeding.push(rest);
+        }
+        Ok(feeding)
+    }
+
+    fn foreign(&mut self, foreign: &Foreign, name: String, tail: Tail) -> Result<Vec<usize>> {
+        let mut receivers = Vec::new();
+        for (index, input) in foreign.inputs.iter().enumerate() {
+            let exchange = Exchange::new(Pact::Gather, 1);
+            receivers.push(exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?);
+            let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
+            self.node(input, Tail::new(sink))?;
+        }
+        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings.task.clone())?;
+        Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, pipeline) in self.pipelines.iter().enumerate() {
+            let packets = if pipeline.serial { "one packet, in order" } else { "parallel" };
+            write!(f, "Pipeline {index}: stage {}, {packets}", pipeline.stage.name())?;
+            let mut after: Vec<usize> = pipeline.after_pipelines.clone();
+            for sink in &pipeline.after_sinks {
+                after.extend((0..self.pipelines.len()).filter(|&other| self.pipelines[other].sink == *sink));
+            }
+            after.sort_unstable();
+            after.dedup();
+            if !after.is_empty() {
+                let after: Vec<String> = after.iter().map(ToString::to_string).collect();
+                write!(f, ", after {}", after.join(", "))?;
+            }
+            writeln!(f)?;
+            writeln!(f, "  {}", pipeline.source.name)?;
+            for operator in &pipeline.operators {
+                writeln!(f, "  {}", operator.name)?;
+            }
+            writeln!(f, "  => {}", self.sinks[pipeline.sink].sink.name)?;
+        }
+        Ok(())
+    }
+}

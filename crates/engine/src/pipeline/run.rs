@@ -1,0 +1,186 @@
+//! A packet of a pipeline: carries batches from the source through the operators into the sink, one quantum at a time.
+
+use diligence_base::Result;
+
+use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
+use crate::batch::Batch;
+use crate::query::profile::{Counts, Meter};
+use crate::stages::{Quantum, Step};
+
+/// One operator of the packet's chain.
+struct Link {
+    state: Box<dyn OperatorState>,
+    out: Output,
+    more: bool,
+    meter: Meter,
+}
+
+/// How far the packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The source has more.
+    Pulling,
+    /// The input has ended; this operator is to be finished next.
+    Finishing(usize),
+    /// All operators are finished; the sink is to be.
+    Sinking,
+}
+
+/// One packet's states of a pipeline's source, operators and sink.
+pub struct PipelinePacket {
+    source: Option<Box<dyn SourceState>>,
+    source_meter: Meter,
+    links: Vec<Link>,
+    sink: Box<dyn SinkState>,
+    sink_meter: Meter,
+    phase: Phase,
+}
+
+impl PipelinePacket {
+    /// A packet with its opened states, each with the meter that it counts on.
+    pub fn new(
+        source: (Box<dyn SourceState>, Meter),
+        operators: Vec<(Box<dyn OperatorState>, Meter)>,
+        sink: (Box<dyn SinkState>, Meter),
+    ) -> Self {
+        let links = operators
+            .into_iter()
+            .map(|(state, meter)| Link { state, out: Output::default(), more: false, meter })
+            .collect();
+        Self {
+            source: Some(source.0),
+            source_meter: source.1,
+            links,
+            sink: sink.0,
+            sink_meter: sink.1,
+            phase: Phase::Pulling,
+        }
+    }
+
+    /// Works until the quantum is over, something must be waited for, or all is done.
+    pub fn run(&mut self, quantum: &Quantum<'_>) -> Result<Step> {
+        let step = self.work(quantum);
+        self.source_meter.flush();
+        self.links.iter_mut().for_each(|link| link.meter.flush());
+        self.sink_meter.flush();
+        step
+    }
+
+    fn work(&mut self, quantum: &Quantum<'_>) -> Result<Step> {
+        let mut now_ns = quantum.now_ns();
+        loop {
+            if let Some(step) = self.advance(quantum, &mut now_ns)? {
+                return Ok(step);
+            }
+            if quantum.is_over(now_ns) {
+                return Ok(Step::Yield);
+            }
+        }
+    }
+
+    /// One unit of work: what is furthest down the pipeline first, so that batches do not pile up.
+    fn advance(&mut self, quantum: &Quantum<'_>, now_ns: &mut u64) -> Result<Option<Step>> {
+        for index in (0..self.links.len()).rev() {
+            if let Some(batch) = self.links[index].out.take() {
+                return self.deliver(index + 1, batch, quantum, now_ns);
+            }
+            if self.links[index].more {
+                let link = &mut self.links[index];
+                let flow = link.state.more(&mut link.out)?;
+                link.meter.worked(lap(quantum, now_ns));
+                self.heed(index, flow);
+                return Ok(None);
+            }
+        }
+        match self.phase {
+            Phase::Pulling => self.pull(quantum, now_ns),
+            Phase::Finishing(index) if index < self.links.len() => {
+                self.phase = Phase::Finishing(index + 1);
+                let link = &mut self.links[index];
+                let flow = link.state.finish(&mut link.out)?;
+                link.meter.worked(lap(quantum, now_ns));
+                link.more = flow == Flow::MoreOutput;
+                Ok(None)
+            }
+            Phase::Finishing(_) | Phase::Sinking => {
+                self.phase = Phase::Sinking;
+                let accept = self.sink.finish(quantum.waker)?;
+                self.sink_meter.worked(lap(quantum, now_ns));
+                Ok(Some(if accept == Accept::Wait { Step::Wait } else { Step::Done }))
+            }
+        }
+    }
+
+    fn pull(&mut self, quantum: &Quantum<'_>, now_ns: &mut u64) -> Result<Option<Step>> {
+        let Some(source) = &mut self.source else {
+            self.phase = Phase::Finishing(0);
+            return Ok(None);
+        };
+        let pull = source.pull(quantum.waker)?;
+        self.source_meter.worked(lap(quantum, now_ns));
+        match pull {
+            Pull::Batch(batch) => {
+                self.source_meter.passed(Counts::of(&batch));
+                self.deliver(0, batch, quantum, now_ns)
+            }
+            Pull::Again => Ok(None),
+            Pull::Wait => Ok(Some(Step::Wait)),
+            Pull::Done => {
+                self.source = None;
+                self.phase = Phase::Finishing(0);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Gives a batch to operator `index`, or to the sink behind the last.
+    fn deliver(&mut self, index: usize, batch: Batch, quantum: &Quantum<'_>, now_ns: &mut u64) -> Result<Option<Step>> {
+        if index > 0 {
+            self.links[index - 1].meter.passed(Counts::of(&batch));
+        }
+        if let Some(link) = self.links.get_mut(index) {
+            let flow = link.state.push(batch, &mut link.out)?;
+            link.meter.worked(lap(quantum, now_ns));
+            self.heed(index, flow);
+            return Ok(None);
+        }
+        self.sink_meter.passed(Counts::of(&batch));
+        let accept = self.sink.push(batch, quantum.waker)?;
+        self.sink_meter.worked(lap(quantum, now_ns));
+        match accept {
+            Accept::More => Ok(None),
+            Accept::Wait => Ok(Some(Step::Wait)),
+            Accept::Enough => {
+                // Whatever the operators still hold is wanted by nobody.
+                self.source = None;
+                for link in &mut self.links {
+                    link.out = Output::default();
+                    link.more = false;
+                }
+                self.phase = Phase::Sinking;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Does what an operator's answer says.
+    fn heed(&mut self, index: usize, flow: Flow) {
+        self.links[index].more = flow == Flow::MoreOutput;
+        // `Done` while input still comes: everything before the operator is dropped, and it is finished next.
+        let already_finishing = matches!(self.phase, Phase::Finishing(next) if next > index);
+        if flow == Flow::Done && !already_finishing && self.phase != Phase::Sinking {
+            self.source = None;
+            for link in &mut self.links[..index] {
+                link.out = Output::default();
+                link.more = false;
+            }
+            self.phase = Phase::Finishing(index);
+        }
+    }
+}
+
+/// Nanoseconds since the last call.
+fn lap(quantum: &Quantum<'_>, now_ns: &mut u64) -> u64 {
+    let before = std::mem::replace(now_ns, quantum.now_ns());
+    now_ns.saturating_sub(before)
+}

@@ -1,0 +1,29 @@
+//! Queries: start, run, cancel, profile, result.
+
+pub mod profile;
+mod run;
+mod stream;
+
+pub use run::{QueryInfo, QueryRun, QueryState, Waits};
+pub use stream::{CancelToken, Progress, QueryStream};
+
+use diligence_base::limits::BATCH_ROWS_MAX;
+
+/// How a query is to be run.
+#[derive(Clone, Debug)]
+pub struct QueryOptions {
+    /// What `system.queries` shows: the statement.
+    pub label: String,
+    /// Bytes it may reserve at most, on top of the process's budget.
+    pub memory_limit_bytes: Option<usize>,
+    /// Packets that may work on one pipeline at once; one per worker if `None`.
+    pub packets: Option<usize>,
+    /// Rows in a batch at most.
+    pub batch_rows: usize,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        Self { label: String::new(), memory_limit_bytes: None, packets: None, batch_rows: BATCH_ROWS_MAX }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a query did: rows, bytes, batches and time per operator, turns and queueing per pipeline.
+//!
+//! Counting is local to a packet and added up once per quantum, so that no counter is shared by running workers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::batch::Batch;
+use crate::memory::display_bytes;
+
+/// Rows, batches and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rows.
+    pub rows: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Bytes of the columns when flat.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// One batch.
+    pub fn of(batch: &Batch) -> Self {
+        Self { rows: batch.rows() as u64, batches: 1, bytes: batch.bytes() as u64 }
+    }
+}
+
+/// Totals of one source, operator or sink over all packets.
+#[derive(Debug, Default)]
+pub struct Totals {
+    rows: AtomicU64,
+    batches: AtomicU64,
+    bytes: AtomicU64,
+    worked_ns: AtomicU64,
+}
+
+impl Totals {
+    /// What came out (of a sink: what went in).
+    pub fn counts(&self) -> Counts {
+        Counts {
+            rows: self.rows.load(Ordering::Relaxed),
+            batches: self.batches.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Time on workers, in nanoseconds.
+    pub fn worked_ns(&self) -> u64 {
+        self.worked_ns.load(Ordering::Relaxed)
+    }
+
+    /// Adds time spent outside a packet's chain (finishing parts).
+    pub(crate) fn add_worked_ns(&self, ns: u64) {
+        self.worked_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+/// One packet's counter of one source, operator or sink.
+pub struct Meter {
+    totals: Arc<Totals>,
+    counts: Counts,
+    worked_ns: u64,
+}
+
+impl Meter {
+    /// A counter that adds up to `totals`.
+    pub fn new(totals: Arc<Totals>) -> Self {
+        Self { totals, counts: Counts::default(), worked_ns: 0 }
+    }
+
+    /// Time was spent.
+    pub fn worked(&mut self, ns: u64) {
+        self.worked_ns += ns;
+    }
+
+    /// Rows passed.
+    pub fn passed(&mut self, counts: Counts) {
+        self.counts.rows += counts.rows;
+        self.counts.batches += counts.batches;
+        self.counts.bytes += counts.bytes;
+    }
+
+    /// Adds what was counted to the totals.
+    pub fn flush(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        let worked_ns = std::mem::take(&mut self.worked_ns);
+        if counts.batches > 0 {
+            self.totals.rows.fetch_add(counts.rows, Ordering::Relaxed);
+            self.totals.batches.fetch_add(counts.batches, Ordering::Relaxed);
+            self.totals.bytes.fetch_add(counts.bytes, Ordering::Relaxed);
+        }
+        if worked_ns > 0 {
+            self.totals.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One source, operator or sink of a finished or running query.
+#[derive(Clone, Debug)]
+pub struct OperatorProfile {
+    /// What it is, as EXPLAIN shows it.
+    pub name: String,
+    /// What came out (of a sink: what went in).
+    pub counts: Counts,
+    /// Time on workers, in nanoseconds.
+    pub worked_ns: u64,
+}
+
+/// One pipeline of a finished or running query.
+#[derive(Clone, Debug)]
+pub struct PipelineProfile {
+    /// Its number in the query.
+    pub index: usize,
+    /// The stage that served its packets.
+    pub stage: &'static str,
+    /// Packets that worked on it.
+    pub packets: usize,
+    /// Time its packets were in queues, in nanoseconds, all packets together.
+    pub queued_ns: u64,
+    /// Time its packets were on workers, in nanoseconds, all packets together.
+    pub worked_ns: u64,
+    /// Source, operators, sink.
+    pub operators: Vec<OperatorProfile>,
+}
+
+/// A query's profile: live while it runs, final afterwards. Its `Display` is the text of EXPLAIN ANALYZE.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// From the start of the run to its end, or to now, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// The most memory it had reserved.
+    pub memory_peak_bytes: usize,
+    /// Clusters read.
+    pub clusters_read: usize,
+    /// Clusters left out because statistics or join filters proved that they hold nothing of interest.
+    pub clusters_pruned: usize,
+    /// Bytes fetched from files.
+    pub bytes_fetched: usize,
+    /// Its pipelines.
+    pub pipelines: Vec<PipelineProfile>,
+}
+
+/// Nanoseconds for people.
+pub fn display_ns(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Query: {} elapsed, {} memory at most, {} clusters read, {} left out, {} fetched",
+            display_ns(self.elapsed_ns),
+            display_bytes(self.memory_peak_bytes),
+            self.clusters_read,
+            self.clusters_pruned,
+            display_bytes(self.bytes_fetched),
+        )?;
+        for pipeline in &self.pipelines {
+            writeln!(
+                f,
+                "Pipeline {}: stage {}, {} packets, worked {}, queued {}",
+                pipeline.index,
+                pipeline.stage,
+                pipeline.packets,
+                display_ns(pipeline.worked_ns),
+                display_ns(pipeline.queued_ns),
+            )?;
+            for operator in &pipeline.operators {
+                writeln!(
+                    f,
+                    "  {}: {} rows, {} batches, {}, worked {}",
+                    operator.name,
+                    operator.counts.rows,
+                    operator.counts.batches,
+                    display_bytes(operator.counts.bytes as usize),
+                    display_ns(operator.worked_ns),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,606 @@
+//! One run of a query: which pipelines have started, which sinks are complete, how it ends.
+//!
+//! ```text
+//!   pipeline:  Waiting ---- what it waits for is done ----> Running ---- last packet ends ----> Finished
+//!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
+//! ```
+//!
+//! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends, every packet
+//! drops its states before the query counts as ended, and then the graph with everything in it is dropped.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use diligence_base::ids::QueryId;
+use diligence_base::seams::Clock;
+use diligence_base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+
+use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile};
+use crate::operators::result::ResultSink;
+use crate::operators::scan::ScanProgress;
+use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
+use crate::stages::{Arrival, Packet, Quantum, Scheduler, Step, Work};
+
+/// Where a query is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryState {
+    /// Packets of it are queued, running or waiting.
+    Running,
+    /// All rows were produced.
+    Finished,
+    /// An error ended it.
+    Failed,
+    /// It was cancelled, or its reader went away.
+    Cancelled,
+}
+
+impl QueryState {
+    /// The name in `system.queries`.
+    pub fn name(self) -> &'static str {
+        match self {
+            QueryState::Running => "running",
+            QueryState::Finished => "finished",
+            QueryState::Failed => "failed",
+            QueryState::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a query's packets wait for, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waits {
+    /// Nanoseconds in queues.
+    pub queued_ns: u64,
+    /// Nanoseconds on workers.
+    pub worked_ns: u64,
+}
+
+/// A query at one moment: what `system.queries` shows.
+#[derive(Clone, Debug)]
+pub struct QueryInfo {
+    /// Its number.
+    pub id: QueryId,
+    /// The statement.
+    pub label: String,
+    /// Where it is.
+    pub state: QueryState,
+    /// When it started, in nanoseconds of the engine's clock.
+    pub started_ns: u64,
+    /// How long it has run, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Bytes reserved now.
+    pub memory_bytes: usize,
+    /// The most bytes reserved at once.
+    pub memory_peak_bytes: usize,
+    /// Packets that are queued, running or waiting.
+    pub packets: usize,
+    /// Clusters read so far.
+    pub clusters_done: usize,
+    /// Clusters to be read, as far as known.
+    pub clusters_total: usize,
+    /// Time in queues and on workers.
+    pub waits: Waits,
+    /// Why it failed.
+    pub error: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PipelineState {
+    Waiting,
+    Running { packets_left: usize },
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SinkState {
+    Filling { pipelines_left: usize },
+    Parts { packets_left: usize },
+    Complete,
+}
+
+/// What an ended or running query keeps for its profile.
+struct Traced {
+    stage: &'static str,
+    operators: Vec<(String, Arc<super::profile::Totals>)>,
+    packets: Vec<Arc<Packet>>,
+    /// Of packets that are gone.
+    waits: Waits,
+    packets_total: usize,
+}
+
+struct Status {
+    graph: Option<Arc<Graph>>,
+    pipelines: Vec<PipelineState>,
+    sinks: Vec<SinkState>,
+    traced: Vec<Traced>,
+    /// Packets that are not finished.
+    live: usize,
+    state: QueryState,
+    error: Option<Error>,
+    ended_ns: Option<u64>,
+}
+
+/// One run of a query.
+pub struct QueryRun {
+    id: QueryId,
+    label: String,
+    setup: Setup,
+    started_ns: u64,
+    clock: Arc<dyn Clock>,
+    scheduler: Arc<Scheduler>,
+    result: Arc<ResultSink>,
+    scans: Vec<Arc<ScanProgress>>,
+    stopped: AtomicBool,
+    status: Mutex<Status>,
+    /// Told once when the query has ended.
+    on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
+}
+
+impl QueryRun {
+    /// Starts a query: every pipeline that waits for nothing gets its packets.
+    #[allow(clippy::too_many_arguments, reason = "called once, by the engine")]
+    pub(crate) fn start(
+        id: QueryId,
+        label: String,
+        graph: Graph,
+        setup: Setup,
+        result: Arc<ResultSink>,
+        clock: Arc<dyn Clock>,
+        scheduler: Arc<Scheduler>,
+        on_end: Box<dyn FnOnce(QueryId) + Send>,
+    ) -> Arc<Self> {
+        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
+        let sinks = (0..graph.sinks.len()).map(|sink| SinkState::Filling { pipelines_left: feeders(sink) }).collect();
+        let traced = graph
+            .pipelines
+            .iter()
+            .map(|pipeline| {
+                let mut operators = vec![(pipeline.source.name.clone(), pipeline.source.totals.clone())];
+                operators.extend(pipeline.operators.iter().map(|part| (part.name.clone(), part.totals.clone())));
+                let sink = &graph.sinks[pipeline.sink].sink;
+                operators.push((format!("=> {}", sink.name), sink.totals.clone()));
+                Traced {
+                    stage: pipeline.stage.name(),
+                    operators,
+                    packets: Vec::new(),
+                    waits: Waits::default(),
+                    packets_total: 0,
+                }
+            })
+            .collect();
+        let run = Arc::new(Self {
+            id,
+            label,
+            setup,
+            started_ns: clock.now_ns(),
+            clock,
+            scheduler,
+            result,
+            scans: graph.scans.clone(),
+            stopped: AtomicBool::new(false),
+            status: Mutex::new(Status {
+                pipelines: vec![PipelineState::Waiting; graph.pipelines.len()],
+                sinks,
+                traced,
+                graph: Some(Arc::new(graph)),
+                live: 0,
+                state: QueryState::Running,
+                error: None,
+                ended_ns: None,
+            }),
+            on_end: Mutex::new(Some(on_end)),
+        });
+        // While it starts, the query counts as one packet, so that it cannot end in between.
+        run.status.lock().live += 1;
+        run.start_pipelines();
+        run.packets_ended(1);
+        run
+    }
+
+    /// Its number.
+    pub fn id(&self) -> QueryId {
+        self.id
+    }
+
+    /// Ends the query. Packets that wait are woken to drop what they hold.
+    pub fn cancel(self: &Arc<Self>) {
+        self.stop(QueryState::Cancelled, Error::cancelled());
+    }
+
+    /// True once no packet is left.
+    pub fn has_ended(&self) -> bool {
+        self.status.lock().ended_ns.is_some()
+    }
+
+    fn fail(self: &Arc<Self>, error: Error) {
+        let state = if error.kind() == ErrorKind::Cancelled { QueryState::Cancelled } else { QueryState::Failed };
+        self.stop(state, error);
+    }
+
+    fn stop(self: &Arc<Self>, state: QueryState, error: Error) {
+        let packets = {
+            let mut status = self.status.lock();
+            if status.state != QueryState::Running {
+                return;
+            }
+            status.state = state;
+            status.error = Some(error.clone());
+            self.stopped.store(true, Ordering::Release);
+            // A query between two packets would otherwise never notice.
+            status.live += 1;
+            status.traced.iter().flat_map(|traced| traced.packets.iter().cloned()).collect::<Vec<_>>()
+        };
+        self.result.fail(error);
+        for packet in packets {
+            packet.submit(Arrival::Woken);
+        }
+        self.packets_ended(1);
+    }
+
+    fn graph(&self) -> Option<Arc<Graph>> {
+        self.status.lock().graph.clone()
+    }
+
+    /// Starts every pipeline whose conditions hold, until none is left.
+    fn start_pipelines(self: &Arc<Self>) {
+        let Some(graph) = self.graph() else { return };
+        while let Some(index) = self.next_startable(&graph) {
+            match catch(|| self.open(&graph, index)) {
+                Ok(packets) if packets.is_empty() => self.pipeline_finished(&graph, index),
+                Ok(packets) => self.submit(&graph, index, packets),
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+
+    /// Marks a pipeline as running and returns it.
+    fn next_startable(&self, graph: &Graph) -> Option<usize> {
+        let mut status = self.status.lock();
+        if status.state != QueryState::Running {
+            return None;
+        }
+        let index = (0..graph.pipelines.len()).find(|&index| {
+            let pipeline = &graph.pipelines[index];
+            status.pipelines[index] == PipelineState::Waiting
+                && pipeline.after_sinks.iter().all(|&sink| status.sinks[sink] == SinkState::Complete)
+                && pipeline.after_pipelines.iter().all(|&other| status.pipelines[other] == PipelineState::Finished)
+                && pipeline.after_started.iter().all(|&other| status.pipelines[other] != PipelineState::Waiting)
+        })?;
+        // One packet stands for the start itself.
+        status.pipelines[index] = PipelineState::Running { packets_left: 1 };
+        Some(index)
+    }
+
+    /// Opens the states of a pipeline's packets.
+    fn open(&self, graph: &Graph, index: usize) -> Result<Vec<PipelinePacket>> {
+        let pipeline = &graph.pipelines[index];
+        let sink = &graph.sinks[pipeline.sink].sink;
+        let useful = pipeline.source.part.packets_max();
+        let packets = match (pipeline.exact_packets, pipeline.serial) {
+            (true, _) => useful,
+            (false, true) => useful.min(1),
+            (false, false) => useful.min(self.setup.packets),
+        };
+        (0..packets)
+            .map(|_| {
+                let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
+                let source = (pipeline.source.part.open(&self.setup)?, meter(&pipeline.source.totals));
+                let operators = pipeline
+                    .operators
+                    .iter()
+                    .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
+                    .collect::<Result<_>>()?;
+                let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
+                Ok(PipelinePacket::new(source, operators, sink))
+            })
+            .collect()
+    }
+
+    fn submit(self: &Arc<Self>, graph: &Graph, index: usize, packets: Vec<PipelinePacket>) {
+        let stage = graph.pipelines[index].stage;
+        let packets: Vec<_> = packets
+            .into_iter()
+            .map(|packet| {
+                let work = PipelineWork { run: self.clone(), pipeline: index, packet: Some(packet) };
+                Packet::new(self.id, stage, Box::new(work), &self.scheduler)
+            })
+            .collect();
+        {
+            let mut status = self.status.lock();
+            status.live += packets.len();
+            status.pipelines[index] = PipelineState::Running { packets_left: packets.len() };
+            status.traced[index].packets_total += packets.len();
+            status.traced[index].packets.extend(packets.iter().cloned());
+        }
+        for packet in packets {
+            packet.submit(Arrival::New);
+        }
+    }
+
+    fn packet_finished(self: &Arc<Self>, index: usize) {
+        let last = {
+            let mut status = self.status.lock();
+            let PipelineState::Running { packets_left } = &mut status.pipelines[index] else { return };
+            *packets_left -= 1;
+            *packets_left == 0
+        };
+        if last && let Some(graph) = self.graph() {
+            self.pipeline_finished(&graph, index);
+            self.start_pipelines();
+        }
+    }
+
+    /// All packets of a pipeline are done; perhaps its sink has everything now.
+    fn pipeline_finished(self: &Arc<Self>, graph: &Arc<Graph>, index: usize) {
+        let sink = graph.pipelines[index].sink;
+        let full = {
+            let mut status = self.status.lock();
+            status.pipelines[index] = PipelineState::Finished;
+            let SinkState::Filling { pipelines_left } = &mut status.sinks[sink] else { return };
+            *pipelines_left -= 1;
+            *pipelines_left == 0
+        };
+        if !full {
+            return;
+        }
+        match catch(|| graph.sinks[sink].sink.part.parts()) {
+            Err(error) => self.fail(error),
+            Ok(0) => self.sink_filled(graph, sink),
+            Ok(parts) => self.submit_parts(graph, index, sink, parts),
+        }
+    }
+
+    fn submit_parts(self: &Arc<Self>, graph: &Graph, index: usize, sink: usize, parts: usize) {
+        let next = Arc::new(AtomicUsize::new(0));
+        let packets: Vec<_> = (0..parts.min(self.setup.packets))
+            .map(|_| {
+                let work = PartsWork {
+                    run: self.clone(),
+                    sink,
+                    spec: Some(graph.sinks[sink].clone()),
+                    next: next.clone(),
+                    parts,
+                };
+                Packet::new(self.id, graph.sinks[sink].stage, Box::new(work), &self.scheduler)
+            })
+            .collect();
+        {
+            let mut status = self.status.lock();
+            status.live += packets.len();
+            status.sinks[sink] = SinkState::Parts { packets_left: packets.len() };
+            status.traced[index].packets_total += packets.len();
+            status.traced[index].packets.extend(packets.iter().cloned());
+        }
+        for packet in packets {
+            packet.submit(Arrival::New);
+        }
+    }
+
+    fn parts_finished(self: &Arc<Self>, sink: usize) {
+        let last = {
+            let mut status = self.status.lock();
+            let SinkState::Parts { packets_left } = &mut status.sinks[sink] else { return };
+            *packets_left -= 1;
+            *packets_left == 0
+        };
+        if last && let Some(graph) = self.graph() {
+            self.sink_filled(&graph, sink);
+            self.start_pipelines();
+        }
+    }
+
+    fn sink_filled(self: &Arc<Self>, graph: &Graph, sink: usize) {
+        match catch(|| graph.sinks[sink].sink.part.complete()) {
+            Ok(()) => self.status.lock().sinks[sink] = SinkState::Complete,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Packets have dropped their states; the last one ends the query.
+    fn packets_ended(self: &Arc<Self>, count: usize) {
+        let graph = {
+            let mut status = self.status.lock();
+            status.live -= count;
+            if status.live > 0 || status.ended_ns.is_some() {
+                return;
+            }
+            if status.state == QueryState::Running {
+                if status.sinks.iter().all(|sink| *sink == SinkState::Complete) {
+                    status.state = QueryState::Finished;
+                } else {
+                    let error = Error::bug("a query has no packet left but is not complete");
+                    status.state = QueryState::Failed;
+                    status.error = Some(error.clone());
+                    self.result.fail(error);
+                }
+            }
+            status.ended_ns = Some(self.clock.now_ns());
+            for traced in &mut status.traced {
+                for packet in std::mem::take(&mut traced.packets) {
+                    traced.waits.queued_ns += packet.waited_ns();
+                    traced.waits.worked_ns += packet.worked_ns();
+                }
+            }
+            status.graph.take()
+        };
+        drop(graph);
+        if let Some(on_end) = self.on_end.lock().take() {
+            on_end(self.id);
+        }
+    }
+
+    /// The query at this moment.
+    pub fn info(&self) -> QueryInfo {
+        let status = self.status.lock();
+        let mut waits = Waits::default();
+        for traced in &status.traced {
+            let own = traced.waits();
+            waits.queued_ns += own.queued_ns;
+            waits.worked_ns += own.worked_ns;
+        }
+        let (clusters_done, clusters_total) = self.clusters();
+        QueryInfo {
+            id: self.id,
+            label: self.label.clone(),
+            state: status.state,
+            started_ns: self.started_ns,
+            elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
+            memory_bytes: self.setup.memory.reserved_bytes(),
+            memory_peak_bytes: self.setup.memory.peak_bytes(),
+            packets: status.live,
+            clusters_done,
+            clusters_total,
+            waits,
+            error: status.error.clone(),
+        }
+    }
+
+    /// Clusters read and to be read.
+    pub(super) fn clusters(&self) -> (usize, usize) {
+        self.scans.iter().fold((0, 0), |(done, total), scan| {
+            (done + scan.clusters_done.load(Ordering::Relaxed), total + scan.clusters_total.load(Ordering::Relaxed))
+        })
+    }
+
+    /// What it has done so far.
+    pub fn profile(&self) -> Profile {
+        let status = self.status.lock();
+        let sum = |field: fn(&ScanProgress) -> &AtomicUsize| {
+            self.scans.iter().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
+        };
+        Profile {
+            elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
+            memory_peak_bytes: self.setup.memory.peak_bytes(),
+            clusters_read: sum(|scan| &scan.clusters_done),
+            clusters_pruned: sum(|scan| &scan.clusters_pruned),
+            bytes_fetched: sum(|scan| &scan.bytes),
+            pipelines: status.traced.iter().enumerate().map(|(index, traced)| traced.profile(index)).collect(),
+        }
+    }
+}
+
+impl Traced {
+    fn waits(&self) -> Waits {
+        Waits {
+            queued_ns: self.waits.queued_ns + self.packets.iter().map(|packet| packet.waited_ns()).sum::<u64>(),
+            worked_ns: self.waits.worked_ns + self.packets.iter().map(|packet| packet.worked_ns()).sum::<u64>(),
+        }
+    }
+
+    fn profile(&self, index: usize) -> PipelineProfile {
+        let waits = self.waits();
+        PipelineProfile {
+            index,
+            stage: self.stage,
+            packets: self.packets_total,
+            queued_ns: waits.queued_ns,
+            worked_ns: waits.worked_ns,
+            operators: self
+                .operators
+                .iter()
+                .map(|(name, totals)| OperatorProfile {
+                    name: name.clone(),
+                    counts: totals.counts(),
+                    worked_ns: totals.worked_ns(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl std::fmt::Debug for QueryRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QueryRun({})", self.id)
+    }
+}
+
+/// Runs a piece of a query so that a panic in it is an error of that query and nothing else.
+fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    Error::bug(format!("a packet of this query panicked: {message}"))
+        .with_hint("this is a bug in the engine or in a function; other queries are not affected")
+}
+
+/// A packet that carries batches along a pipeline.
+struct PipelineWork {
+    run: Arc<QueryRun>,
+    pipeline: usize,
+    packet: Option<PipelinePacket>,
+}
+
+impl Work for PipelineWork {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        let Some(packet) = &mut self.packet else { return Step::Done };
+        if !self.run.stopped.load(Ordering::Acquire) {
+            match catch(|| packet.run(quantum)) {
+                Ok(Step::Done) => {
+                    // The states go first: what waits for this pipeline must find its memory free.
+                    self.packet = None;
+                    self.run.packet_finished(self.pipeline);
+                    self.run.packets_ended(1);
+                    return Step::Done;
+                }
+                Ok(step) => return step,
+                Err(error) => self.run.fail(error),
+            }
+        }
+        drop_quietly(self.packet.take());
+        self.run.packets_ended(1);
+        Step::Done
+    }
+}
+
+/// A packet that does finishing parts of a sink, one after another.
+struct PartsWork {
+    run: Arc<QueryRun>,
+    sink: usize,
+    spec: Option<SinkSpec>,
+    next: Arc<AtomicUsize>,
+    parts: usize,
+}
+
+impl Work for PartsWork {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        while let Some(spec) = &self.spec {
+            if self.run.stopped.load(Ordering::Acquire) {
+                break;
+            }
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts {
+                self.spec = None;
+                self.run.parts_finished(self.sink);
+                self.run.packets_ended(1);
+                return Step::Done;
+            }
+            let start_ns = quantum.now_ns();
+            if let Err(error) = catch(|| spec.sink.part.part(part, &self.run.setup)) {
+                self.run.fail(error);
+                break;
+            }
+            let now_ns = quantum.now_ns();
+            spec.sink.totals.add_worked_ns(now_ns.saturating_sub(start_ns));
+            if quantum.is_over(now_ns) {
+                return Step::Yield;
+            }
+        }
+        self.spec = None;
+        self.run.packets_ended(1);
+        Step::Done
+    }
+}
+
+/// Drops a failed packet's states; a panic in a destructor is part of the failure already reported.
+fn drop_quietly(packet: Option<PipelinePacket>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(packet)));
+}

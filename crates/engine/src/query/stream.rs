@@ -1,0 +1,182 @@
+//! A query's rows, for whoever asked.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+use diligence_base::ids::QueryId;
+use futures::Stream;
+
+use super::profile::Profile;
+use super::run::QueryRun;
+use crate::exchange::port::Receiver;
+use crate::stages::Scheduler;
+
+/// How long a reader of the inline executor sleeps when every packet waits for another thread (a file being written).
+const INLINE_SLEEP: Duration = Duration::from_micros(200);
+
+/// How far a query is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Clusters read.
+    pub clusters_done: usize,
+    /// Clusters to be read, as far as known.
+    pub clusters_total: usize,
+    /// Rows handed to the reader.
+    pub rows_out: usize,
+}
+
+/// The rows of a running query, as they appear. Dropping it cancels the query.
+pub struct QueryStream {
+    run: Arc<QueryRun>,
+    receiver: Receiver<RecordBatch>,
+    schema: SchemaRef,
+    rows_out: usize,
+    done: bool,
+    /// The scheduler to drive, if packets run on the reader's thread.
+    inline: Option<Arc<Scheduler>>,
+}
+
+/// Cancels a query from anywhere.
+#[derive(Clone, Debug)]
+pub struct CancelToken(Weak<QueryRun>);
+
+impl CancelToken {
+    /// Cancels the query, if it still runs.
+    pub fn cancel(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.cancel();
+        }
+    }
+}
+
+/// Wakes a thread that is parked in [`QueryStream::next_blocking`].
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl QueryStream {
+    pub(crate) fn new(
+        run: Arc<QueryRun>,
+        receiver: Receiver<RecordBatch>,
+        schema: SchemaRef,
+        inline: Option<Arc<Scheduler>>,
+    ) -> Self {
+        Self { run, receiver, schema, rows_out: 0, done: false, inline }
+    }
+
+    /// The columns.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// The query's number.
+    pub fn id(&self) -> QueryId {
+        self.run.id()
+    }
+
+    /// What the query has done so far; final after the end of the stream.
+    pub fn profile(&self) -> Profile {
+        self.run.profile()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let (clusters_done, clusters_total) = self.run.clusters();
+        Progress { clusters_done, clusters_total, rows_out: self.rows_out }
+    }
+
+    /// Cancels the query from another thread, a signal handler's included.
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken(Arc::downgrade(&self.run))
+    }
+
+    /// The next batch; waits for it. Not for async code.
+    pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match self.poll(&waker) {
+                Poll::Ready(batch) => return batch,
+                Poll::Pending if self.inline.is_some() => std::thread::park_timeout(INLINE_SLEEP),
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
+    pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let end = std::time::Instant::now() + timeout;
+        loop {
+            if let Poll::Ready(batch) = self.poll(&waker) {
+                return Poll::Ready(batch);
+            }
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Poll::Pending;
+            }
+            std::thread::park_timeout(if self.inline.is_some() { left.min(INLINE_SLEEP) } else { left });
+        }
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch>>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        loop {
+            match self.receiver.receive(waker) {
+                Poll::Ready(batch) => {
+                    match &batch {
+                        Some(Ok(batch)) => self.rows_out += batch.num_rows(),
+                        Some(Err(_)) | None => {
+                            self.done = true;
+                            self.settle();
+                        }
+                    }
+                    return Poll::Ready(batch);
+                }
+                Poll::Pending => match &self.inline {
+                    Some(scheduler) if scheduler.run_one() => {}
+                    _ => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    /// With the inline executor: lets the packets that are left drop what they hold.
+    fn settle(&self) {
+        if let Some(scheduler) = &self.inline {
+            while !self.run.has_ended() && scheduler.run_one() {}
+        }
+    }
+}
+
+impl Stream for QueryStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(context.waker())
+    }
+}
+
+impl Drop for QueryStream {
+    fn drop(&mut self) {
+        self.run.cancel();
+        self.settle();
+    }
+}
+
+impl std::fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QueryStream({})", self.run.id())
+    }
+}

@@ -1,0 +1,123 @@
+//! The I/O stage: a few primed threads that wait for local files, so that no worker does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use diligence_base::seams::{Clock, Spawn};
+use diligence_base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use super::StageInfo;
+
+/// A packet of the I/O stage. It blocks, and it does not panic: its maker catches panics.
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Jobs {
+    queue: VecDeque<(u64, Job)>,
+    running: usize,
+    stopping: bool,
+}
+
+/// The threads of the I/O stage and their queue. The queue is bounded by the scans: each keeps a bounded number of
+/// clusters in flight.
+pub struct IoPool {
+    jobs: Mutex<Jobs>,
+    available: Condvar,
+    clock: Arc<dyn Clock>,
+    jobs_total: AtomicU64,
+    wait_ns_total: AtomicU64,
+    service_ns_total: AtomicU64,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl IoPool {
+    /// A pool of `threads` threads, started now. Without threads, jobs run at once on the thread that submits them.
+    pub fn start(threads: usize, clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Result<Arc<Self>> {
+        let pool = Arc::new(Self {
+            jobs: Mutex::default(),
+            available: Condvar::new(),
+            clock,
+            jobs_total: AtomicU64::new(0),
+            wait_ns_total: AtomicU64::new(0),
+            service_ns_total: AtomicU64::new(0),
+            threads: Mutex::default(),
+        });
+        for index in 0..threads {
+            let own = pool.clone();
+            let thread =
+                spawn.spawn(format!("diligence-io-{index}"), Box::new(move || own.serve())).map_err(|error| {
+                    pool.stop();
+                    Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
+                })?;
+            pool.threads.lock().push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Queues a job.
+    pub fn submit(&self, job: Job) {
+        self.jobs_total.fetch_add(1, Ordering::Relaxed);
+        if self.threads.lock().is_empty() {
+            return self.work(self.clock.now_ns(), job);
+        }
+        self.jobs.lock().queue.push_back((self.clock.now_ns(), job));
+        self.available.notify_one();
+    }
+
+    /// The stage at this moment.
+    pub fn info(&self) -> StageInfo {
+        let jobs = self.jobs.lock();
+        StageInfo {
+            name: "io",
+            queued: jobs.queue.len(),
+            running: jobs.running,
+            packets_total: self.jobs_total.load(Ordering::Relaxed),
+            turns_total: self.jobs_total.load(Ordering::Relaxed) - jobs.queue.len() as u64,
+            waits_total: 0,
+            wait_ns_total: self.wait_ns_total.load(Ordering::Relaxed),
+            service_ns_total: self.service_ns_total.load(Ordering::Relaxed),
+        }
+    }
+
+    fn serve(&self) {
+        loop {
+            let (queued_at_ns, job) = {
+                let mut jobs = self.jobs.lock();
+                loop {
+                    if jobs.stopping {
+                        return;
+                    }
+                    if let Some(job) = jobs.queue.pop_front() {
+                        jobs.running += 1;
+                        break job;
+                    }
+                    self.available.wait(&mut jobs);
+                }
+            };
+            self.work(queued_at_ns, job);
+            self.jobs.lock().running -= 1;
+        }
+    }
+
+    fn work(&self, queued_at_ns: u64, job: Job) {
+        let start_ns = self.clock.now_ns();
+        self.wait_ns_total.fetch_add(start_ns.saturating_sub(queued_at_ns), Ordering::Relaxed);
+        job();
+        self.service_ns_total.fetch_add(self.clock.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
+    }
+
+    /// Ends the threads after their present job and waits for them.
+    pub fn stop(&self) {
+        self.jobs.lock().stopping = true;
+        self.available.notify_all();
+        let own = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            if thread.thread().id() != own {
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Stages: queues of packets, the workers that serve them, the policy that decides what runs next, and their counters.
+//!
+//! ```text
+//!   submit / wake            pop (policy)              run one quantum
+//!   ------------->  [queue]  ------------->  worker  ----------------->  finished
+//!                      ^                        |
+//!                      |------- yielded --------|-- waiting for a waker (in no queue)
+//! ```
+//!
+//! Workers are primed: started once with the engine, one per core, and never for a query (Bortvedt's primed-process
+//! pool). A packet runs for one quantum and goes back to its stage's queue, so nobody owns a thread and parallelism is
+//! elastic. Nothing here knows what a packet computes.
+//!
+//! Invariants:
+//! * A packet is in at most one queue and runs on at most one worker.
+//! * Nothing starves: every so often the scheduler serves the packet that has waited longest, whatever the policy says.
+
+mod gated;
+mod io;
+mod packet;
+mod policy;
+mod scheduler;
+
+pub use io::IoPool;
+pub use packet::{Packet, PacketState, Quantum, Step, Work};
+pub use policy::{Arrival, Policy, PolicyKind};
+pub use scheduler::{Scheduler, StageCounters, StageInfo, WorkerInfo};
+
+/// The stages of the engine. A packet's stage is that of its pipeline's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum StageId {
+    /// Decodes clusters and carries their rows as far as they go.
+    Scan,
+    /// Reads and finishes hash tables.
+    Join,
+    /// Merges and reads groups.
+    Aggregate,
+    /// Merges and reads sorted runs.
+    Sort,
+    /// Carries rows that came through a port.
+    Exchange,
+    /// Runs DataFusion operators.
+    Foreign,
+    /// Rows that are known already.
+    Values,
+}
+
+impl StageId {
+    /// All stages, in the order in which a gated policy visits them.
+    pub const ALL: [StageId; 7] = [
+        StageId::Scan,
+        StageId::Join,
+        StageId::Aggregate,
+        StageId::Sort,
+        StageId::Exchange,
+        StageId::Foreign,
+        StageId::Values,
+    ];
+
+    /// The name in `system.stages` and EXPLAIN.
+    pub fn name(self) -> &'static str {
+        match self {
+            StageId::Scan => "scan",
+            StageId::Join => "join",
+            StageId::Aggregate => "aggregate",
+            StageId::Sort => "sort",
+            StageId::Exchange => "exchange",
+            StageId::Foreign => "foreign",
+            StageId::Values => "values",
+        }
+    }
+}

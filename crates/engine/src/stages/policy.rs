@@ -1,0 +1,255 @@
+//! Policies: which packet runs next.
+//!
+//! The names and meanings are those of the Staged Database System (section 4.1 of the thesis proposal): processor
+//! sharing, first come first served, and three gated policies (`gated.rs`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use diligence_base::Error;
+use diligence_base::ids::QueryId;
+use diligence_base::seams::Random;
+
+use super::Packet;
+use super::gated::Gated;
+
+/// Why a packet enters a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was just made.
+    New,
+    /// What it waited for has happened.
+    Woken,
+    /// Its quantum was over.
+    Yielded,
+}
+
+/// Decides what runs next. Called under the scheduler's lock, so every call is short.
+pub trait Policy: Send {
+    /// A packet is ready to run.
+    fn push(&mut self, packet: Arc<Packet>, arrival: Arrival);
+    /// The packet that runs next.
+    fn pop(&mut self) -> Option<Arc<Packet>>;
+    /// The packet that has waited longest, for the guard against starvation.
+    fn pop_oldest(&mut self) -> Option<Arc<Packet>>;
+    /// Cohorts admitted so far and the packets in them; zero for policies without gates.
+    fn cohorts(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// The policies one can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PolicyKind {
+    /// Queries take turns, one quantum each.
+    #[default]
+    ProcessorSharing,
+    /// The oldest query first.
+    Fcfs,
+    /// A stage admits all who wait, and serves them to their end in it.
+    DGated,
+    /// A stage admits the packets of at most so many queries, and serves them to their end in it.
+    TGated(usize),
+    /// As `DGated`, but a packet that has used so many milliseconds rejoins the next cohort.
+    CGated(u64),
+}
+
+/// The queries a T-gated cohort has if the setting does not say.
+const T_GATED_QUERIES: usize = 2;
+/// The cutoff of C-gated in milliseconds if the setting does not say: some quanta.
+const C_GATED_CUTOFF_MS: u64 = 10;
+
+impl PolicyKind {
+    /// All kinds, with the default parameters.
+    pub const ALL: [PolicyKind; 5] = [
+        PolicyKind::ProcessorSharing,
+        PolicyKind::Fcfs,
+        PolicyKind::DGated,
+        PolicyKind::TGated(T_GATED_QUERIES),
+        PolicyKind::CGated(C_GATED_CUTOFF_MS),
+    ];
+
+    /// The policy itself, with empty queues.
+    pub fn build(self) -> Box<dyn Policy> {
+        match self {
+            PolicyKind::ProcessorSharing => Box::new(ProcessorSharing::default()),
+            PolicyKind::Fcfs => Box::new(Fcfs::default()),
+            PolicyKind::DGated => Box::new(Gated::new(None, None)),
+            PolicyKind::TGated(queries) => Box::new(Gated::new(Some(queries), None)),
+            PolicyKind::CGated(cutoff_ms) => Box::new(Gated::new(None, Some(cutoff_ms * 1_000_000))),
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyKind::ProcessorSharing => f.write_str("processor_sharing"),
+            PolicyKind::Fcfs => f.write_str("fcfs"),
+            PolicyKind::DGated => f.write_str("d_gated"),
+            PolicyKind::TGated(queries) => write!(f, "t_gated({queries})"),
+            PolicyKind::CGated(cutoff_ms) => write!(f, "c_gated({cutoff_ms})"),
+        }
+    }
+}
+
+impl FromStr for PolicyKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let text = text.trim().to_ascii_lowercase().replace('-', "_");
+        let (name, number) = match text.split_once('(') {
+            Some((name, rest)) => (name.trim(), Some(rest.trim_end_matches(')').trim())),
+            None => (text.as_str(), None),
+        };
+        let wrong = || {
+            Error::input(format!("'{text}' is not a stage policy")).with_hint(
+                "use processor_sharing, fcfs, d_gated, t_gated(QUERIES) or c_gated(MILLISECONDS), e.g. t_gated(4)",
+            )
+        };
+        let number = number
+            .map(|number| number.parse::<u64>().ok().filter(|&number| number > 0 && number <= 1_000_000))
+            .map(|number| number.ok_or_else(wrong))
+            .transpose()?;
+        match (name, number) {
+            ("processor_sharing" | "ps", None) => Ok(PolicyKind::ProcessorSharing),
+            ("fcfs", None) => Ok(PolicyKind::Fcfs),
+            ("d_gated", None) => Ok(PolicyKind::DGated),
+            ("t_gated", number) => Ok(PolicyKind::TGated(number.map_or(T_GATED_QUERIES, |number| number as usize))),
+            ("c_gated", number) => Ok(PolicyKind::CGated(number.unwrap_or(C_GATED_CUTOFF_MS))),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// Packets by query; within a query in the order of arrival.
+type Lanes = BTreeMap<QueryId, VecDeque<Arc<Packet>>>;
+
+fn take_front(lanes: &mut Lanes, query: QueryId) -> Option<Arc<Packet>> {
+    let lane = lanes.get_mut(&query)?;
+    let packet = lane.pop_front();
+    if lane.is_empty() {
+        lanes.remove(&query);
+    }
+    packet
+}
+
+fn oldest_query(lanes: &Lanes) -> Option<QueryId> {
+    lanes
+        .iter()
+        .filter_map(|(query, lane)| Some((lane.front()?.queued_at_ns.load(Ordering::Relaxed), *query)))
+        .min()
+        .map(|(_, query)| query)
+}
+
+/// Queries take turns.
+#[derive(Default)]
+struct ProcessorSharing {
+    lanes: Lanes,
+    /// The queries with waiting packets, whose turn is next in front.
+    turns: VecDeque<QueryId>,
+}
+
+impl Policy for ProcessorSharing {
+    fn push(&mut self, packet: Arc<Packet>, _arrival: Arrival) {
+        let query = packet.query();
+        let lane = self.lanes.entry(query).or_default();
+        if lane.is_empty() {
+            self.turns.push_back(query);
+        }
+        lane.push_back(packet);
+    }
+
+    fn pop(&mut self) -> Option<Arc<Packet>> {
+        let query = self.turns.pop_front()?;
+        let packet = take_front(&mut self.lanes, query);
+        if self.lanes.contains_key(&query) {
+            self.turns.push_back(query);
+        }
+        packet
+    }
+
+    fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
+        let query = oldest_query(&self.lanes)?;
+        let packet = take_front(&mut self.lanes, query);
+        if !self.lanes.contains_key(&query) {
+            self.turns.retain(|&other| other != query);
+        }
+        packet
+    }
+}
+
+/// The query that came first runs first; queries are numbered in the order they come.
+#[derive(Default)]
+struct Fcfs {
+    lanes: Lanes,
+}
+
+impl Policy for Fcfs {
+    fn push(&mut self, packet: Arc<Packet>, arrival: Arrival) {
+        let lane = self.lanes.entry(packet.query()).or_default();
+        match arrival {
+            Arrival::Yielded => lane.push_front(packet),
+            Arrival::New | Arrival::Woken => lane.push_back(packet),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Arc<Packet>> {
+        let query = *self.lanes.keys().next()?;
+        take_front(&mut self.lanes, query)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
+        let query = oldest_query(&self.lanes)?;
+        take_front(&mut self.lanes, query)
+    }
+}
+
+/// Any packet, by a seed: what the inline executor uses to look for wrong assumptions about order.
+pub(super) struct AnyOrder {
+    packets: Vec<Arc<Packet>>,
+    random: Random,
+}
+
+impl AnyOrder {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { packets: Vec::new(), random: Random::new(seed) }
+    }
+}
+
+impl Policy for AnyOrder {
+    fn push(&mut self, packet: Arc<Packet>, _arrival: Arrival) {
+        self.packets.push(packet);
+    }
+
+    fn pop(&mut self) -> Option<Arc<Packet>> {
+        if self.packets.is_empty() {
+            return None;
+        }
+        let index = self.random.below(self.packets.len());
+        Some(self.packets.swap_remove(index))
+    }
+
+    fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
+        self.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_reads_back_its_own_name() {
+        for kind in PolicyKind::ALL {
+            assert_eq!(kind.to_string().parse::<PolicyKind>().unwrap(), kind);
+        }
+        assert_eq!("T-Gated(7)".parse::<PolicyKind>().unwrap(), PolicyKind::TGated(7));
+        for wrong in ["", "lifo", "t_gated(0)", "c_gated(x)", "fcfs(3)"] {
+            assert!(wrong.parse::<PolicyKind>().unwrap_err().hint().unwrap().contains("t_gated"), "{wrong}");
+        }
+    }
+}

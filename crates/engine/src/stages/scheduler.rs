@@ -1,0 +1,376 @@
+//! The scheduler: the stages' queues behind one policy, the workers, the counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+use diligence_base::ids::WorkerId;
+use diligence_base::limits::QUANTUM;
+use diligence_base::seams::{Clock, Spawn};
+use diligence_base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use super::policy::AnyOrder;
+use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
+
+/// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a packet
+/// that any policy holds back is served within about 16 x 2 ms x the packets older than it.
+const OLDEST_FIRST_EVERY: u64 = 16;
+
+/// What a stage has done so far.
+#[derive(Debug, Default)]
+pub struct StageCounters {
+    queued: AtomicUsize,
+    running: AtomicUsize,
+    packets_total: AtomicU64,
+    turns_total: AtomicU64,
+    waits_total: AtomicU64,
+    wait_ns_total: AtomicU64,
+    service_ns_total: AtomicU64,
+}
+
+/// A stage at one moment: what `system.stages` shows.
+#[derive(Clone, Debug)]
+pub struct StageInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Packets in its queue.
+    pub queued: usize,
+    /// Packets on workers.
+    pub running: usize,
+    /// Packets that ever entered.
+    pub packets_total: u64,
+    /// Turns that packets had on workers.
+    pub turns_total: u64,
+    /// Turns that ended waiting for something other than a worker.
+    pub waits_total: u64,
+    /// Time spent in its queue, in nanoseconds.
+    pub wait_ns_total: u64,
+    /// Time spent on workers, in nanoseconds.
+    pub service_ns_total: u64,
+}
+
+/// A worker at one moment: what `system.workers` shows.
+#[derive(Clone, Debug)]
+pub struct WorkerInfo {
+    /// Its number.
+    pub id: WorkerId,
+    /// The stage whose packet it runs, if any.
+    pub stage: Option<&'static str>,
+    /// The query whose packet it runs, if any.
+    pub query: Option<u64>,
+    /// Turns it has given.
+    pub turns_total: u64,
+    /// Time it has worked, in nanoseconds.
+    pub busy_ns_total: u64,
+}
+
+#[derive(Debug, Default)]
+struct WorkerSlot {
+    /// 0 when idle, else 1 + the stage.
+    stage: AtomicUsize,
+    query: AtomicU64,
+    turns_total: AtomicU64,
+    busy_ns_total: AtomicU64,
+}
+
+struct Queues {
+    policy: Box<dyn Policy>,
+    kind: PolicyKind,
+    pops: u64,
+    idle: usize,
+    stopping: bool,
+}
+
+/// The stages' queues, their policy, and the workers that serve them.
+pub struct Scheduler {
+    queues: Mutex<Queues>,
+    available: Condvar,
+    counters: Vec<StageCounters>,
+    workers: Vec<WorkerSlot>,
+    clock: Arc<dyn Clock>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Scheduler {
+    /// A scheduler whose packets run on `workers` threads, started now. `enter` runs once on each of them and its result
+    /// lives as long as the thread.
+    pub fn start(
+        workers: usize,
+        kind: PolicyKind,
+        clock: Arc<dyn Clock>,
+        spawn: &dyn Spawn,
+        runtime: tokio::runtime::Handle,
+    ) -> Result<Arc<Self>> {
+        let scheduler = Arc::new(Self::new(workers, kind.build(), kind, clock));
+        for index in 0..workers {
+            // A worker holds the scheduler strongly; `stop` ends it.
+            let own = scheduler.clone();
+            let runtime = runtime.clone();
+            let body = Box::new(move || {
+                let _entered = runtime.enter();
+                own.serve(index);
+            });
+            let thread = spawn.spawn(format!("diligence-worker-{index}"), body).map_err(|error| {
+                scheduler.stop();
+                Error::resource(format!("the system refuses to start worker {index} of {workers}: {error}"))
+            })?;
+            scheduler.threads.lock().push(thread);
+        }
+        Ok(scheduler)
+    }
+
+    /// A scheduler without threads: [`run_one`](Self::run_one) runs packets on the calling thread, in an order that the
+    /// seed gives.
+    pub fn inline(seed: u64, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self::new(1, Box::new(AnyOrder::new(seed)), PolicyKind::default(), clock))
+    }
+
+    fn new(workers: usize, policy: Box<dyn Policy>, kind: PolicyKind, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, stopping: false }),
+            available: Condvar::new(),
+            counters: StageId::ALL.iter().map(|_| StageCounters::default()).collect(),
+            workers: (0..workers).map(|_| WorkerSlot::default()).collect(),
+            clock,
+            threads: Mutex::default(),
+        }
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> PolicyKind {
+        self.queues.lock().kind
+    }
+
+    /// Changes the policy; packets that wait move over.
+    pub fn set_policy(&self, kind: PolicyKind) {
+        let mut queues = self.queues.lock();
+        let mut policy = kind.build();
+        while let Some(packet) = queues.policy.pop() {
+            policy.push(packet, Arrival::Woken);
+        }
+        queues.policy = policy;
+        queues.kind = kind;
+    }
+
+    /// Cohorts that gated policies have admitted since the last change of policy, and the packets in them.
+    pub fn cohorts(&self) -> (u64, u64) {
+        self.queues.lock().policy.cohorts()
+    }
+
+    /// The stages at this moment.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        StageId::ALL
+            .iter()
+            .zip(&self.counters)
+            .map(|(stage, counters)| StageInfo {
+                name: stage.name(),
+                queued: counters.queued.load(Ordering::Relaxed),
+                running: counters.running.load(Ordering::Relaxed),
+                packets_total: counters.packets_total.load(Ordering::Relaxed),
+                turns_total: counters.turns_total.load(Ordering::Relaxed),
+                waits_total: counters.waits_total.load(Ordering::Relaxed),
+                wait_ns_total: counters.wait_ns_total.load(Ordering::Relaxed),
+                service_ns_total: counters.service_ns_total.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+
+    /// The workers at this moment.
+    pub fn workers(&self) -> Vec<WorkerInfo> {
+        self.workers
+            .iter()
+            .enumerate()
+            .map(|(index, slot)| {
+                let stage = slot.stage.load(Ordering::Relaxed).checked_sub(1).map(|stage| StageId::ALL[stage].name());
+                WorkerInfo {
+                    id: WorkerId(index as u32),
+                    stage,
+                    query: stage.map(|_| slot.query.load(Ordering::Relaxed)),
+                    turns_total: slot.turns_total.load(Ordering::Relaxed),
+                    busy_ns_total: slot.busy_ns_total.load(Ordering::Relaxed),
+                }
+            })
+            .collect()
+    }
+
+    /// Queues a packet that was made ready by [`Packet::submit`].
+    pub(super) fn enqueue(&self, packet: Arc<Packet>, arrival: Arrival) {
+        let counters = &self.counters[packet.stage() as usize];
+        counters.queued.fetch_add(1, Ordering::Relaxed);
+        if arrival == Arrival::New {
+            counters.packets_total.fetch_add(1, Ordering::Relaxed);
+        }
+        packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
+        let mut queues = self.queues.lock();
+        queues.policy.push(packet, arrival);
+        if queues.idle > 0 {
+            drop(queues);
+            self.available.notify_one();
+        }
+    }
+
+    fn pop(queues: &mut Queues) -> Option<Arc<Packet>> {
+        queues.pops += 1;
+        if queues.pops.is_multiple_of(OLDEST_FIRST_EVERY) { queues.policy.pop_oldest() } else { queues.policy.pop() }
+    }
+
+    /// Runs one packet on the calling thread. False if none is queued.
+    pub fn run_one(&self) -> bool {
+        let packet = Self::pop(&mut self.queues.lock());
+        let Some(packet) = packet else { return false };
+        self.turn(0, &packet);
+        true
+    }
+
+    fn serve(&self, index: usize) {
+        loop {
+            let packet = {
+                let mut queues = self.queues.lock();
+                loop {
+                    if queues.stopping {
+                        return;
+                    }
+                    if let Some(packet) = Self::pop(&mut queues) {
+                        break packet;
+                    }
+                    queues.idle += 1;
+                    self.available.wait(&mut queues);
+                    queues.idle -= 1;
+                }
+            };
+            self.turn(index, &packet);
+        }
+    }
+
+    fn turn(&self, index: usize, packet: &Arc<Packet>) {
+        let counters = &self.counters[packet.stage() as usize];
+        let slot = &self.workers[index];
+        counters.queued.fetch_sub(1, Ordering::Relaxed);
+        counters.running.fetch_add(1, Ordering::Relaxed);
+        slot.query.store(packet.query().0, Ordering::Relaxed);
+        slot.stage.store(packet.stage() as usize + 1, Ordering::Relaxed);
+
+        let waker = Waker::from(packet.clone());
+        let quantum = Quantum::new(&waker, self.clock.as_ref(), QUANTUM.as_nanos() as u64);
+        let waited_ns = quantum.start_ns().saturating_sub(packet.queued_at_ns.load(Ordering::Relaxed));
+        packet.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        let again = packet.run(&quantum);
+        let worked_ns = quantum.now_ns().saturating_sub(quantum.start_ns());
+
+        packet.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
+        packet.cohort_used_ns.fetch_add(worked_ns, Ordering::Relaxed);
+        counters.turns_total.fetch_add(1, Ordering::Relaxed);
+        counters.wait_ns_total.fetch_add(waited_ns, Ordering::Relaxed);
+        counters.service_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
+        counters.running.fetch_sub(1, Ordering::Relaxed);
+        slot.turns_total.fetch_add(1, Ordering::Relaxed);
+        slot.busy_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
+        slot.stage.store(0, Ordering::Relaxed);
+        if again {
+            self.enqueue(packet.clone(), Arrival::Yielded);
+        } else {
+            counters.waits_total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the workers after their present turn and waits for them. Packets that are queued stay there and are dropped
+    /// with the scheduler. Legal to call twice, and from a worker (which is then not waited for).
+    pub fn stop(&self) {
+        self.queues.lock().stopping = true;
+        self.available.notify_all();
+        let own = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            if thread.thread().id() != own {
+                // A worker ends by returning; packets' panics are caught by their queries.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use diligence_base::ids::QueryId;
+    use diligence_base::seams::{SystemClock, ThreadSpawn};
+
+    use super::super::{Step, Work};
+    use super::*;
+
+    /// Runs for so many turns, reports each, then is done.
+    struct Turns {
+        query: u64,
+        left: usize,
+        seen: mpsc::Sender<u64>,
+    }
+
+    impl Work for Turns {
+        fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+            self.seen.send(self.query).unwrap();
+            self.left -= 1;
+            if self.left == 0 { Step::Done } else { Step::Yield }
+        }
+    }
+
+    fn served(kind: PolicyKind, queries: &[(u64, usize)]) -> Vec<u64> {
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, Arc::new(SystemClock::default())));
+        let (seen, order) = mpsc::channel();
+        for &(query, left) in queries {
+            let work = Turns { query, left, seen: seen.clone() };
+            Packet::new(QueryId(query), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        while scheduler.run_one() {}
+        drop(seen);
+        order.into_iter().collect()
+    }
+
+    #[test]
+    fn processor_sharing_takes_turns() {
+        assert_eq!(served(PolicyKind::ProcessorSharing, &[(1, 3), (2, 1), (3, 2)]), vec![1, 2, 3, 1, 3, 1]);
+    }
+
+    #[test]
+    fn first_come_is_first_served_to_the_end() {
+        assert_eq!(served(PolicyKind::Fcfs, &[(1, 3), (2, 1), (3, 2)]), vec![1, 1, 1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn a_threshold_gate_admits_so_many_queries() {
+        assert_eq!(served(PolicyKind::TGated(2), &[(1, 2), (2, 2), (3, 1)]), vec![1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn nothing_starves_behind_an_endless_query() {
+        for kind in PolicyKind::ALL {
+            let order = served(kind, &[(1, 400), (2, 1)]);
+            let turn = order.iter().position(|&query| query == 2).unwrap();
+            assert!(turn <= 2 * OLDEST_FIRST_EVERY as usize, "{kind} served the short query in turn {turn}");
+        }
+    }
+
+    #[test]
+    fn workers_serve_from_many_threads_and_stop() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let clock = Arc::new(SystemClock::default());
+        let scheduler =
+            Scheduler::start(3, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let (seen, order) = mpsc::channel();
+        for query in 0..20 {
+            let work = Turns { query, left: 10, seen: seen.clone() };
+            Packet::new(QueryId(query), StageId::Join, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        drop(seen);
+        let mut turns = 0;
+        while order.recv_timeout(Duration::from_secs(10)).is_ok() {
+            turns += 1;
+        }
+        assert_eq!(turns, 200);
+        scheduler.stop();
+        let info = &scheduler.stages()[StageId::Join as usize];
+        assert_eq!((info.packets_total, info.turns_total, info.queued, info.running), (20, 200, 0, 0));
+    }
+}
