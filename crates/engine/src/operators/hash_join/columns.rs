@@ -1,0 +1,380 @@
+//! The columns that a join keeps of its build side: chunk by chunk in each packet, then one contiguous array per column.
+//!
+//! Why contiguous: the output of a join is *picks* into these arrays, and picks reach into one array.
+//! Why strings are copied into blocks of our own: a view holds all the buffers of its array alive, and an array made of
+//! thousands of chunks would carry thousands of buffers through every `take`.
+//!
+//! Invariant: what is kept here keeps no other rows alive.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, StringViewArray, make_array,
+    new_empty_array,
+};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Int32Type};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_arrow;
+
+use super::keys::view_bytes;
+use super::shared_vec::SharedVec;
+use crate::batch::{Column, concat_arrays, to_logical};
+
+/// Bytes in the first block of string data of a packet, and in the largest: blocks double, so a packet of a small build
+/// side is small and one of a large build side has few blocks.
+const BLOCK_BYTES_MIN: usize = if cfg!(test) { 200 } else { 16 << 10 };
+const BLOCK_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes that one piece of copying work moves: about a millisecond.
+const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
+
+/// One packet's part of one column.
+pub(in crate::operators) struct ColumnChunks {
+    logical: DataType,
+    chunks: Vec<Chunk>,
+    /// Finished blocks of string data, and the one being filled.
+    blocks: Vec<Buffer>,
+    block: Vec<u8>,
+    /// The views of the dictionary seen last: chunks of one row group share theirs.
+    dictionary: Option<(ArrayRef, Vec<u128>)>,
+}
+
+enum Chunk {
+    Array(ArrayRef),
+    Views(Vec<u128>, Option<NullBuffer>),
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        match self {
+            Chunk::Array(array) => array.len(),
+            Chunk::Views(views, _) => views.len(),
+        }
+    }
+
+    fn nulls(&self) -> Option<&NullBuffer> {
+        match self {
+            Chunk::Array(array) => array.nulls(),
+            Chunk::Views(_, nulls) => nulls.as_ref(),
+        }
+        .filter(|nulls| nulls.null_count() > 0)
+    }
+}
+
+impl ColumnChunks {
+    pub fn new(logical: DataType) -> Self {
+        Self { logical, chunks: vec![], blocks: vec![], block: vec![], dictionary: None }
+    }
+
+    /// Appends a chunk and tells how many bytes it holds. The caller reserves them: see [`Column::bytes`] for an estimate.
+    pub fn append(&mut self, column: &Column) -> Result<usize> {
+        let before = self.block_bytes();
+        let chunk = if is_view(&self.logical) {
+            self.append_views(column)?
+        } else {
+            let flat = column.flat()?;
+            match flat.data_type() {
+                DataType::Dictionary(..) => Chunk::Array(to_logical(&flat, &self.logical)?),
+                _ => Chunk::Array(flat),
+            }
+        };
+        let bytes = match &chunk {
+            Chunk::Array(_) => column.bytes(),
+            Chunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
+        };
+        self.chunks.push(chunk);
+        Ok(bytes)
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.blocks.iter().map(Buffer::capacity).sum::<usize>() + self.block.capacity()
+    }
+
+    fn append_views(&mut self, column: &Column) -> Result<Chunk> {
+        let (values, picks) = column.parts();
+        if matches!(values.data_type(), DataType::Dictionary(key, _) if **key == DataType::Int32) {
+            return self.append_dictionary(&column.flat()?);
+        }
+        if *values.data_type() == self.logical {
+            let picked: Option<&[u32]> = picks.map(|picks| &picks.values()[..]);
+            let nulls = match picks {
+                None => values.nulls().cloned(),
+                Some(picks) if picks.null_count() == 0 && values.null_count() == 0 => None,
+                Some(picks) => {
+                    let valid = |row: Option<u32>| row.is_some_and(|row| values.is_valid(row as usize));
+                    Some(picks.iter().map(valid).collect())
+                }
+            };
+            let nulls = nulls.filter(|nulls: &NullBuffer| nulls.null_count() > 0);
+            let views = self.own_views(values, picked, nulls.as_ref());
+            return Ok(Chunk::Views(views, nulls));
+        }
+        let flat = to_logical(&column.flat()?, &self.logical)?;
+        let views = self.own_views(&flat, None, flat.nulls());
+        Ok(Chunk::Views(views, flat.nulls().cloned()))
+    }
+
+    fn append_dictionary(&mut self, array: &ArrayRef) -> Result<Chunk> {
+        let dictionary = array.as_dictionary::<Int32Type>();
+        let seen = self.dictionary.take().filter(|(seen, _)| Arc::ptr_eq(seen, dictionary.values()));
+        let views = match seen {
+            Some((_, views)) => views,
+            None => {
+                let values = to_logical(dictionary.values(), &self.logical)?;
+                self.own_views(&values, None, values.nulls())
+            }
+        };
+        // The key of a NULL may be anything.
+        let own = |&key: &i32| views.get(key as usize).copied().unwrap_or(0);
+        let chunk = dictionary.keys().values().iter().map(own).collect();
+        self.dictionary = Some((dictionary.values().clone(), views));
+        Ok(Chunk::Views(chunk, array.logical_nulls().filter(|nulls| nulls.null_count() > 0)))
+    }
+
+    /// The views of these rows, long strings copied into our own blocks.
+    fn own_views(&mut self, values: &ArrayRef, picks: Option<&[u32]>, nulls: Option<&NullBuffer>) -> Vec<u128> {
+        let (views, buffers): (&[u128], &[Buffer]) = match values.data_type() {
+            DataType::Utf8View => (values.as_string_view().views(), values.as_string_view().data_buffers()),
+            _ => (values.as_binary_view().views(), values.as_binary_view().data_buffers()),
+        };
+        let rows = picks.map_or(views.len(), <[u32]>::len);
+        let mut own = Vec::with_capacity(rows);
+        for row in 0..rows {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                own.push(0);
+                continue;
+            }
+            let view = views[picks.map_or(row, |picks| picks[row] as usize)];
+            own.push(if view as u32 <= 12 { view } else { self.own_view(view, buffers) });
+        }
+        own
+    }
+
+    fn own_view(&mut self, view: u128, buffers: &[Buffer]) -> u128 {
+        let bytes = view_bytes(&view, buffers);
+        if self.block.len() + bytes.len() > self.block.capacity() {
+            let full = std::mem::take(&mut self.block);
+            let next = (full.capacity() * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).max(bytes.len());
+            if !full.is_empty() {
+                self.blocks.push(Buffer::from_vec(full));
+            }
+            self.block = Vec::with_capacity(next);
+        }
+        let offset = self.block.len();
+        self.block.extend_from_slice(bytes);
+        // Length and prefix stay; the block's number and the offset in it follow.
+        u128::from(view as u64) | (self.blocks.len() as u128) << 64 | (offset as u128) << 96
+    }
+
+    /// No chunk follows.
+    pub fn finish(&mut self) {
+        self.dictionary = None;
+        let mut block = std::mem::take(&mut self.block);
+        if !block.is_empty() {
+            block.shrink_to_fit();
+            self.blocks.push(Buffer::from_vec(block));
+        }
+    }
+}
+
+fn is_view(logical: &DataType) -> bool {
+    matches!(logical, DataType::Utf8View | DataType::BinaryView)
+}
+
+/// One column on its way from the packets' chunks to one array. Work on it is cut into pieces.
+pub(in crate::operators) struct Assembly {
+    logical: DataType,
+    /// All chunks of all packets, in row order: the chunk and the number of the packet's first block.
+    chunks: Vec<(Chunk, usize)>,
+    rows: usize,
+    blocks: Vec<Buffer>,
+    kind: Kind,
+    /// Ranges of `chunks`, and the row at which each starts: one piece of work each.
+    pieces: Vec<(Range<usize>, usize)>,
+}
+
+enum Kind {
+    /// One chunk that is the array.
+    Done,
+    /// Values of this many bytes, of this type.
+    Fixed { values: SharedVec<i128>, width: usize, physical: DataType },
+    /// Views.
+    Views { values: SharedVec<u128> },
+    /// Anything else: one piece puts all chunks together.
+    Other(std::sync::OnceLock<ArrayRef>),
+}
+
+impl Assembly {
+    /// Puts the packets' chunks in the given order: (packet, chunk) pairs that name each chunk once.
+    pub fn new(mut packets: Vec<ColumnChunks>, order: &[(usize, usize)], logical: &DataType) -> Self {
+        let mut blocks = Vec::new();
+        let mut first_blocks = Vec::new();
+        for packet in &mut packets {
+            first_blocks.push(blocks.len());
+            blocks.append(&mut packet.blocks);
+        }
+        let mut slots: Vec<Vec<Option<Chunk>>> =
+            packets.into_iter().map(|packet| packet.chunks.into_iter().map(Some).collect()).collect();
+        let chunks: Vec<(Chunk, usize)> = order
+            .iter()
+            .filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, first_blocks[packet])))
+            .collect();
+        let rows = chunks.iter().map(|(chunk, _)| chunk.len()).sum();
+        let (kind, width) = Self::kind(&chunks, rows, logical);
+        let mut pieces = Vec::new();
+        let mut row = 0;
+        let mut piece = (0..0, 0);
+        let piece_rows = COPY_BYTES / width.max(1);
+        for (index, (chunk, _)) in chunks.iter().enumerate() {
+            row += chunk.len();
+            piece.0.end = index + 1;
+            if matches!(kind, Kind::Fixed { .. } | Kind::Views { .. }) && row - piece.1 >= piece_rows {
+                pieces.push(std::mem::replace(&mut piece, (index + 1..index + 1, row)));
+            }
+        }
+        if !piece.0.is_empty() && !matches!(kind, Kind::Done) {
+            pieces.push(piece);
+        }
+        Self { logical: logical.clone(), chunks, rows, blocks, kind, pieces }
+    }
+
+    fn kind(chunks: &[(Chunk, usize)], rows: usize, logical: &DataType) -> (Kind, usize) {
+        if is_view(logical) {
+            return (Kind::Views { values: SharedVec::new(vec![0; rows]) }, 16);
+        }
+        let [(Chunk::Array(first), _), rest @ ..] = chunks else { return (Kind::Done, 0) };
+        if rest.is_empty() {
+            return (Kind::Done, 0);
+        }
+        let physical = first.data_type();
+        let same = rest.iter().all(|(chunk, _)| matches!(chunk, Chunk::Array(array) if array.data_type() == physical));
+        match physical.primitive_width() {
+            Some(width) if same => {
+                let values = SharedVec::new(vec![0; (rows * width).div_ceil(16)]);
+                (Kind::Fixed { values, width, physical: physical.clone() }, width)
+            }
+            _ => (Kind::Other(std::sync::OnceLock::new()), 0),
+        }
+    }
+
+    /// Bytes of the array that the work makes, on top of the chunks.
+    pub fn bytes(chunks: &[ColumnChunks], logical: &DataType, rows: usize) -> usize {
+        if is_view(logical) {
+            return rows * 16;
+        }
+        match logical.primitive_width() {
+            Some(width) => rows * width,
+            None => {
+                let arrays = chunks.iter().flat_map(|packet| &packet.chunks);
+                arrays.map(|chunk| if let Chunk::Array(array) = chunk { array.get_array_memory_size() } else { 0 }).sum()
+            }
+        }
+    }
+
+    /// How many pieces of work there are.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// One piece of work. Each is done once; different ones at the same time.
+    pub fn work(&self, piece: usize) -> Result<()> {
+        let (chunks, row) = &self.pieces[piece];
+        let chunks = &self.chunks[chunks.clone()];
+        let rows: usize = chunks.iter().map(|(chunk, _)| chunk.len()).sum();
+        match &self.kind {
+            Kind::Done => {}
+            Kind::Fixed { values, width, .. } => {
+                let mut at = row * width;
+                for (chunk, _) in chunks {
+                    let Chunk::Array(array) = chunk else { continue };
+                    let data = array.to_data();
+                    let bytes = &data.buffers()[0].as_slice()[data.offset() * width..(data.offset() + data.len()) * width];
+                    // SAFETY: pieces cover disjoint row ranges, so disjoint bytes.
+                    unsafe { byte_range_mut(values, at, bytes.len()) }.copy_from_slice(bytes);
+                    at += bytes.len();
+                }
+            }
+            Kind::Views { values } => {
+                // SAFETY: pieces cover disjoint row ranges.
+                let mut target = unsafe { values.range_mut(*row..row + rows) };
+                for (chunk, first_block) in chunks {
+                    let Chunk::Views(views, _) = chunk else { continue };
+                    let (own, rest) = target.split_at_mut(views.len());
+                    let rebase = (*first_block as u128) << 64;
+                    for (own, &view) in own.iter_mut().zip(views) {
+                        *own = if view as u32 <= 12 { view } else { view + rebase };
+                    }
+                    target = rest;
+                }
+            }
+            Kind::Other(done) => {
+                let arrays: Vec<ArrayRef> = chunks
+                    .iter()
+                    .filter_map(|(chunk, _)| if let Chunk::Array(array) = chunk { Some(array.clone()) } else { None })
+                    .collect();
+                let _ = done.set(concat_arrays(&arrays, &self.logical)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The array, after all pieces of work.
+    pub fn finish(self) -> Result<ArrayRef> {
+        if self.rows == 0 {
+            return Ok(new_empty_array(&self.logical));
+        }
+        let nulls = match self.kind {
+            Kind::Fixed { .. } | Kind::Views { .. } => concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows),
+            _ => None,
+        };
+        match self.kind {
+            Kind::Done => match self.chunks.into_iter().next() {
+                Some((Chunk::Array(array), _)) => Ok(array),
+                _ => Err(Error::bug("a column of the build side has no chunk")),
+            },
+            Kind::Fixed { values, physical, .. } => {
+                let buffer = Buffer::from_vec(values.into_vec());
+                let data = ArrayData::builder(physical).len(self.rows).add_buffer(buffer).nulls(nulls);
+                Ok(make_array(data.build().map_err(from_arrow)?))
+            }
+            Kind::Views { values } => {
+                let views = ScalarBuffer::from(values.into_vec());
+                // SAFETY: each view is either short and a copy of a valid one, or points at bytes that `own_view` copied
+                // from a valid one into the block whose number it has; text stays the text it was.
+                Ok(match self.logical {
+                    DataType::Utf8View => {
+                        Arc::new(unsafe { StringViewArray::new_unchecked(views, self.blocks, nulls) })
+                    }
+                    _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, self.blocks, nulls) }),
+                })
+            }
+            Kind::Other(done) => {
+                done.into_inner().ok_or_else(|| Error::bug("a column of the build side was not put together"))
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`SharedVec::range_mut`], of bytes.
+#[expect(clippy::mut_from_ref, reason = "as for SharedVec::range_mut")]
+unsafe fn byte_range_mut(values: &SharedVec<i128>, start: usize, len: usize) -> &mut [u8] {
+    // SAFETY: `byte_pointer` checks the bounds; integers are bytes; nobody else uses these (the contract).
+    unsafe { std::slice::from_raw_parts_mut(values.byte_pointer(start, len), len) }
+}
+
+fn concat_nulls<'a>(chunks: impl Iterator<Item = &'a Chunk> + Clone, rows: usize) -> Option<NullBuffer> {
+    if chunks.clone().all(|chunk| chunk.nulls().is_none()) {
+        return None;
+    }
+    let mut valid = BooleanBufferBuilder::new(rows);
+    for chunk in chunks {
+        match chunk.nulls() {
+            Some(nulls) => valid.append_buffer(nulls.inner()),
+            None => valid.append_n(chunk.len(), true),
+        }
+    }
+    Some(NullBuffer::new(valid.finish()))
+}

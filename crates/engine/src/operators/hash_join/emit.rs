@@ -1,0 +1,566 @@
+//! What comes out of a join: the shape of its rows, and what becomes of pairs of rows for each join type. Used by the hash
+//! join and the nested-loop join.
+//!
+//! Output columns are picks of the probe batch and of the held arrays; values do not move here.
+//!
+//! Invariant: for each probe batch, rows come out in the order of the probe rows (DataFusion's plans rely on it for inner
+//! and right joins).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion_common::{JoinSide, JoinType};
+use diligence_base::{Error, Result};
+
+use crate::batch::{Batch, Column, Picks, Selection};
+use crate::expressions::Expr;
+use crate::memory::Reservation;
+use crate::pipeline::Output;
+use crate::plan::PairFilter;
+
+/// Which columns of the held side are kept, each once.
+#[derive(Default)]
+pub(in crate::operators) struct Wanted {
+    pub columns: Vec<(StoredSource, DataType)>,
+}
+
+/// Where a kept column comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::operators) enum StoredSource {
+    /// A column of the input.
+    Input(usize),
+    /// A key, as byte strings.
+    Key(usize),
+}
+
+impl Wanted {
+    /// The position at which a column is kept.
+    pub fn keep(&mut self, source: StoredSource, logical: &DataType) -> usize {
+        match self.columns.iter().position(|(other, _)| *other == source) {
+            Some(position) => position,
+            None => {
+                self.columns.push((source, logical.clone()));
+                self.columns.len() - 1
+            }
+        }
+    }
+}
+
+/// The held side of a join, complete.
+pub(in crate::operators) struct Held {
+    pub rows: usize,
+    pub columns: Vec<ArrayRef>,
+    /// Which rows have found a partner, where the join type asks.
+    pub matched: Option<Bits>,
+    /// Rows without a NULL key, if not all, where the join is null-aware.
+    pub valid: Option<NullBuffer>,
+    /// Pays for all of it.
+    pub reservation: Option<Reservation>,
+}
+
+/// The held side as probe packets and the source of unmatched rows see it.
+#[derive(Default)]
+pub(in crate::operators) struct Published {
+    pub held: OnceLock<Arc<Held>>,
+    /// The next row that nobody has looked at for unmatched rows.
+    pub cursor: AtomicUsize,
+    /// The probe side had a row; it had one with a NULL key. Only for null-aware joins without a filter.
+    pub probe_seen: AtomicBool,
+    pub probe_null: AtomicBool,
+}
+
+/// Bits that several packets set.
+pub(in crate::operators) struct Bits(Vec<AtomicU64>);
+
+impl Bits {
+    pub fn new(len: usize) -> Self {
+        Self((0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> bool {
+        self.0[row / 64].load(Ordering::Relaxed) >> (row % 64) & 1 == 1
+    }
+
+    /// Looks before it writes: most bits are set many times, and a write takes the cache line from the other workers.
+    #[inline(always)]
+    pub fn set(&self, row: usize) {
+        let bit = 1 << (row % 64);
+        if self.0[row / 64].load(Ordering::Relaxed) & bit == 0 {
+            self.0[row / 64].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub fn set_all(&self) {
+        self.0.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+    }
+}
+
+/// Whether a join type asks which held rows have found a partner.
+pub(in crate::operators) fn marks_held(join_type: JoinType) -> bool {
+    use JoinType::*;
+    matches!(join_type, Left | Full | LeftSemi | LeftAnti | LeftMark)
+}
+
+/// Whether nothing can come out when the held side has no row that can find a partner. Those of the held side that come out
+/// nevertheless are not the probe's business.
+pub(in crate::operators) fn needs_held_rows(join_type: JoinType) -> bool {
+    use JoinType::*;
+    !matches!(join_type, Right | Full | RightAnti | RightMark)
+}
+
+/// Where the columns of a join's output come from.
+pub(in crate::operators) struct Shape {
+    columns: Vec<OutputColumn>,
+    /// Columns of the probe batch that come out.
+    probe: Vec<usize>,
+    schema: SchemaRef,
+}
+
+enum OutputColumn {
+    /// A kept column, by position.
+    Held(usize),
+    /// A column of the probe batch, by position in [`Shape::probe`].
+    Probe(usize),
+    /// Whether there was a partner.
+    Mark,
+}
+
+/// Rows of the probe batch that come out.
+pub(super) enum ProbeRows<'a> {
+    All(&'a Batch),
+    Picked(&'a Batch, &'a UInt32Array),
+    Nulls,
+}
+
+/// Rows of the held side that come out beside them.
+pub(super) enum HeldRows<'a> {
+    Picked(Picks, &'a Held),
+    Nulls,
+}
+
+impl Shape {
+    /// The shape of a join's output.
+    pub fn new(
+        join_type: JoinType,
+        left: &Schema,
+        right: &Schema,
+        projection: Option<&[usize]>,
+        schema: &SchemaRef,
+        wanted: &mut Wanted,
+    ) -> Result<Self> {
+        use JoinType::*;
+        let (lefts, rights) = (left.fields().len(), right.fields().len());
+        let (lefts, rights, mark) = match join_type {
+            Inner | Left | Right | Full => (lefts, rights, false),
+            LeftSemi | LeftAnti => (lefts, 0, false),
+            LeftMark => (lefts, 0, true),
+            RightSemi | RightAnti => (0, rights, false),
+            RightMark => (0, rights, true),
+        };
+        let all: Vec<usize> = (0..lefts + rights + mark as usize).collect();
+        let mut probe = Vec::new();
+        let mut columns = Vec::new();
+        for &position in projection.unwrap_or(&all) {
+            columns.push(if position < lefts {
+                OutputColumn::Held(wanted.keep(StoredSource::Input(position), left.field(position).data_type()))
+            } else if position < lefts + rights {
+                probe.push(position - lefts);
+                OutputColumn::Probe(probe.len() - 1)
+            } else if position < all.len() {
+                OutputColumn::Mark
+            } else {
+                return Err(Error::bug(format!("a join of {} columns has no column {position}", all.len())));
+            });
+        }
+        if schema.fields().len() != columns.len() {
+            return Err(Error::bug(format!("a join of {} columns has a schema of {}", columns.len(), schema.fields().len())));
+        }
+        Ok(Self { columns, probe, schema: schema.clone() })
+    }
+
+    /// The columns of a probe batch that come out.
+    pub(super) fn probe_part(&self, batch: &Batch) -> Batch {
+        batch.project(&self.probe)
+    }
+
+    pub(super) fn batch(
+        &self,
+        rows: usize,
+        probe: ProbeRows<'_>,
+        held: HeldRows<'_>,
+        mark: Option<BooleanArray>,
+    ) -> Result<Batch> {
+        let picked;
+        let probe = match probe {
+            ProbeRows::All(batch) => Some(batch),
+            ProbeRows::Picked(batch, picks) => {
+                picked = batch.pick(picks)?;
+                Some(&picked)
+            }
+            ProbeRows::Nulls => None,
+        };
+        let mark: Option<ArrayRef> = mark.map(|mark| Arc::new(mark) as ArrayRef);
+        let nulls = |position: usize| {
+            Column::flat_array(new_null_array(self.schema.field(position).data_type(), rows))
+        };
+        let columns = self.columns.iter().enumerate().map(|(position, column)| match (column, probe, &held) {
+            (OutputColumn::Probe(index), Some(probe), _) => Ok(probe.column(*index).clone()),
+            (OutputColumn::Held(index), _, HeldRows::Picked(picks, held)) => {
+                Ok(Column::picked(held.columns[*index].clone(), picks.clone()))
+            }
+            (OutputColumn::Mark, ..) => match &mark {
+                Some(mark) => Ok(Column::flat_array(mark.clone())),
+                None => Err(Error::bug("a join without a mark was asked for it")),
+            },
+            (OutputColumn::Probe(_), None, _) | (OutputColumn::Held(_), _, HeldRows::Nulls) => Ok(nulls(position)),
+        });
+        Ok(Batch::new(columns.collect::<Result<_>>()?, rows))
+    }
+}
+
+/// A condition on pairs of rows.
+struct Residual {
+    expression: Expr,
+    /// A kept column, or one of the probe batch.
+    columns: Vec<(JoinSide, usize)>,
+}
+
+/// What becomes of pairs.
+pub(in crate::operators) struct PairJoin {
+    pub join_type: JoinType,
+    pub shape: Shape,
+    residual: Option<Residual>,
+}
+
+/// A probe batch being worked on.
+pub(in crate::operators) struct InWork {
+    /// All columns: the residual condition may read any.
+    pub batch: Batch,
+    /// The columns that come out.
+    pub probe: Batch,
+    /// Which rows have found a partner, where the join type asks.
+    pub matched: Vec<bool>,
+    /// Rows up to here have come out, for right and full joins.
+    emitted: usize,
+}
+
+impl PairJoin {
+    pub fn new(
+        join_type: JoinType,
+        left: &Schema,
+        right: &Schema,
+        filter: Option<&PairFilter>,
+        projection: Option<&[usize]>,
+        schema: &SchemaRef,
+        wanted: &mut Wanted,
+    ) -> Result<Self> {
+        let shape = Shape::new(join_type, left, right, projection, schema, wanted)?;
+        let residual = filter
+            .map(|filter| {
+                let columns = filter.columns.iter().map(|&(side, index)| match side {
+                    JoinSide::Left => {
+                        let kept = wanted.keep(StoredSource::Input(index), left.field(index).data_type());
+                        Ok((side, kept))
+                    }
+                    JoinSide::Right => Ok((side, index)),
+                    JoinSide::None => Err(Error::bug("a join's condition reads the mark")),
+                });
+                Ok(Residual { expression: filter.expression.clone(), columns: columns.collect::<Result<_>>()? })
+            })
+            .transpose()?;
+        Ok(Self { join_type, shape, residual })
+    }
+
+    /// Whether pairs must pass a condition.
+    pub fn has_residual(&self) -> bool {
+        self.residual.is_some()
+    }
+
+    /// Whether, of a probe row, it only matters that it has a partner.
+    pub fn is_right_existence(&self) -> bool {
+        matches!(self.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark)
+    }
+
+    /// Begins with a batch.
+    pub fn begin(&self, batch: Batch) -> InWork {
+        use JoinType::*;
+        let asks = matches!(self.join_type, Right | Full | RightSemi | RightAnti | RightMark);
+        let matched = vec![false; if asks { batch.rows() } else { 0 }];
+        InWork { probe: self.shape.probe_part(&batch), batch, matched, emitted: 0 }
+    }
+
+    /// Takes pairs in the order of the probe rows. All pairs of the probe rows before `complete` have been given with these.
+    pub fn consume(
+        &self,
+        held: &Held,
+        work: &mut InWork,
+        mut probe: Vec<u32>,
+        mut build: Vec<u32>,
+        complete: usize,
+        out: &mut Output,
+    ) -> Result<()> {
+        use JoinType::*;
+        if let Some(residual) = &self.residual
+            && !probe.is_empty()
+        {
+            let probe_picks: UInt32Array = probe.into();
+            let build_picks: UInt32Array = build.into();
+            match residual.select(held, &work.batch, &probe_picks, &build_picks)? {
+                Selection::All => {
+                    (probe, build) = (probe_picks.values().to_vec(), build_picks.values().to_vec());
+                }
+                Selection::None => (probe, build) = (vec![], vec![]),
+                Selection::Rows(rows) => {
+                    let of = |picks: &UInt32Array| rows.values().iter().map(|&row| picks.value(row as usize)).collect();
+                    (probe, build) = (of(&probe_picks), of(&build_picks));
+                }
+            }
+        }
+        if let Some(matched) = &held.matched {
+            build.iter().for_each(|&row| matched.set(row as usize));
+        }
+        match self.join_type {
+            Inner | Left => self.emit_pairs(held, work, probe, build, out),
+            Right | Full => self.emit_padded(held, work, probe, build, complete, out),
+            RightSemi | RightAnti | RightMark => {
+                probe.iter().for_each(|&row| work.matched[row as usize] = true);
+                if complete < work.batch.rows() {
+                    return Ok(());
+                }
+                let rows = work.matched.iter().enumerate();
+                let found: Vec<u32> = rows.filter(|(_, matched)| **matched).map(|(row, _)| row as u32).collect();
+                self.emit_existing(&work.probe, &found, out)
+            }
+            LeftSemi | LeftAnti | LeftMark => Ok(()),
+        }
+    }
+
+    fn emit_pairs(&self, held: &Held, work: &InWork, probe: Vec<u32>, build: Vec<u32>, out: &mut Output) -> Result<()> {
+        if probe.is_empty() {
+            return Ok(());
+        }
+        let rows = probe.len();
+        let held = HeldRows::Picked(Arc::new(build.into()), held);
+        out.emit(self.shape.batch(rows, ProbeRows::Picked(&work.probe, &probe.into()), held, None)?);
+        Ok(())
+    }
+
+    /// Puts rows without a partner between the pairs, in order.
+    fn emit_padded(
+        &self,
+        held: &Held,
+        work: &mut InWork,
+        probe: Vec<u32>,
+        build: Vec<u32>,
+        complete: usize,
+        out: &mut Output,
+    ) -> Result<()> {
+        probe.iter().for_each(|&row| work.matched[row as usize] = true);
+        let newly_complete = std::mem::replace(&mut work.emitted, complete)..complete;
+        let mut unmatched = newly_complete.filter(|&row| !work.matched[row]).map(|row| row as u32).peekable();
+        let mut all_probe = Vec::with_capacity(probe.len());
+        let mut all_build = Vec::with_capacity(probe.len());
+        for (&row, &partner) in probe.iter().zip(&build) {
+            while let Some(lonely) = unmatched.next_if(|&lonely| lonely < row) {
+                all_probe.push(lonely);
+                all_build.push(None);
+            }
+            all_probe.push(row);
+            all_build.push(Some(partner));
+        }
+        for lonely in unmatched {
+            all_probe.push(lonely);
+            all_build.push(None);
+        }
+        if all_probe.is_empty() {
+            return Ok(());
+        }
+        let (rows, some) = (all_probe.len(), build.len());
+        let picks: UInt32Array = all_probe.into();
+        let held = if some == 0 { HeldRows::Nulls } else { HeldRows::Picked(Arc::new(all_build.into()), held) };
+        out.emit(self.shape.batch(rows, ProbeRows::Picked(&work.probe, &picks), held, None)?);
+        Ok(())
+    }
+
+    /// For joins that only ask which probe rows have a partner: `found` does, in order.
+    pub fn emit_existing(&self, probe: &Batch, found: &[u32], out: &mut Output) -> Result<()> {
+        let rows = probe.rows();
+        if self.join_type == JoinType::RightMark {
+            let mut mark = arrow::array::BooleanBufferBuilder::new(rows);
+            mark.append_n(rows, false);
+            found.iter().for_each(|&row| mark.set_bit(row as usize, true));
+            let mark = BooleanArray::new(mark.finish(), None);
+            out.emit(self.shape.batch(rows, ProbeRows::All(probe), HeldRows::Nulls, Some(mark))?);
+            return Ok(());
+        }
+        if self.join_type == JoinType::RightSemi {
+            return self.emit_probe(probe, found, out);
+        }
+        let mut next = found.iter().copied().peekable();
+        let rest: Vec<u32> = (0..rows as u32).filter(|&row| next.next_if_eq(&row).is_none()).collect();
+        self.emit_probe(probe, &rest, out)
+    }
+
+    fn emit_probe(&self, probe: &Batch, rows: &[u32], out: &mut Output) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let picks;
+        let from = if rows.len() == probe.rows() {
+            ProbeRows::All(probe)
+        } else {
+            picks = UInt32Array::from(rows.to_vec());
+            ProbeRows::Picked(probe, &picks)
+        };
+        out.emit(self.shape.batch(rows.len(), from, HeldRows::Nulls, None)?);
+        Ok(())
+    }
+
+    /// For joins in which each probe row has at most one partner and no condition is left: `found` rows and their partners.
+    pub fn emit_unique(
+        &self,
+        held: &Held,
+        probe: &Batch,
+        found: &[u32],
+        partners: &[u32],
+        out: &mut Output,
+    ) -> Result<()> {
+        use JoinType::*;
+        if let Some(matched) = &held.matched {
+            partners.iter().for_each(|&row| matched.set(row as usize));
+        }
+        let rows = probe.rows();
+        match self.join_type {
+            LeftSemi | LeftAnti | LeftMark => Ok(()),
+            RightSemi | RightAnti | RightMark => self.emit_existing(probe, found, out),
+            Inner | Left if found.is_empty() => Ok(()),
+            Right | Full if found.is_empty() => self.emit_alone(probe, out),
+            Inner | Left | Right | Full if found.len() == rows => {
+                let held = HeldRows::Picked(Arc::new(partners.to_vec().into()), held);
+                out.emit(self.shape.batch(rows, ProbeRows::All(probe), held, None)?);
+                Ok(())
+            }
+            Inner | Left => {
+                let held = HeldRows::Picked(Arc::new(partners.to_vec().into()), held);
+                let picks = UInt32Array::from(found.to_vec());
+                out.emit(self.shape.batch(found.len(), ProbeRows::Picked(probe, &picks), held, None)?);
+                Ok(())
+            }
+            Right | Full => {
+                let mut picks = vec![0; rows];
+                let mut valid = vec![false; rows];
+                for (&row, &partner) in found.iter().zip(partners) {
+                    (picks[row as usize], valid[row as usize]) = (partner, true);
+                }
+                let picks = UInt32Array::new(picks.into(), Some(NullBuffer::from(valid)));
+                let held = HeldRows::Picked(Arc::new(picks), held);
+                out.emit(self.shape.batch(rows, ProbeRows::All(probe), held, None)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// For probe rows of which none has a partner.
+    pub fn emit_alone(&self, probe: &Batch, out: &mut Output) -> Result<()> {
+        match self.join_type {
+            JoinType::Right | JoinType::Full => {
+                out.emit(self.shape.batch(probe.rows(), ProbeRows::All(probe), HeldRows::Nulls, None)?);
+                Ok(())
+            }
+            _ if self.is_right_existence() => self.emit_existing(probe, &[], out),
+            _ => Ok(()),
+        }
+    }
+
+    /// A batch of held rows, after the probe: with NULLs in the place of the probe's columns, or with their marks.
+    pub fn held_batch(&self, held: &Held, rows: Vec<u32>) -> Result<Batch> {
+        let count = rows.len();
+        let mark = match (&held.matched, self.join_type) {
+            (Some(matched), JoinType::LeftMark) => {
+                let marks = BooleanBuffer::collect_bool(count, |index| matched.get(rows[index] as usize));
+                Some(BooleanArray::new(marks, None))
+            }
+            _ => None,
+        };
+        self.shape.batch(count, ProbeRows::Nulls, HeldRows::Picked(Arc::new(rows.into()), held), mark)
+    }
+}
+
+impl Residual {
+    fn select(&self, held: &Held, batch: &Batch, probe: &UInt32Array, build: &UInt32Array) -> Result<Selection> {
+        let build: Picks = Arc::new(build.clone());
+        let of_probe = |side: &JoinSide| *side == JoinSide::Right;
+        let probe_columns: Vec<usize> =
+            self.columns.iter().filter(|(side, _)| of_probe(side)).map(|&(_, index)| index).collect();
+        let mut picked = batch.project(&probe_columns).pick(probe)?.columns().to_vec().into_iter();
+        let columns = self.columns.iter().map(|(side, index)| match side {
+            JoinSide::Right => picked.next().ok_or_else(|| Error::bug("a column of the probe side was lost")),
+            _ => Ok(Column::picked(held.columns[*index].clone(), build.clone())),
+        });
+        let pairs = Batch::new(columns.collect::<Result<_>>()?, probe.len());
+        self.expression.select(&pairs)
+    }
+}
+
+/// Pairs of all of some probe rows with all of some held rows.
+pub(in crate::operators) struct CrossPairs {
+    probe: Vec<u32>,
+    held: CrossHeld,
+    /// The next pair: the position in `probe` and in `held`.
+    next: (usize, usize),
+}
+
+/// See [`CrossPairs`].
+pub(in crate::operators) enum CrossHeld {
+    /// All of so many rows.
+    All(usize),
+    /// These.
+    Rows(Arc<[u32]>),
+}
+
+impl CrossPairs {
+    pub fn new(probe: Vec<u32>, held: CrossHeld) -> Self {
+        Self { probe, held, next: (0, 0) }
+    }
+
+    fn held_len(&self) -> usize {
+        match &self.held {
+            CrossHeld::All(rows) => *rows,
+            CrossHeld::Rows(rows) => rows.len(),
+        }
+    }
+
+    /// Whether pairs are left.
+    pub fn is_done(&self) -> bool {
+        self.next.0 == self.probe.len() || self.held_len() == 0
+    }
+
+    /// The probe row of the next pair: all pairs of the rows before it have been given.
+    pub fn next_probe(&self) -> Option<u32> {
+        if self.is_done() { None } else { self.probe.get(self.next.0).copied() }
+    }
+
+    /// Leaves out the rest of the probe row of the next pair.
+    pub fn skip_probe(&mut self) {
+        self.next = (self.next.0 + 1, 0);
+    }
+
+    /// Appends pairs until there are `pairs`.
+    pub fn fill(&mut self, pairs: usize, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
+        let held_len = self.held_len();
+        while !self.is_done() && build.len() < pairs {
+            let (row, from) = self.next;
+            let to = held_len.min(from + pairs - build.len());
+            match &self.held {
+                CrossHeld::All(_) => build.extend(from as u32..to as u32),
+                CrossHeld::Rows(rows) => build.extend_from_slice(&rows[from..to]),
+            }
+            probe.resize(build.len(), self.probe[row]);
+            self.next = if to == held_len { (row + 1, 0) } else { (row, to) };
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The probe side: each batch looks its keys up and gives picks.
+//!
+//! Three ways through a batch, the fastest that fits:
+//! * no two build rows have the same keys and no condition is left: each row has at most one partner, found in one pass;
+//! * only existence is asked for and no condition is left: one pass, without pairs;
+//! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and condition
+//!   are then tested column by column.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{Array, BinaryViewArray};
+use arrow::buffer::NullBuffer;
+use datafusion_common::JoinType;
+use diligence_base::{Error, Result};
+
+use super::emit::{CrossHeld, CrossPairs, Held, InWork, needs_held_rows};
+use super::keys::{KeyColumn, KeyData, hash_rows, views_equal};
+use super::table::{Found, NO_CODE, Table, hash_as_word};
+use super::{Config, KeyValues, Lookup, Shared};
+use crate::batch::Batch;
+use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+
+/// The operator.
+pub(super) struct Probe {
+    pub config: Arc<Config>,
+    pub shared: Arc<Shared>,
+}
+
+impl Operator for Probe {
+    fn name(&self) -> &'static str {
+        "HashJoin"
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
+        Ok(Box::new(ProbeState {
+            config: self.config.clone(),
+            shared: self.shared.clone(),
+            built: None,
+            batch_rows: setup.batch_rows.max(1),
+            keys: vec![],
+            words: vec![],
+            hashes: vec![],
+            found: Found::default(),
+            pending: None,
+        }))
+    }
+}
+
+struct ProbeState {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    built: Option<(Arc<Held>, Arc<Lookup>)>,
+    batch_rows: usize,
+    /// Of the batch being worked on; the vectors are used again for the next.
+    keys: Vec<KeyColumn>,
+    words: Vec<u64>,
+    hashes: Vec<u64>,
+    found: Found,
+    pending: Option<Pending>,
+}
+
+/// A batch whose pairs are being made.
+struct Pending {
+    work: InWork,
+    /// The next of `found`, and where in its run to go on.
+    candidate: usize,
+    position: Option<u32>,
+    /// Pairs that are not of equal keys: those of NULLs, in a null-aware join with a condition.
+    cross: Vec<CrossPairs>,
+}
+
+impl OperatorState for ProbeState {
+    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
+        let (held, lookup) = self.built()?;
+        let config = self.config.clone();
+        let pairs = &config.pairs;
+        if needs_held_rows(pairs.join_type) && held.rows == 0 {
+            return Ok(Flow::Done);
+        }
+        if config.null_aware && !pairs.has_residual() && self.probe_has_null(&input)? {
+            return Ok(Flow::Done);
+        }
+        let Some(table) = &lookup.table else {
+            // Only NULLs on the build side, or nothing.
+            if needs_held_rows(pairs.join_type) && !(config.null_aware && pairs.has_residual()) {
+                return Ok(Flow::Done);
+            }
+            if config.null_aware {
+                return self.begin_pairs(input, &held, &lookup, out);
+            }
+            pairs.emit_alone(&pairs.shape.probe_part(&input), out)?;
+            return Ok(Flow::NeedInput);
+        };
+        self.look_up(&input, table)?;
+        if pairs.has_residual() || table.packing().is_none() {
+            table.find(&self.words, &self.hashes, &mut self.found);
+            return self.begin_pairs(input, &held, &lookup, out);
+        }
+        if pairs.is_right_existence() {
+            table.find_any(&self.words, &self.hashes, &mut self.found);
+            pairs.emit_existing(&pairs.shape.probe_part(&input), &self.found.probe, out)?;
+            return Ok(Flow::NeedInput);
+        }
+        table.find(&self.words, &self.hashes, &mut self.found);
+        if table.is_unique() {
+            let Found { probe, position, .. } = &self.found;
+            pairs.emit_unique(&held, &pairs.shape.probe_part(&input), probe, position, out)?;
+            return Ok(Flow::NeedInput);
+        }
+        if matches!(pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) {
+            self.mark_runs(&held, table);
+            return Ok(Flow::NeedInput);
+        }
+        self.begin_pairs(input, &held, &lookup, out)
+    }
+
+    fn more(&mut self, out: &mut Output) -> Result<Flow> {
+        let (held, lookup) = self.built()?;
+        self.pairs(&held, &lookup, out)
+    }
+}
+
+impl ProbeState {
+    fn built(&mut self) -> Result<(Arc<Held>, Arc<Lookup>)> {
+        if self.built.is_none() {
+            let held = self.shared.published.held.get().cloned();
+            self.built = held.zip(self.shared.lookup.get().cloned());
+        }
+        self.built.clone().ok_or_else(|| Error::bug("a join was probed before its build side was in"))
+    }
+
+    /// Whether, in a null-aware join, nothing can come out any more, as some probe key is NULL.
+    fn probe_has_null(&mut self, input: &Batch) -> Result<bool> {
+        let published = &self.shared.published;
+        if !published.probe_seen.load(Ordering::Relaxed) {
+            published.probe_seen.store(true, Ordering::Relaxed);
+        }
+        if published.probe_null.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let key = self.config.keys[0].probe.evaluate(input)?.flat()?;
+        if key.logical_null_count() > 0 {
+            published.probe_null.store(true, Ordering::Relaxed);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Computes keys, words and, where needed, hashes.
+    fn look_up(&mut self, input: &Batch, table: &Table) -> Result<()> {
+        self.keys.clear();
+        for key in &self.config.keys {
+            self.keys.push(key.kind.column(&key.probe.evaluate(input)?.flat()?)?);
+        }
+        if table.needs_hashes() {
+            hash_rows(&self.keys, &mut self.hashes);
+        }
+        match table.packing() {
+            Some(packing) => packing.pack(&self.keys, &mut self.words),
+            None => {
+                self.words.clear();
+                self.words.extend(self.hashes.iter().map(|&hash| hash_as_word(hash)));
+                if !self.config.null_equal {
+                    for nulls in self.keys.iter().filter_map(|key| key.nulls.as_ref()) {
+                        for (word, valid) in self.words.iter_mut().zip(nulls) {
+                            *word = if valid { *word } else { NO_CODE };
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the build rows that have a partner. Runs whose first row is marked are marked, or are being marked.
+    fn mark_runs(&self, held: &Held, table: &Table) {
+        let Some(matched) = &held.matched else { return };
+        let mut rows = Vec::new();
+        for (index, &probe) in self.found.probe.iter().enumerate() {
+            let (word, end) = (self.words[probe as usize], self.found.end[index]);
+            let mut next = Some(self.found.position[index]);
+            let mut room = 1;
+            while let Some(position) = next {
+                rows.clear();
+                next = table.run(word, position, end, room, &mut rows);
+                if room == 1 && rows.first().is_some_and(|&row| matched.get(row as usize)) {
+                    break;
+                }
+                rows.iter().for_each(|&row| matched.set(row as usize));
+                room = self.batch_rows;
+            }
+        }
+    }
+
+    fn begin_pairs(&mut self, input: Batch, held: &Held, lookup: &Lookup, out: &mut Output) -> Result<Flow> {
+        if lookup.table.is_none() {
+            self.found = Found::default();
+        }
+        let mut cross = Vec::new();
+        if self.config.null_aware {
+            // NOT IN with a condition: a NULL on either side might be equal to anything that fulfils the condition.
+            let key = self.config.keys[0].probe.evaluate(&input)?.flat()?;
+            let nulls = key.logical_nulls();
+            let is_null = |row: &u32| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row as usize));
+            let (null, other): (Vec<u32>, Vec<u32>) = (0..input.rows() as u32).partition(is_null);
+            cross.push(CrossPairs::new(null, CrossHeld::All(held.rows)));
+            cross.push(CrossPairs::new(other, CrossHeld::Rows(lookup.null_rows.clone())));
+        }
+        let work = self.config.pairs.begin(input);
+        self.pending = Some(Pending { work, candidate: 0, position: None, cross });
+        self.pairs(held, lookup, out)
+    }
+
+    /// Makes the next pairs.
+    fn pairs(&mut self, held: &Held, lookup: &Lookup, out: &mut Output) -> Result<Flow> {
+        let Some(mut pending) = self.pending.take() else {
+            return Err(Error::bug("a join without a batch was asked for more"));
+        };
+        let (mut probe, mut build) = (Vec::with_capacity(self.batch_rows), Vec::with_capacity(self.batch_rows));
+        if let Some(table) = &lookup.table {
+            self.fill(table, &mut pending, &mut probe, &mut build);
+        }
+        // Of candidates whose hashes are equal, those whose keys are.
+        for (key, values) in self.keys.iter().zip(&lookup.values) {
+            compare(key, values, &mut probe, &mut build);
+        }
+        let mut is_done = pending.candidate == self.found.probe.len();
+        let mut complete = self.found.probe.get(pending.candidate).map_or(pending.work.batch.rows(), |&row| row as usize);
+        if is_done {
+            for cross in &mut pending.cross {
+                cross.fill(self.batch_rows, &mut probe, &mut build);
+                is_done &= cross.is_done();
+            }
+            if !is_done {
+                complete = 0;
+            }
+        }
+        self.config.pairs.consume(held, &mut pending.work, probe, build, complete, out)?;
+        if is_done {
+            return Ok(Flow::NeedInput);
+        }
+        self.pending = Some(pending);
+        Ok(Flow::MoreOutput)
+    }
+
+    /// Appends pairs of candidates until there is a batch of them.
+    fn fill(&self, table: &Table, pending: &mut Pending, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
+        let unique = table.is_unique();
+        let once = self.config.pairs.is_right_existence();
+        while pending.candidate < self.found.probe.len() && build.len() < self.batch_rows {
+            let row = self.found.probe[pending.candidate];
+            let first = self.found.position[pending.candidate];
+            if unique {
+                build.push(first);
+                probe.push(row);
+                pending.candidate += 1;
+                continue;
+            }
+            if once && pending.work.matched[row as usize] {
+                (pending.candidate, pending.position) = (pending.candidate + 1, None);
+                continue;
+            }
+            let word = self.words[row as usize];
+            let room = self.batch_rows - build.len();
+            let end = self.found.end[pending.candidate];
+            pending.position = table.run(word, pending.position.unwrap_or(first), end, room, build);
+            probe.resize(build.len(), row);
+            if pending.position.is_none() {
+                pending.candidate += 1;
+            }
+        }
+    }
+}
+
+/// Keeps the pairs whose values of one key are equal. NULLs, where they come so far, are equal to each other.
+fn compare(key: &KeyColumn, values: &KeyValues, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
+    match (&key.data, values) {
+        (KeyData::Words(words), KeyValues::Words(others, nulls)) => {
+            let equal = |row: usize, other: usize| words[row] == others[other];
+            retain(probe, build, key.nulls.as_ref(), nulls.as_ref(), equal);
+        }
+        (KeyData::Bytes(views, _), KeyValues::Bytes(others)) => {
+            let buffers = (views.data_buffers(), others.data_buffers());
+            let (own, other_views): (&[u128], &[u128]) = (views.views(), others.views());
+            let equal = |row: usize, other: usize| views_equal(own[row], buffers.0, other_views[other], buffers.1);
+            retain(probe, build, key.nulls.as_ref(), nulls_of(others), equal);
+        }
+        // Both sides have the same kind of keys.
+        _ => retain(probe, build, None, None, |_, _| false),
+    }
+}
+
+fn nulls_of(array: &BinaryViewArray) -> Option<&NullBuffer> {
+    array.nulls().filter(|nulls| nulls.null_count() > 0)
+}
+
+#[inline(always)]
+fn retain(
+    probe: &mut Vec<u32>,
+    build: &mut Vec<u32>,
+    probe_nulls: Option<&NullBuffer>,
+    build_nulls: Option<&NullBuffer>,
+    equal: impl Fn(usize, usize) -> bool,
+) {
+    let mut kept = 0;
+    let simple = probe_nulls.is_none() && build_nulls.is_none();
+    for pair in 0..probe.len() {
+        let (row, other) = (probe[pair], build[pair]);
+        let is_equal = if simple {
+            equal(row as usize, other as usize)
+        } else {
+            let is_null = |nulls: Option<&NullBuffer>, row: u32| nulls.is_some_and(|nulls| nulls.is_null(row as usize));
+            match (is_null(probe_nulls, row), is_null(build_nulls, other)) {
+                (false, false) => equal(row as usize, other as usize),
+                (left, right) => left && right,
+            }
+        };
+        (probe[kept], build[kept]) = (row, other);
+        kept += is_equal as usize;
+    }
+    probe.truncate(kept);
+    build.truncate(kept);
+}

@@ -1,0 +1,588 @@
+//! Random joins against the plain one: every join type, key type, physical form, with NULLs, duplicates, skew and empty
+//! inputs, driven through the states by hand with several packets.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal64Array, Decimal128Array, DictionaryArray, Float64Array,
+    Int32Array, Int64Array, ListArray, StringArray, StringViewArray, UInt32Array, UInt64Array,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
+use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
+use datafusion_expr::Operator as BinaryOperator;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
+use proptest::prelude::*;
+
+use super::*;
+use crate::batch::{Batch, Column};
+use crate::memory::{Broker, QueryMemory};
+use crate::operators::nested_loop::nested_loop_join;
+use crate::pipeline::{Flow, Output, Pull, Setup};
+use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
+use crate::reference::join::{Join, Row};
+
+/// A stream of numbers from a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+}
+
+/// How a column's values are spread.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    values: usize,
+    step: i64,
+    null_percent: usize,
+    ascending: bool,
+}
+
+/// The `number`-th value of a type.
+fn value_of(logical: &DataType, number: i64) -> ScalarValue {
+    match logical {
+        DataType::Boolean => ScalarValue::Boolean(Some(number % 2 == 0)),
+        DataType::Int32 => ScalarValue::Int32(Some((number % 1_000_003) as i32 - 7)),
+        DataType::Int64 => ScalarValue::Int64(Some(number - 3)),
+        DataType::UInt64 => ScalarValue::UInt64(Some(u64::MAX - number as u64)),
+        DataType::Float64 => ScalarValue::Float64(Some(if number == 1 { -0.0 } else { number as f64 / 4.0 })),
+        DataType::Date32 => ScalarValue::Date32(Some((number % 40_000) as i32)),
+        DataType::Decimal128(p, s) => ScalarValue::Decimal128(Some(number as i128 * 10 - 5), *p, *s),
+        DataType::Utf8View | DataType::Utf8 => {
+            let text = match number % 3 {
+                0 => format!("{number}"),
+                1 => format!("twelve bytes{number}"),
+                _ => format!("the same long beginning of every string, then {number}"),
+            };
+            if *logical == DataType::Utf8 { ScalarValue::Utf8(Some(text)) } else { ScalarValue::Utf8View(Some(text)) }
+        }
+        DataType::List(_) => {
+            let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(number as i32), None])]);
+            ScalarValue::List(Arc::new(list))
+        }
+        other => panic!("no test values of {other}"),
+    }
+}
+
+fn key_types() -> Vec<DataType> {
+    vec![
+        DataType::Int64,
+        DataType::Int32,
+        DataType::Utf8View,
+        DataType::Decimal128(12, 2),
+        DataType::Decimal128(30, 2),
+        DataType::Date32,
+        DataType::Boolean,
+        DataType::UInt64,
+        DataType::Float64,
+        DataType::Utf8,
+        DataType::new_list(DataType::Int32, true),
+    ]
+}
+
+fn random_rows(dice: &mut Dice, types: &[DataType], spreads: &[Spread], count: usize) -> Vec<Row> {
+    (0..count)
+        .map(|row| {
+            let value = |(logical, spread): (&DataType, &Spread)| {
+                if dice.chance(spread.null_percent) {
+                    return ScalarValue::try_new_null(logical).unwrap();
+                }
+                let number = match spread.ascending {
+                    true => row as i64 * spread.values as i64 / count as i64,
+                    // Some keys come often.
+                    false => dice.below(spread.values).min(dice.below(spread.values)) as i64,
+                };
+                value_of(logical, number * spread.step)
+            };
+            types.iter().zip(spreads).map(value).collect()
+        })
+        .collect()
+}
+
+/// A column of values in one of the physical forms that its logical type may have.
+fn column(dice: &mut Dice, logical: &DataType, values: Vec<ScalarValue>) -> Column {
+    let rows = values.len();
+    let array: ArrayRef = if values.is_empty() {
+        arrow::array::new_empty_array(logical)
+    } else {
+        ScalarValue::iter_to_array(values).unwrap()
+    };
+    let form = dice.below(4);
+    let array = match logical {
+        DataType::Decimal128(p, s) if *p <= 18 && form < 2 => cast(&array, &DataType::Decimal64(*p, *s)).unwrap(),
+        DataType::Utf8View if form == 0 => {
+            cast(&array, &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))).unwrap()
+        }
+        DataType::Utf8View if form == 1 => {
+            // A dictionary larger than the batch, with a NULL among its values.
+            let own = cast(&array, &DataType::Utf8).unwrap();
+            let texts = arrow::array::AsArray::as_string::<i32>(&own).iter();
+            let mut dictionary = vec![None, Some("never used")];
+            dictionary.extend(texts);
+            let keys = Int32Array::from_iter_values((0..rows).map(|row| row as i32 + 2));
+            Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(dictionary))))
+        }
+        _ => array,
+    };
+    if !dice.chance(50) {
+        return Column::flat_array(array);
+    }
+    // The same rows, picked out of more.
+    let mut all: Vec<u32> = (0..rows as u32).collect();
+    all.extend((0..rows / 2).map(|_| dice.below(rows) as u32));
+    for end in (1..all.len()).rev() {
+        all.swap(end, dice.below(end + 1));
+    }
+    let places = (0..rows as u32).map(|row| all.iter().position(|&other| other == row).unwrap() as u32);
+    let picks = UInt32Array::from_iter_values(places);
+    let array = arrow::compute::take(&array, &UInt32Array::from(all), None).unwrap();
+    Column::picked(array, Arc::new(picks))
+}
+
+fn batches(dice: &mut Dice, types: &[DataType], rows: &[Row], batch_rows: usize) -> Vec<Batch> {
+    let chunks = rows.chunks(batch_rows.max(1));
+    chunks
+        .map(|chunk| {
+            let values = |index: usize| chunk.iter().map(|row| row[index].clone()).collect();
+            let columns = types.iter().enumerate().map(|(index, logical)| column(dice, logical, values(index)));
+            Batch::new(columns.collect(), chunk.len())
+        })
+        .collect()
+}
+
+fn schema_of(types: &[DataType]) -> SchemaRef {
+    let fields = types.iter().enumerate();
+    Arc::new(Schema::new(fields.map(|(i, logical)| Field::new(format!("c{i}"), logical.clone(), true)).collect::<Vec<_>>()))
+}
+
+fn input_of(types: &[DataType]) -> Box<Plan> {
+    Box::new(Plan::new(Node::Values { batches: vec![] }, schema_of(types)))
+}
+
+/// Runs a join with several packets in turn, as the stages would.
+fn run(
+    dice: &mut Dice,
+    parts: &JoinParts,
+    setup: &Setup,
+    left: Vec<Batch>,
+    right: Vec<Batch>,
+    schema: &SchemaRef,
+    threads: bool,
+) -> Vec<Row> {
+    let waker = Waker::noop();
+    let mut builders: Vec<_> = (0..setup.packets).map(|_| parts.build.open(setup).unwrap()).collect();
+    for batch in left {
+        let packet = dice.below(setup.packets);
+        builders[packet].push(batch, waker).unwrap();
+    }
+    builders.iter_mut().for_each(|builder| assert_eq!(builder.finish(waker).unwrap(), crate::pipeline::Accept::More));
+    drop(builders);
+    let count = parts.build.parts().unwrap();
+    if threads {
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    loop {
+                        let part = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        if part >= count {
+                            break;
+                        }
+                        parts.build.part(part, setup).unwrap();
+                    }
+                });
+            }
+        });
+    } else {
+        let mut order: Vec<usize> = (0..count).collect();
+        for end in (1..count).rev() {
+            order.swap(end, dice.below(end + 1));
+        }
+        order.into_iter().for_each(|part| parts.build.part(part, setup).unwrap());
+    }
+    parts.build.complete().unwrap();
+
+    let mut out = Output::default();
+    let mut rows = Vec::new();
+    let mut take = |out: &mut Output| {
+        while let Some(batch) = out.take() {
+            assert!(batch.rows() > 0);
+            rows.extend(rows_of(&batch, schema));
+        }
+    };
+    let mut probes: Vec<_> = (0..setup.packets).map(|_| Some(parts.probe.open(setup).unwrap())).collect();
+    for batch in right {
+        let packet = dice.below(setup.packets);
+        let Some(probe) = &mut probes[packet] else { continue };
+        let mut flow = probe.push(batch, &mut out).unwrap();
+        while flow == Flow::MoreOutput {
+            take(&mut out);
+            flow = probe.more(&mut out).unwrap();
+        }
+        take(&mut out);
+        if flow == Flow::Done {
+            probe.finish(&mut out).unwrap();
+            probes[packet] = None;
+        }
+    }
+    for mut probe in probes.into_iter().flatten() {
+        assert_eq!(probe.finish(&mut out).unwrap(), Flow::Done);
+    }
+    if let Some(unmatched) = &parts.unmatched {
+        for _ in 0..unmatched.packets_max() {
+            let mut source = unmatched.open(setup).unwrap();
+            loop {
+                match source.pull(waker).unwrap() {
+                    Pull::Batch(batch) => {
+                        assert!(batch.rows() <= setup.batch_rows);
+                        out.emit(batch);
+                    }
+                    Pull::Again => {}
+                    Pull::Wait => panic!("nothing to wait for"),
+                    Pull::Done => break,
+                }
+                take(&mut out);
+            }
+        }
+    }
+    rows
+}
+
+fn rows_of(batch: &Batch, schema: &SchemaRef) -> Vec<Row> {
+    let batch = batch.to_record_batch(schema).unwrap();
+    let value = |row: usize| batch.columns().iter().map(move |column| ScalarValue::try_from_array(column, row).unwrap());
+    (0..batch.num_rows()).map(|row| value(row).collect()).collect()
+}
+
+fn sorted(rows: Vec<Row>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.into_iter().map(|row| format!("{row:?}")).collect();
+    rows.sort();
+    rows
+}
+
+fn joined_types(join_type: JoinType, left: &[DataType], right: &[DataType]) -> Vec<DataType> {
+    use JoinType::*;
+    match join_type {
+        Inner | Left | Right | Full => [left, right].concat(),
+        LeftSemi | LeftAnti => left.to_vec(),
+        RightSemi | RightAnti => right.to_vec(),
+        LeftMark => [left, &[DataType::Boolean]].concat(),
+        RightMark => [right, &[DataType::Boolean]].concat(),
+    }
+}
+
+const ALL_TYPES: [JoinType; 10] = [
+    JoinType::Inner,
+    JoinType::Left,
+    JoinType::Right,
+    JoinType::Full,
+    JoinType::LeftSemi,
+    JoinType::RightSemi,
+    JoinType::LeftAnti,
+    JoinType::RightAnti,
+    JoinType::LeftMark,
+    JoinType::RightMark,
+];
+
+/// A condition `left.column <= right.column` on two 64-bit columns.
+fn at_most(left: usize, right: usize) -> PairFilter {
+    let schema = schema_of(&[DataType::Int64, DataType::Int64]);
+    let column = |index: usize| Arc::new(ColumnExpr::new(&format!("c{index}"), index)) as _;
+    let condition = Arc::new(BinaryExpr::new(column(0), BinaryOperator::LtEq, column(1)));
+    PairFilter {
+        expression: Expr::new(condition, &schema).unwrap(),
+        columns: vec![(JoinSide::Left, left), (JoinSide::Right, right)],
+        schema,
+    }
+}
+
+fn at_most_judged(column: usize) -> impl Fn(&[ScalarValue], &[ScalarValue]) -> Option<bool> {
+    move |left, right| {
+        let number = |value: &ScalarValue| if let ScalarValue::Int64(number) = value { *number } else { None };
+        Some(number(&left[column])? <= number(&right[column])?)
+    }
+}
+
+/// One random join, the same in both engines.
+fn judge(seed: u64, join_type: JoinType, hash: bool) {
+    let mut dice = Dice(seed);
+    let dice = &mut dice;
+    let keys = if hash { dice.pick(&[1, 1, 1, 2, 3]) } else { 0 };
+    let mut types: Vec<DataType> = (0..keys).map(|_| dice.pick(&key_types())).collect();
+    types.push(DataType::Int64);
+    types.push(DataType::Utf8View);
+    let null_percent = dice.pick(&[0, 0, 15, 100]);
+    let ascending = dice.chance(30);
+    let spreads: Vec<Spread> = types
+        .iter()
+        .map(|_| Spread {
+            values: dice.pick(&[2, 20, 400]),
+            step: dice.pick(&[1, 1, 5, 1_000_000_007, 40_000_000_000_000_001]),
+            null_percent: if null_percent == 100 && dice.chance(80) { 0 } else { null_percent },
+            ascending,
+        })
+        .collect();
+    let sizes: &[usize] = if hash { &[0, 1, 30, 300] } else { &[0, 1, 12, 40] };
+    let (left_count, right_count) = (dice.pick(sizes), dice.pick(sizes));
+    let left = random_rows(dice, &types, &spreads, left_count);
+    let right = random_rows(dice, &types, &spreads, right_count);
+
+    let null_equal = hash && dice.chance(30);
+    let with_condition = dice.chance(40);
+    let null_aware = hash && join_type == JoinType::LeftAnti && keys == 1 && !null_equal && dice.chance(70);
+    let judged = at_most_judged(keys);
+    let on: Vec<(usize, usize)> = (0..keys).map(|key| (key, key)).collect();
+    let judge = Join {
+        join_type,
+        on: &on,
+        null_equal,
+        null_aware,
+        condition: with_condition.then_some(&judged),
+        types: (&types, &types),
+    };
+    let mut expected = judge.run(&left, &right);
+
+    let all_types = joined_types(join_type, &types, &types);
+    let projection = dice.chance(50).then(|| {
+        let columns = dice.below(all_types.len() + 2);
+        (0..columns).map(|_| dice.below(all_types.len())).collect::<Vec<_>>()
+    });
+    let out_types = match &projection {
+        Some(projection) => projection.iter().map(|&column| all_types[column].clone()).collect(),
+        None => all_types,
+    };
+    if let Some(projection) = &projection {
+        for row in &mut expected {
+            *row = projection.iter().map(|&column| row[column].clone()).collect();
+        }
+    }
+    let schema = schema_of(&out_types);
+    let filter = with_condition.then(|| at_most(keys, keys));
+    let runtime_filter = RuntimeFilter::new();
+    let filter_key = dice.below(keys);
+    let parts = if hash {
+        let key = |index: usize| Expr::column(index, &schema_of(&types)).unwrap();
+        let join = HashJoin {
+            left: input_of(&types),
+            right: input_of(&types),
+            on: (0..keys).map(|index| (key(index), key(index))).collect(),
+            filter,
+            join_type,
+            null_equality: if null_equal { NullEquality::NullEqualsNull } else { NullEquality::NullEqualsNothing },
+            null_aware,
+            projection,
+            runtime_filters: vec![],
+        };
+        hash_join(&join, &schema, &[(runtime_filter.clone(), filter_key)]).unwrap()
+    } else {
+        let join = NestedLoopJoin { left: input_of(&types), right: input_of(&types), filter, join_type, projection };
+        nested_loop_join(&join, &schema).unwrap()
+    };
+    let broker = Broker::new(1 << 30);
+    let setup = Setup {
+        memory: broker.account(diligence_base::ids::QueryId(7), None),
+        batch_rows: dice.pick(&[1, 3, 64, 8192]),
+        packets: 1 + dice.below(4),
+    };
+    let batch_rows = dice.pick(&[1, 7, 100]);
+    let left_batches = batches(dice, &types, &left, batch_rows);
+    let right_batches = batches(dice, &types, &right, batch_rows);
+    let threads = dice.chance(20);
+    let rows = run(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads);
+    let context = format!("seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}");
+    assert_eq!(sorted(rows), sorted(expected), "{context}");
+
+    // A probe row that the runtime filter drops has no partner.
+    if hash && !null_aware {
+        let row_filter = runtime_filter.row_filter(filter_key);
+        let has_partner = Join { join_type: JoinType::RightMark, condition: None, ..judge }.run(&left, &right);
+        let mut has_partner = has_partner.iter();
+        for batch in &right_batches {
+            let kept = row_filter.keep(&[batch.flat(filter_key).unwrap()]).unwrap();
+            for (kept, row) in kept.values().iter().zip(&mut has_partner) {
+                assert!(kept || row.last() == Some(&ScalarValue::Boolean(Some(false))), "{context}: {row:?} was dropped");
+            }
+        }
+        assert_eq!(runtime_filter.is_empty_build(), left.iter().all(|row| !can_match(&row[..keys], null_equal)));
+    }
+    drop(parts);
+    assert_eq!(broker.reserved_bytes(), 0, "{context}: memory was kept");
+}
+
+fn can_match(keys: &[ScalarValue], null_equal: bool) -> bool {
+    null_equal || keys.iter().all(|key| !key.is_null())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hash_joins_agree_with_the_judge(seed: u64) {
+        for join_type in ALL_TYPES {
+            judge(seed, join_type, true);
+        }
+    }
+
+    #[test]
+    fn nested_loop_joins_agree_with_the_judge(seed: u64) {
+        for join_type in ALL_TYPES {
+            judge(seed, join_type, false);
+        }
+    }
+}
+
+fn int_join(join_type: JoinType, on: usize) -> (HashJoin, SchemaRef) {
+    let types = [DataType::Int64, DataType::Int64];
+    let key = |index: usize| Expr::column(index, &schema_of(&types)).unwrap();
+    let schema = schema_of(&joined_types(join_type, &types, &types));
+    let join = HashJoin {
+        left: input_of(&types),
+        right: input_of(&types),
+        on: (0..on).map(|index| (key(index), key(index))).collect(),
+        filter: None,
+        join_type,
+        null_equality: NullEquality::NullEqualsNothing,
+        null_aware: false,
+        projection: None,
+        runtime_filters: vec![],
+    };
+    (join, schema)
+}
+
+fn numbers(pairs: impl Iterator<Item = (i64, i64)> + Clone) -> Batch {
+    let a: ArrayRef = Arc::new(Int64Array::from_iter_values(pairs.clone().map(|pair| pair.0)));
+    let b: ArrayRef = Arc::new(Int64Array::from_iter_values(pairs.map(|pair| pair.1)));
+    let rows = a.len();
+    Batch::from_arrays(vec![a, b], rows)
+}
+
+/// Larger builds, so that every table has several parts: sorted, shuffled, with duplicates, dense and sparse.
+#[test]
+fn many_parts_make_one_table() {
+    for (step, shuffled, repeated, keys) in [
+        (1, false, 1, 1),
+        (1, false, 3, 1),
+        (1, true, 1, 1),
+        (7, true, 2, 1),
+        (1_000_003, false, 1, 1),
+        (1_000_003, true, 4, 1),
+        (1_000_003, true, 1, 2),
+        (1 << 40, true, 2, 2),
+    ] {
+        let (join, schema) = int_join(JoinType::Inner, keys);
+        let filter = RuntimeFilter::new();
+        let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
+        let count = 3000i64;
+        let place = |row: i64| if shuffled { row * 1013 % count } else { row };
+        let left = (0..count).map(|row| (place(row) / repeated * step, place(row) / repeated * step % 1000));
+        let left: Vec<_> = left.collect();
+        let batches = left.chunks(100).map(|chunk| numbers(chunk.iter().copied())).collect();
+        let probe: Vec<_> = (0..count + 50).map(|n| (n / 2 * step, n / 2 * step % 1000)).collect();
+        let probes: Vec<Batch> = probe.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
+        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 256, packets: 2 };
+        let rows = run(&mut Dice(1), &parts, &setup, batches, probes, &schema, true);
+        let mut expected: Vec<Row> = Vec::new();
+        for &(a, b) in &probe {
+            let partners = left.iter().filter(|pair| pair.0 == a).count();
+            expected.extend((0..partners).map(|_| [a, b, a, b].map(|n| ScalarValue::Int64(Some(n))).to_vec()));
+        }
+        assert_eq!(sorted(rows), sorted(expected), "step {step}, shuffled {shuffled}, repeated {repeated}");
+        assert_eq!(filter.bounds().unwrap().0, ScalarValue::Int64(Some(0)));
+    }
+}
+
+#[test]
+fn probe_order_is_kept_by_inner_and_right_joins() {
+    for join_type in [JoinType::Inner, JoinType::Right] {
+        for filter in [None, Some(at_most(1, 1))] {
+            let (mut join, schema) = int_join(join_type, 1);
+            join.filter = filter;
+            let parts = hash_join(&join, &schema, &[]).unwrap();
+            let left = (0..60).map(|n| (n % 20, n % 7));
+            let right = (0..100).map(|n| (n * 13 % 40, n));
+            let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8, packets: 1 };
+            let rows = run(&mut Dice(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
+            let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
+            assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");
+            assert!(rows.len() >= 100);
+        }
+    }
+}
+
+#[test]
+fn an_empty_build_side_ends_the_probe() {
+    for (join_type, done) in [(JoinType::Inner, true), (JoinType::RightSemi, true), (JoinType::RightAnti, false)] {
+        let (join, schema) = int_join(join_type, 1);
+        let filter = RuntimeFilter::new();
+        let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
+        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8, packets: 1 };
+        run(&mut Dice(1), &parts, &setup, vec![], vec![], &schema, false);
+        let mut out = Output::default();
+        let flow = parts.probe.open(&setup).unwrap().push(numbers((0..5).map(|n| (n, n))), &mut out).unwrap();
+        assert_eq!(flow == Flow::Done, done);
+        assert!(filter.is_empty_build());
+    }
+}
+
+#[test]
+fn a_short_budget_is_a_resource_error() {
+    let (join, schema) = int_join(JoinType::Inner, 1);
+    let parts = hash_join(&join, &schema, &[]).unwrap();
+    let broker = Broker::new(10_000);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let setup = Setup { memory, batch_rows: 8, packets: 1 };
+    let mut state = parts.build.open(&setup).unwrap();
+    let error = state.push(numbers((0..5000).map(|n| (n, n))), Waker::noop()).unwrap_err();
+    assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
+    drop((state, parts));
+    assert_eq!(broker.reserved_bytes(), 0);
+}
+
+#[test]
+fn forms_of_one_type_have_one_hash() {
+    let hash = |logical: &DataType, array: ArrayRef| {
+        let column = KeyKind::of(logical).unwrap().column(&array).unwrap();
+        let mut hashes = Vec::new();
+        keys::hash_rows(&[column], &mut hashes);
+        hashes
+    };
+    let decimal = DataType::Decimal128(18, 2);
+    let wide: ArrayRef = Arc::new(Decimal128Array::from(vec![Some(-7), None]).with_precision_and_scale(18, 2).unwrap());
+    let narrow: ArrayRef = Arc::new(Decimal64Array::from(vec![Some(-7), None]).with_precision_and_scale(18, 2).unwrap());
+    assert_eq!(hash(&decimal, wide), hash(&decimal, narrow));
+    let texts = ["", "short", "twelve bytes", "thirteen byte", "fifteen bytes..", "exactly sixteen.", "longer than sixteen bytes"];
+    let views: ArrayRef = Arc::new(StringViewArray::from(texts.to_vec()));
+    let plain: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+    let dictionary: ArrayRef = Arc::new(texts.iter().copied().collect::<DictionaryArray<Int32Type>>());
+    let expected = hash(&DataType::Utf8View, views);
+    assert_eq!(hash(&DataType::Utf8View, plain), expected);
+    assert_eq!(hash(&DataType::Utf8View, dictionary), expected);
+    let distinct: std::collections::HashSet<u64> = expected.into_iter().collect();
+    assert_eq!(distinct.len(), texts.len());
+    let types: [ArrayRef; 4] = [
+        Arc::new(BooleanArray::from(vec![true])),
+        Arc::new(Date32Array::from(vec![1])),
+        Arc::new(UInt64Array::from(vec![1])),
+        Arc::new(Float64Array::from(vec![1.0])),
+    ];
+    types.into_iter().for_each(|array| assert_eq!(hash(&array.data_type().clone(), array).len(), 1));
+}
