@@ -59,8 +59,6 @@ struct Shared {
 struct Collected {
     packets: Vec<Packet>,
     reservation: Option<Reservation>,
-    columns: Vec<Assembly>,
-    rows: usize,
 }
 
 struct Packet {
@@ -91,7 +89,7 @@ impl Sink for Build {
     }
 
     fn complete(&self) -> Result<()> {
-        let Collected { packets, mut reservation, .. } = std::mem::take(&mut *self.shared.collected.lock());
+        let Collected { packets, mut reservation } = std::mem::take(&mut *self.shared.collected.lock());
         let rows = packets.iter().flat_map(|packet| &packet.rows).sum();
         if rows > ROWS_MAX {
             return Err(Error::resource(format!("the held side of a join has {rows} rows, more than {ROWS_MAX}"))
@@ -112,7 +110,7 @@ impl Sink for Build {
             columns.push(assembly.finish()?);
         }
         let matched = marks_held(self.join_type).then(|| Bits::new(rows));
-        let held = Held { rows, columns, matched, valid: None, reservation };
+        let held = Held { rows, columns, matched, valid: None, _reservation: reservation };
         let twice = || Error::bug("a join's held side was completed twice");
         self.shared.published.held.set(Arc::new(held)).map_err(|_| twice())
     }

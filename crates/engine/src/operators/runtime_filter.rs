@@ -262,7 +262,8 @@ impl FilterWork {
         match (data, self.exact) {
             (KeyData::Words(words), Some((min, span))) => BooleanBuffer::collect_bool(words.len(), |row| {
                 let distance = words[row].wrapping_sub(min);
-                distance <= span && self.words[(distance / 64) as usize].load(Ordering::Relaxed) >> (distance % 64) & 1 == 1
+                distance <= span
+                    && self.words[(distance / 64) as usize].load(Ordering::Relaxed) >> (distance % 64) & 1 == 1
             }),
             (KeyData::Words(words), None) => {
                 BooleanBuffer::collect_bool(words.len(), |row| in_bloom(hash_word(words[row])))
@@ -274,7 +275,7 @@ impl FilterWork {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Decimal128Array, Decimal64Array, DictionaryArray, Int64Array, StringArray, StringViewArray};
+    use arrow::array::{Decimal64Array, Decimal128Array, DictionaryArray, Int64Array, StringArray, StringViewArray};
 
     use super::*;
 

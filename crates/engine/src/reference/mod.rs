@@ -1,3 +1,4 @@
 //! The slow judges: plain versions of join, sort and aggregate that tests compare with.
 
+pub mod join;
 pub mod sort;

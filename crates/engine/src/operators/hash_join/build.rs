@@ -9,7 +9,6 @@ use std::task::Waker;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, UInt32Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
-use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
 
@@ -288,23 +287,22 @@ impl Build {
         let config = &self.config;
         let Collected { packets, mut reservation } = collected;
         let chunk_bytes = reservation.as_ref().map_or(0, Reservation::bytes);
-        let (chunks, columns): (Vec<_>, Vec<_>) = packets.into_iter().map(|packet| (packet.chunks, packet.columns)).unzip();
+        let (chunks, columns): (Vec<_>, Vec<_>) =
+            packets.into_iter().map(|packet| (packet.chunks, packet.columns)).unzip();
         let (chunks, order, sorted) = ordered(chunks);
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
         if rows > ROWS_MAX {
             return Err(Error::resource(format!("the build side of a join has {rows} rows, more than {ROWS_MAX}"))
                 .with_hint("filter the smaller input first, or join in several steps"));
         }
-        let matchable = chunks.iter().map(|chunk| chunk.valid.as_ref().map_or(chunk.rows, |v| v.len() - v.null_count()));
+        let matchable =
+            chunks.iter().map(|chunk| chunk.valid.as_ref().map_or(chunk.rows, |v| v.len() - v.null_count()));
         let matchable: usize = matchable.sum();
 
         let packing = self.packing(&chunks);
         let mut columns_by_packet: Vec<_> = columns.into_iter().map(|columns| columns.into_iter()).collect();
-        let columns: Vec<Vec<ColumnChunks>> = config
-            .stored
-            .iter()
-            .map(|_| columns_by_packet.iter_mut().filter_map(Iterator::next).collect())
-            .collect();
+        let columns: Vec<Vec<ColumnChunks>> =
+            config.stored.iter().map(|_| columns_by_packet.iter_mut().filter_map(Iterator::next).collect()).collect();
         if let Some(reservation) = &mut reservation {
             let arrays = columns.iter().zip(&config.stored);
             let arrays: usize = arrays.map(|(chunks, (_, logical))| Assembly::bytes(chunks, logical, rows)).sum();
@@ -322,6 +320,9 @@ impl Build {
             Some(table) => self.plan_filters(table, &chunks, matchable),
             None => vec![],
         };
+        if let Some(reservation) = &mut reservation {
+            reservation.grow(filters.iter().map(|(_, work)| work.bytes()).sum())?;
+        }
         let mut tasks = Vec::new();
         tasks.extend((0..table.as_ref().map_or(0, TableWork::parts)).map(Task::Table));
         for (index, column) in columns.iter().enumerate() {
@@ -384,13 +385,14 @@ impl Build {
         if let Some(reservation) = &mut reservation {
             // What came in as chunks is given back, unless an array is still one of them.
             let arrays: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
-            let words: usize = values.iter().map(|values| if let KeyValues::Words(w, _) = values { w.len() * 8 } else { 0 }).sum();
+            let words: usize =
+                values.iter().map(|values| if let KeyValues::Words(w, _) = values { w.len() * 8 } else { 0 }).sum();
             let held = arrays + words + table.as_ref().map_or(0, |table| table.bytes());
             reservation.resize(held.min(reservation.bytes()).max(chunk_bytes.min(held)))?;
         }
         let join_type = config.pairs.join_type;
         let matched = (marks_held(join_type)).then(|| Bits::new(rows));
-        let held = Arc::new(Held { rows, columns, matched, valid, reservation });
+        let held = Arc::new(Held { rows, columns, matched, valid, _reservation: reservation });
         let lookup = Arc::new(Lookup { table, values, null_rows });
         let twice = || Error::bug("a join's build side was completed twice");
         self.shared.published.held.set(held).map_err(|_| twice())?;

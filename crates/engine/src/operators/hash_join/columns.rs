@@ -268,7 +268,9 @@ impl Assembly {
             Some(width) => rows * width,
             None => {
                 let arrays = chunks.iter().flat_map(|packet| &packet.chunks);
-                arrays.map(|chunk| if let Chunk::Array(array) = chunk { array.get_array_memory_size() } else { 0 }).sum()
+                arrays
+                    .map(|chunk| if let Chunk::Array(array) = chunk { array.get_array_memory_size() } else { 0 })
+                    .sum()
             }
         }
     }
@@ -290,7 +292,8 @@ impl Assembly {
                 for (chunk, _) in chunks {
                     let Chunk::Array(array) = chunk else { continue };
                     let data = array.to_data();
-                    let bytes = &data.buffers()[0].as_slice()[data.offset() * width..(data.offset() + data.len()) * width];
+                    let bytes =
+                        &data.buffers()[0].as_slice()[data.offset() * width..(data.offset() + data.len()) * width];
                     // SAFETY: pieces cover disjoint row ranges, so disjoint bytes.
                     unsafe { byte_range_mut(values, at, bytes.len()) }.copy_from_slice(bytes);
                     at += bytes.len();
@@ -326,7 +329,9 @@ impl Assembly {
             return Ok(new_empty_array(&self.logical));
         }
         let nulls = match self.kind {
-            Kind::Fixed { .. } | Kind::Views { .. } => concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows),
+            Kind::Fixed { .. } | Kind::Views { .. } => {
+                concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows)
+            }
             _ => None,
         };
         match self.kind {

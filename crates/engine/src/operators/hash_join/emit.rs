@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType};
@@ -57,8 +57,8 @@ pub(in crate::operators) struct Held {
     pub matched: Option<Bits>,
     /// Rows without a NULL key, if not all, where the join is null-aware.
     pub valid: Option<NullBuffer>,
-    /// Pays for all of it.
-    pub reservation: Option<Reservation>,
+    /// Pays for all of it, until it is dropped.
+    pub _reservation: Option<Reservation>,
 }
 
 /// The held side as probe packets and the source of unmatched rows see it.
@@ -177,13 +177,17 @@ impl Shape {
             });
         }
         if schema.fields().len() != columns.len() {
-            return Err(Error::bug(format!("a join of {} columns has a schema of {}", columns.len(), schema.fields().len())));
+            return Err(Error::bug(format!(
+                "a join of {} columns has a schema of {}",
+                columns.len(),
+                schema.fields().len()
+            )));
         }
         Ok(Self { columns, probe, schema: schema.clone() })
     }
 
     /// The columns of a probe batch that come out.
-    pub(super) fn probe_part(&self, batch: &Batch) -> Batch {
+    pub fn probe_part(&self, batch: &Batch) -> Batch {
         batch.project(&self.probe)
     }
 
@@ -204,9 +208,7 @@ impl Shape {
             ProbeRows::Nulls => None,
         };
         let mark: Option<ArrayRef> = mark.map(|mark| Arc::new(mark) as ArrayRef);
-        let nulls = |position: usize| {
-            Column::flat_array(new_null_array(self.schema.field(position).data_type(), rows))
-        };
+        let nulls = |position: usize| Column::flat_array(new_null_array(self.schema.field(position).data_type(), rows));
         let columns = self.columns.iter().enumerate().map(|(position, column)| match (column, probe, &held) {
             (OutputColumn::Probe(index), Some(probe), _) => Ok(probe.column(*index).clone()),
             (OutputColumn::Held(index), _, HeldRows::Picked(picks, held)) => {

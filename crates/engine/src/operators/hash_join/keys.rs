@@ -217,7 +217,10 @@ pub(in crate::operators) fn words_of(array: &dyn Array, words: &mut Vec<u64>) ->
                 // What stands under a NULL may be anything; a value may not.
                 let wide = array.iter().flatten().find(|&value| value as i64 as i128 != value);
                 if let Some(value) = wide {
-                    return Err(Error::value(format!("the join key {value} does not fit its type {}", array.data_type())));
+                    return Err(Error::value(format!(
+                        "the join key {value} does not fit its type {}",
+                        array.data_type()
+                    )));
                 }
             }
         }
@@ -300,7 +303,8 @@ fn hash_long(bytes: &[u8]) -> u64 {
         at += 16;
     }
     // The last 16 bytes, overlapping what came before where there is something.
-    let (first, second) = if length >= 16 { (read(length - 16), read(length - 8)) } else { (read(0), read(length - 8)) };
+    let (first, second) =
+        if length >= 16 { (read(length - 16), read(length - 8)) } else { (read(0), read(length - 8)) };
     folded(first ^ hash, second ^ COMBINE_MULTIPLIER)
 }
 

@@ -226,7 +226,8 @@ impl ProbeState {
             compare(key, values, &mut probe, &mut build);
         }
         let mut is_done = pending.candidate == self.found.probe.len();
-        let mut complete = self.found.probe.get(pending.candidate).map_or(pending.work.batch.rows(), |&row| row as usize);
+        let mut complete =
+            self.found.probe.get(pending.candidate).map_or(pending.work.batch.rows(), |&row| row as usize);
         if is_done {
             for cross in &mut pending.cross {
                 cross.fill(self.batch_rows, &mut probe, &mut build);

@@ -25,12 +25,7 @@ impl<T: Copy> SharedVec<T> {
     /// Takes over a vector, best one of zeros, which the system gives without touching it.
     pub fn new(values: Vec<T>) -> Self {
         let mut values = ManuallyDrop::new(values);
-        Self {
-            pointer: values.as_mut_ptr(),
-            len: values.len(),
-            capacity: values.capacity(),
-            owned: PhantomData,
-        }
+        Self { pointer: values.as_mut_ptr(), len: values.len(), capacity: values.capacity(), owned: PhantomData }
     }
 
     /// A range to write and read.

@@ -119,8 +119,7 @@ fn repacked(keys: &[PackedKey], columns: &[KeyColumn], row: usize) -> u64 {
             packed |= if key.null_code { 0 } else { NO_CODE };
         } else {
             let distance = column.words()[row].wrapping_sub(key.min);
-            packed |=
-                if distance > key.span { NO_CODE } else { (distance + key.null_code as u64) << key.shift };
+            packed |= if distance > key.span { NO_CODE } else { (distance + key.null_code as u64) << key.shift };
         }
     }
     packed
@@ -181,12 +180,6 @@ impl Dense {
         let distance = word.wrapping_sub(key.min);
         let code = if distance > key.span { self.packing.codes } else { distance + key.null_code as u64 };
         self.blocks[(code >> 6) as usize][0] >> (code & 63) & 1 == 1
-    }
-
-    /// The bounds of the words, in a table of one key.
-    pub fn bounds(&self) -> (u64, u64) {
-        let key = &self.packing.keys[0];
-        (key.min, key.min + key.span)
     }
 
     fn find(&self, codes: &[u64], found: &mut Found) {
@@ -259,8 +252,7 @@ impl Hashed {
     fn find(&self, words: &[u64], hashes: &[u64], found: &mut Found) {
         let rows = words.len();
         found.clear(rows);
-        let (probe, position, end) =
-            (&mut found.probe[..rows], &mut found.position[..rows], &mut found.end[..rows]);
+        let (probe, position, end) = (&mut found.probe[..rows], &mut found.position[..rows], &mut found.end[..rows]);
         let mut count = 0;
         for (row, (&word, &hash)) in words.iter().zip(hashes).enumerate() {
             let slot = slot_of(hash, self.part_bits, self.slot_bits);

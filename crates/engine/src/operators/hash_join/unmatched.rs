@@ -38,7 +38,8 @@ impl Source for Unmatched {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let held = self.published.held.get().cloned();
         Ok(Box::new(UnmatchedState {
-            held: held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?,
+            held: held
+                .ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?,
             pairs: self.pairs.clone(),
             published: self.published.clone(),
             null_aware: self.null_aware,
