@@ -1,1 +1,77 @@
 //! Groups and aggregates.
+//!
+//! The life of a row: a packet evaluates the group columns and the arguments of a batch ([`program`]), turns the group
+//! columns into key words ([`key_encoding`]), finds the number of each row's group in its own table ([`key_table`], or
+//! [`direct`] for few values), and adds the arguments to vectors of states by these numbers ([`states`]). A full table is
+//! sorted by hash partition and handed over as a chunk ([`group_table`], [`local`]). When all packets are done, partitions
+//! are merged independently of each other ([`sink`]), and packets of the next pipeline read them ([`source`]).
+//!
+//! This is Gamma's local and global aggregation (DeWitt et al., "The Gamma Database Machine Project", section 4.4)
+//! with the partitions of a hybrid hash join for the global phase.
+//!
+//! Not here: sorting for order-sensitive aggregates. Their input comes sorted, in one packet, or their DataFusion
+//! accumulators carry the order in their states.
+//!
+//! Invariants:
+//! * The answer does not depend on the number of packets, on flushes or on physical forms; sums of floats aside, whose
+//!   additions are associated differently.
+//! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known about it.
+//!   That is what a spill by partition will write.
+
+mod direct;
+mod group_table;
+mod key_decoding;
+mod key_encoding;
+mod key_layout;
+mod key_table;
+mod local;
+mod output;
+mod program;
+mod sink;
+mod source;
+mod states;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+
+use crate::pipeline::{Sink, Source};
+use crate::plan;
+use local::Tuning;
+use program::Program;
+use sink::{AggregateSink, Shared};
+use source::AggregateSource;
+
+/// The two ends of an aggregate: the sink of one pipeline and the source of the next.
+pub struct AggregateParts {
+    /// Takes the input's rows.
+    pub sink: Arc<dyn Sink>,
+    /// Gives the groups once the sink is complete, in the planned output's columns and no order.
+    pub source: Arc<dyn Source>,
+}
+
+/// Compiles an aggregate for one run.
+///
+/// Fails with kind `Unsupported` if a group column's type has no equality, with what DataFusion says if an accumulator
+/// cannot be made.
+pub fn aggregate(
+    plan: &plan::Aggregate,
+    input_schema: &SchemaRef,
+    output_schema: &SchemaRef,
+) -> Result<AggregateParts> {
+    build(plan, input_schema, output_schema, Tuning::default())
+}
+
+fn build(plan: &plan::Aggregate, input: &SchemaRef, output: &SchemaRef, tuning: Tuning) -> Result<AggregateParts> {
+    let program = Arc::new(Program::new(plan, input, output)?);
+    // Accumulators are made here once, so that what DataFusion cannot do is said before anything runs.
+    program.states()?;
+    let shared = Arc::new(Shared::new(program, tuning));
+    Ok(AggregateParts {
+        sink: Arc::new(AggregateSink(shared.clone())),
+        source: Arc::new(AggregateSource::new(shared)),
+    })
+}

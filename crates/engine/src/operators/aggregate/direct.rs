@@ -1,0 +1,286 @@
+//! Groups found by array lookup, where keys have few values.
+//!
+//! Columns that arrive as codes into a small dictionary (or as picks of a few values, as after a join with a small table),
+//! booleans, and integers from a small range are each turned into a small number; together they are an index into an
+//! array of group numbers. The array only remembers what the hash table said: an index that is met for the first time
+//! is looked up there, and when a dictionary changes the array is forgotten.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ArrowPrimitiveType, UInt32Array};
+use arrow::datatypes::*;
+use diligence_base::Result;
+
+use super::key_encoding::dictionary_parts;
+use crate::batch::Column;
+
+/// Values that one column may have at most.
+const COLUMN_VALUES_MAX: usize = 4096;
+/// Combinations of values at most: their group numbers stay in the L1 and L2 caches.
+const COMBINATIONS_MAX: usize = 16 * 1024;
+/// How often the codes may change their meaning, beyond one in four batches, before this way is given up.
+const CHANGES_MAX: usize = 16;
+
+/// A group number not known yet.
+const UNKNOWN: u32 = u32::MAX;
+/// The same, and one row with it is already on the list of rows to look up.
+const LISTED: u32 = u32::MAX - 1;
+
+/// How a column's values become small numbers. The last number is NULL's.
+enum Coder {
+    /// By their place in this array.
+    Values(ArrayRef),
+    /// By their distance from `base`.
+    Range { base: i64, size: usize },
+}
+
+/// The array and what its indexes mean.
+#[derive(Default)]
+pub(super) struct DirectGroups {
+    coders: Vec<Coder>,
+    groups: Vec<u32>,
+    codes: Vec<u32>,
+    batches: usize,
+    changes: usize,
+}
+
+impl DirectGroups {
+    /// Codes the rows of a batch. False if its columns do not have few values.
+    pub fn code(&mut self, columns: &[Column], rows: usize) -> Result<bool> {
+        self.batches += 1;
+        if columns.is_empty() || self.changes > CHANGES_MAX + self.batches / 4 {
+            return Ok(false);
+        }
+        let mut sources = Vec::with_capacity(columns.len());
+        for (index, column) in columns.iter().enumerate() {
+            match Source::new(column, self.coders.get(index))? {
+                Some(source) => sources.push(source),
+                None => return Ok(false),
+            }
+        }
+        let combinations = sources.iter().try_fold(1usize, |product, source| {
+            product.checked_mul(source.coder.values() + 1).filter(|&product| product <= COMBINATIONS_MAX)
+        });
+        let Some(combinations) = combinations else { return Ok(false) };
+        if self.coders.len() != sources.len() || sources.iter().any(|source| source.changed) {
+            self.changes += usize::from(!self.coders.is_empty());
+            self.groups.clear();
+            self.groups.resize(combinations, UNKNOWN);
+        }
+        self.codes.clear();
+        self.codes.resize(rows, 0);
+        let mut factor = 1;
+        self.coders.clear();
+        for source in sources {
+            source.add_codes(&mut self.codes, factor);
+            factor *= source.coder.values() as u32 + 1;
+            self.coders.push(source.coder);
+        }
+        Ok(true)
+    }
+
+    /// The group of each row, as far as known. Returns one row of each combination that is not.
+    pub fn find(&mut self, ids: &mut Vec<u32>) -> Vec<u32> {
+        ids.clear();
+        let groups = self.groups.as_slice();
+        // Codes are less than the number of combinations.
+        ids.extend(self.codes.iter().map(|&code| groups[code as usize]));
+        let mut unknown = Vec::new();
+        if ids.iter().fold(false, |any, &id| any | (id == UNKNOWN)) {
+            for (row, &code) in self.codes.iter().enumerate() {
+                let group = &mut self.groups[code as usize];
+                if *group == UNKNOWN {
+                    *group = LISTED;
+                    unknown.push(row as u32);
+                }
+            }
+        }
+        unknown
+    }
+
+    /// Remembers the groups of the rows that `find` returned and finds again.
+    pub fn learn(&mut self, rows: &[u32], groups: &[u32], ids: &mut Vec<u32>) {
+        for (&row, &group) in rows.iter().zip(groups) {
+            self.groups[self.codes[row as usize] as usize] = group;
+        }
+        let still_unknown = self.find(ids);
+        debug_assert!(still_unknown.is_empty());
+    }
+
+    /// Group numbers have changed.
+    pub fn forget(&mut self) {
+        self.groups.fill(UNKNOWN);
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        (self.groups.capacity() + self.codes.capacity()) * 4
+    }
+}
+
+impl Coder {
+    /// How many values, NULL not included.
+    fn values(&self) -> usize {
+        match self {
+            Self::Values(values) => values.len(),
+            Self::Range { size, .. } => *size,
+        }
+    }
+}
+
+/// A column with its coder.
+struct Source {
+    coder: Coder,
+    changed: bool,
+    codes: Codes,
+}
+
+enum Codes {
+    /// Places in the coder's values; NULL where there is none.
+    Places(UInt32Array),
+    /// Integers.
+    Numbers(ArrayRef),
+}
+
+impl Source {
+    fn new(column: &Column, known: Option<&Coder>) -> Result<Option<Self>> {
+        let (values, picks) = column.parts();
+        if let DataType::Dictionary(..) = values.data_type() {
+            let dictionary = values.as_any_dictionary();
+            if dictionary.values().len() > COLUMN_VALUES_MAX {
+                return Ok(None);
+            }
+            let (values, codes) = dictionary_parts(values)?;
+            let codes = match picks {
+                Some(picks) => arrow::compute::take(&codes, picks.as_ref(), None)
+                    .map_err(diligence_storage::foreign_error::from_arrow)?
+                    .as_primitive::<UInt32Type>()
+                    .clone(),
+                None => codes,
+            };
+            return Ok(Some(Self::places(values, codes, known)));
+        }
+        if let Some(picks) = picks
+            && values.len() <= COLUMN_VALUES_MAX
+            && values.len() * 2 <= picks.len().max(64)
+        {
+            return Ok(Some(Self::places(values.clone(), picks.as_ref().clone(), known)));
+        }
+        if !is_small_number(values.data_type()) {
+            return Ok(None);
+        }
+        let values = column.flat()?;
+        let Some((least, greatest)) = bounds(&values) else {
+            // Only NULLs: any range will do.
+            let base = match known {
+                Some(Coder::Range { base, .. }) => *base,
+                _ => 0,
+            };
+            return Ok(Some(Self::range(values, known, base, base)));
+        };
+        match greatest.checked_sub(least) {
+            Some(span) if span < COLUMN_VALUES_MAX as i64 / 2 => Ok(Some(Self::range(values, known, least, greatest))),
+            _ => Ok(None),
+        }
+    }
+
+    fn places(values: ArrayRef, codes: UInt32Array, known: Option<&Coder>) -> Self {
+        let same = match known {
+            Some(Coder::Values(known)) => {
+                Arc::ptr_eq(known, &values)
+                    || (known.len() == values.len() && values.len() <= 64 && known.to_data() == values.to_data())
+            }
+            _ => false,
+        };
+        let values = match known {
+            Some(Coder::Values(known)) if same => known.clone(),
+            _ => values,
+        };
+        Self { coder: Coder::Values(values), changed: !same, codes: Codes::Places(codes) }
+    }
+
+    fn range(values: ArrayRef, known: Option<&Coder>, least: i64, greatest: i64) -> Self {
+        if let Some(&Coder::Range { base, size }) = known
+            && least >= base
+            && greatest - base < size as i64
+        {
+            return Self { coder: Coder::Range { base, size }, changed: false, codes: Codes::Numbers(values) };
+        }
+        // Room on both sides, so that the next batches fit, too.
+        let span = (greatest - least) as usize + 1;
+        let size = (span * 2).next_power_of_two().max(16);
+        let base = least.saturating_sub(((size - span) / 2) as i64);
+        Self { coder: Coder::Range { base, size }, changed: true, codes: Codes::Numbers(values) }
+    }
+
+    fn add_codes(&self, codes: &mut [u32], factor: u32) {
+        let null = self.coder.values() as u32;
+        match (&self.codes, &self.coder) {
+            (Codes::Places(places), _) => match Array::nulls(places).filter(|nulls| nulls.null_count() > 0) {
+                None => {
+                    codes.iter_mut().zip(places.values()).for_each(|(code, &place)| *code += place.min(null) * factor);
+                }
+                Some(nulls) => codes.iter_mut().zip(places.values()).zip(nulls.iter()).for_each(
+                    |((code, &place), valid)| *code += if valid { place.min(null) } else { null } * factor,
+                ),
+            },
+            (Codes::Numbers(values), Coder::Range { base, .. }) => {
+                let (base, nulls) = (*base, values.logical_nulls().filter(|nulls| nulls.null_count() > 0));
+                numbers(values, |row, number| {
+                    let valid = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+                    let place = if valid { number.wrapping_sub(base) as u32 } else { null };
+                    codes[row] += place.min(null) * factor;
+                });
+            }
+            (Codes::Numbers(_), Coder::Values(_)) => {}
+        }
+    }
+}
+
+fn is_small_number(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | Date32)
+}
+
+/// Calls `each` with every row's number, NULLs with anything.
+#[inline(always)]
+fn numbers(values: &ArrayRef, mut each: impl FnMut(usize, i64)) {
+    fn all<T: ArrowPrimitiveType>(values: &ArrayRef, mut each: impl FnMut(usize, i64))
+    where
+        T::Native: Into<i64>,
+    {
+        values.as_primitive::<T>().values().iter().enumerate().for_each(|(row, &value)| each(row, value.into()));
+    }
+    match values.data_type() {
+        DataType::Boolean => {
+            values.as_boolean().values().iter().enumerate().for_each(|(row, value)| each(row, value as i64));
+        }
+        DataType::Int8 => all::<Int8Type>(values, each),
+        DataType::Int16 => all::<Int16Type>(values, each),
+        DataType::Int32 => all::<Int32Type>(values, each),
+        DataType::Int64 => all::<Int64Type>(values, each),
+        DataType::UInt8 => all::<UInt8Type>(values, each),
+        DataType::UInt16 => all::<UInt16Type>(values, each),
+        DataType::UInt32 => all::<UInt32Type>(values, each),
+        DataType::Date32 => all::<Date32Type>(values, each),
+        _ => {}
+    }
+}
+
+/// The least and the greatest number, `None` if all are NULL.
+fn bounds(values: &ArrayRef) -> Option<(i64, i64)> {
+    let (mut least, mut greatest) = (i64::MAX, i64::MIN);
+    match values.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => numbers(values, |_, number| {
+            least = least.min(number);
+            greatest = greatest.max(number);
+        }),
+        Some(nulls) => numbers(values, |row, number| {
+            if nulls.is_valid(row) {
+                least = least.min(number);
+                greatest = greatest.max(number);
+            }
+        }),
+    }
+    (least <= greatest).then_some((least, greatest))
+}

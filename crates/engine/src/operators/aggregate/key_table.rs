@@ -1,0 +1,435 @@
+//! Group keys and the hash table that finds a group's number by its key.
+//!
+//! Groups are numbered from 0 in the order of their first row. The table is open addressing with linear probing over slots of
+//! 64 bits: the upper half is a tag (the upper half of the hash), the lower half the group's number. Keys lie beside it in
+//! the order of their numbers, so a key is stored once, is never moved by a rehash, and can be read out in order.
+
+use arrow::buffer::Buffer;
+use diligence_base::{Error, Result};
+
+use std::sync::Arc;
+
+use super::key_layout::{INLINE_BYTES, KeyLayout, hash_key};
+
+/// A free slot: no group has this number.
+const FREE: u64 = u64::MAX;
+/// The fewest slots of a table.
+const SLOTS_MIN: usize = 256;
+/// Bytes of an arena's first block; each further one is twice as large, up to [`BLOCK_BYTES_MAX`].
+const BLOCK_BYTES_MIN: usize = 16 * 1024;
+const BLOCK_BYTES_MAX: usize = 1024 * 1024;
+/// From how many slots on probes are prefetched: the slots of a smaller table stay in the L1 and L2 caches.
+const PREFETCH_SLOTS_MIN: usize = 32 * 1024;
+/// How many rows ahead.
+const PREFETCH_ROWS: usize = 12;
+
+/// Where the bytes of long strings lie. A block is never moved, so that tables and output share it without copying.
+#[derive(Default)]
+pub(super) struct Arena {
+    blocks: Vec<Buffer>,
+    open: Vec<u8>,
+    bytes: usize,
+}
+
+impl Arena {
+    /// Copies bytes in; returns their place.
+    fn store(&mut self, bytes: &[u8]) -> u64 {
+        if self.open.capacity() - self.open.len() < bytes.len() {
+            self.freeze();
+            let next = (BLOCK_BYTES_MIN << self.blocks.len().min(10)).min(BLOCK_BYTES_MAX).max(bytes.len());
+            self.open = Vec::with_capacity(next);
+            self.bytes += next;
+        }
+        let place = pack_place(self.blocks.len(), self.open.len());
+        self.open.extend_from_slice(bytes);
+        place
+    }
+
+    /// Bytes at a place.
+    #[inline]
+    fn read(&self, place: u64, length: usize) -> &[u8] {
+        let (block, offset) = unpack_place(place);
+        let block = self.blocks.get(block).map_or(self.open.as_slice(), Buffer::as_slice);
+        &block[offset..offset + length]
+    }
+
+    /// Closes the block that is being filled.
+    fn freeze(&mut self) {
+        if !self.open.is_empty() {
+            self.blocks.push(Buffer::from_vec(std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// Shares another arena's blocks; returns what to add to the block numbers of its places.
+    fn adopt(&mut self, other: &Arena) -> usize {
+        debug_assert!(other.open.is_empty(), "only a frozen arena is shared");
+        self.freeze();
+        let base = self.blocks.len();
+        self.blocks.extend(other.blocks.iter().cloned());
+        base
+    }
+}
+
+#[inline]
+fn pack_place(block: usize, offset: usize) -> u64 {
+    (block as u64) << 32 | offset as u64
+}
+
+#[inline]
+fn unpack_place(place: u64) -> (usize, usize) {
+    ((place >> 32) as usize, place as u32 as usize)
+}
+
+/// Keys in a row: words, and for long strings the place of their bytes.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// Words of a key: the layout's value words, with its null words once there was a NULL.
+    pub stride: usize,
+    pub words: Vec<u64>,
+    pub groups: usize,
+    arena: Arena,
+    /// Per byte column: the place of each group's bytes; empty until the column's first long string.
+    places: Vec<Vec<u64>>,
+}
+
+impl Keys {
+    pub fn new(layout: &KeyLayout) -> Self {
+        Self { stride: layout.value_words, places: vec![Vec::new(); layout.bytes_slots], ..Self::default() }
+    }
+
+    /// The words of one key.
+    #[inline]
+    pub fn key(&self, group: usize) -> &[u64] {
+        &self.words[group * self.stride..(group + 1) * self.stride]
+    }
+
+    /// The bytes of a long string.
+    #[inline]
+    pub fn long_bytes(&self, slot: usize, group: usize, length: usize) -> &[u8] {
+        self.arena.read(self.places[slot][group], length)
+    }
+
+    /// The place of a long string: block and offset.
+    pub fn place(&self, slot: usize, group: usize) -> (usize, usize) {
+        unpack_place(self.places[slot][group])
+    }
+
+    /// All blocks with bytes. Call after [`freeze`](Self::freeze).
+    pub fn blocks(&self) -> &[Buffer] {
+        &self.arena.blocks
+    }
+
+    /// No more keys are added: the bytes can be shared.
+    pub fn freeze(&mut self) {
+        self.arena.freeze();
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * 8 + self.places.iter().map(|places| places.capacity() * 8).sum::<usize>() + self.arena.bytes
+    }
+
+    /// Makes room for the layout's null words.
+    pub fn widen(&mut self, stride: usize) {
+        if stride <= self.stride {
+            return;
+        }
+        self.words = restride(&self.words, self.stride, stride, self.groups);
+        self.stride = stride;
+    }
+
+    /// The keys of `order`, in that order; the arena is shared.
+    pub fn permuted(&mut self, order: &[u32]) -> Self {
+        self.freeze();
+        let stride = self.stride;
+        let mut words = Vec::with_capacity(order.len() * stride);
+        match stride {
+            1 => words.extend(order.iter().map(|&group| self.words[group as usize])),
+            _ => order.iter().for_each(|&group| words.extend_from_slice(self.key(group as usize))),
+        }
+        let places = self
+            .places
+            .iter()
+            .map(|places| match places.is_empty() {
+                true => Vec::new(),
+                false => order.iter().map(|&group| places[group as usize]).collect(),
+            })
+            .collect();
+        let arena = Arena { blocks: self.arena.blocks.clone(), open: Vec::new(), bytes: self.arena.bytes };
+        Self { stride, words, groups: order.len(), arena, places }
+    }
+}
+
+/// Keys with more words each; the new ones are zero.
+pub(super) fn restride(words: &[u64], from: usize, to: usize, groups: usize) -> Vec<u64> {
+    let mut wide = vec![0; to * groups];
+    if from > 0 {
+        for (new, old) in wide.chunks_exact_mut(to).zip(words.chunks_exact(from)) {
+            new[..from].copy_from_slice(old);
+        }
+    }
+    wide
+}
+
+/// Where the bytes of the long strings of looked-up keys are.
+pub(super) trait KeyBytes {
+    /// The bytes of a long string of row `row`.
+    fn bytes(&self, slot: usize, row: usize, length: usize) -> &[u8];
+    /// Keeps the bytes for a new group; returns their place.
+    fn store(&self, slot: usize, row: usize, length: usize, arena: &mut Arena) -> u64 {
+        arena.store(self.bytes(slot, row, length))
+    }
+}
+
+/// No column has bytes.
+pub(super) struct NoBytes;
+
+impl KeyBytes for NoBytes {
+    fn bytes(&self, _slot: usize, _row: usize, _length: usize) -> &[u8] {
+        &[]
+    }
+}
+
+/// The bytes of keys of another table, whose blocks are shared rather than copied.
+pub(super) struct SharedBytes<'a> {
+    pub keys: &'a Keys,
+    /// The first looked-up key's group in `keys`.
+    pub first: usize,
+    /// From [`KeyTable::share_bytes`].
+    pub base: usize,
+}
+
+impl KeyBytes for SharedBytes<'_> {
+    fn bytes(&self, slot: usize, row: usize, length: usize) -> &[u8] {
+        self.keys.long_bytes(slot, self.first + row, length)
+    }
+
+    fn store(&self, slot: usize, row: usize, _length: usize, _arena: &mut Arena) -> u64 {
+        let (block, offset) = unpack_place(self.keys.places[slot][self.first + row]);
+        pack_place(block + self.base, offset)
+    }
+}
+
+/// Keys with a hash table over them.
+pub(super) struct KeyTable {
+    pub layout: Arc<KeyLayout>,
+    pub keys: Keys,
+    slots: Vec<u64>,
+    /// The words of each key that hold a byte column's length.
+    bytes_words: Vec<usize>,
+    hashes: Vec<u64>,
+}
+
+impl KeyTable {
+    pub fn new(layout: Arc<KeyLayout>) -> Self {
+        let keys = Keys::new(&layout);
+        let bytes_words = layout.columns.iter().filter(|c| c.bytes_slot.is_some()).map(|c| c.word).collect();
+        Self { layout, keys, slots: Vec::new(), bytes_words, hashes: Vec::new() }
+    }
+
+    /// The number of groups.
+    pub fn groups(&self) -> usize {
+        self.keys.groups
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.keys.bytes() + self.slots.capacity() * 8 + self.hashes.capacity() * 8
+    }
+
+    /// Bytes held at most after [`reserve`](Self::reserve) of so many rows, bytes of long strings not included.
+    pub fn bytes_ahead(&self, rows: usize) -> usize {
+        let groups = self.groups_ahead(rows);
+        let keys = groups * 8 * (self.keys.stride + self.keys.places.len());
+        let slots = slots_for(self.keys.groups + rows).max(self.slots.len());
+        // A rehash holds the old slots beside the new ones for a moment.
+        let slots = if slots > self.slots.len() { slots + self.slots.len() } else { slots };
+        keys + slots * 8 + rows * 8 + self.keys.arena.bytes
+    }
+
+    fn groups_ahead(&self, rows: usize) -> usize {
+        let capacity = self.keys.words.capacity() / self.keys.stride.max(1);
+        let needed = self.keys.groups + rows;
+        if needed <= capacity { capacity } else { needed.max(capacity * 2) }
+    }
+
+    /// Makes room for the keys of so many rows.
+    pub fn reserve(&mut self, rows: usize) -> Result<()> {
+        let needed = self.keys.groups + rows;
+        if needed >= u32::MAX as usize {
+            return Err(Error::resource("more than 4 billion groups in one table"));
+        }
+        let groups = self.groups_ahead(rows);
+        let words = groups * self.keys.stride;
+        if words > self.keys.words.capacity() {
+            self.keys.words.reserve_exact(words - self.keys.words.len());
+        }
+        let slots = slots_for(needed);
+        if slots > self.slots.len() {
+            self.rehash(slots);
+        }
+        Ok(())
+    }
+
+    fn rehash(&mut self, slots: usize) {
+        self.slots.clear();
+        self.slots.resize(slots, FREE);
+        let mask = slots - 1;
+        for group in 0..self.keys.groups {
+            let hash = hash_key(self.keys.key(group), self.layout.value_words);
+            let mut index = hash as usize & mask;
+            while self.slots[index] != FREE {
+                index = (index + 1) & mask;
+            }
+            self.slots[index] = hash & TAG | group as u64;
+        }
+    }
+
+    /// Takes the keys out; the table is empty afterwards and keeps its slots.
+    pub fn take_keys(&mut self) -> Keys {
+        self.slots.fill(FREE);
+        let mut keys = Keys::new(&self.layout);
+        keys.stride = self.keys.stride;
+        std::mem::replace(&mut self.keys, keys)
+    }
+
+    /// Forgets the hash table: the keys can only be read from now on.
+    pub fn into_keys(self) -> Keys {
+        let mut keys = self.keys;
+        keys.freeze();
+        keys
+    }
+
+    /// Lets new groups refer to bytes of other keys; returns the base for [`SharedBytes`].
+    pub fn share_bytes(&mut self, other: &Keys) -> usize {
+        self.keys.arena.adopt(&other.arena)
+    }
+
+    /// The group of each row's key, new groups for new keys. `words` has the table's stride.
+    pub fn lookup<B: KeyBytes>(&mut self, words: &[u64], rows: usize, bytes: &B, ids: &mut Vec<u32>) -> Result<()> {
+        self.reserve(rows)?;
+        ids.clear();
+        ids.reserve(rows);
+        match self.keys.stride {
+            1 => self.find_or_add::<1, B>(words, rows, bytes, ids),
+            2 => self.find_or_add::<2, B>(words, rows, bytes, ids),
+            3 => self.find_or_add::<3, B>(words, rows, bytes, ids),
+            4 => self.find_or_add::<4, B>(words, rows, bytes, ids),
+            _ => self.find_or_add::<0, B>(words, rows, bytes, ids),
+        }
+        Ok(())
+    }
+
+    /// `W` is the stride, or 0 for any.
+    fn find_or_add<const W: usize, B: KeyBytes>(&mut self, words: &[u64], rows: usize, bytes: &B, ids: &mut Vec<u32>) {
+        let stride = if W == 0 { self.keys.stride } else { W };
+        assert_eq!(words.len(), rows * stride, "keys of another stride");
+        let value_words = self.layout.value_words;
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.clear();
+        if W > 0 && value_words == W {
+            hashes.extend(words.chunks_exact(W).map(|key| hash_key(key, W)));
+        } else {
+            hashes.extend((0..rows).map(|row| hash_key(&words[row * stride..(row + 1) * stride], value_words)));
+        }
+        let mask = self.slots.len() - 1;
+        let prefetch = self.slots.len() >= PREFETCH_SLOTS_MIN;
+        for row in 0..rows {
+            if prefetch && row + PREFETCH_ROWS < rows {
+                prefetch_slot(&self.slots, hashes[row + PREFETCH_ROWS] as usize & mask);
+            }
+            let hash = hashes[row];
+            let key = &words[row * stride..(row + 1) * stride];
+            let mut index = hash as usize & mask;
+            let id = loop {
+                // SAFETY: the mask is the number of slots, a power of two, less one.
+                let slot = unsafe { *self.slots.get_unchecked(index) };
+                if slot == FREE {
+                    self.slots[index] = hash & TAG | self.keys.groups as u64;
+                    break self.add(key, row, bytes);
+                }
+                let group = slot as u32 as usize;
+                if (slot ^ hash) & TAG == 0 {
+                    debug_assert!(group < self.keys.groups);
+                    // SAFETY: a slot that is not free holds the number of a group, whose words exist.
+                    let found = unsafe { self.keys.words.get_unchecked(group * stride..(group + 1) * stride) };
+                    if found == key && (self.bytes_words.is_empty() || self.same_bytes(key, row, group, bytes)) {
+                        break group as u32;
+                    }
+                }
+                index = (index + 1) & mask;
+            };
+            ids.push(id);
+        }
+        self.hashes = hashes;
+    }
+
+    /// Equal words: are the long strings equal, too?
+    #[inline]
+    fn same_bytes<B: KeyBytes>(&self, key: &[u64], row: usize, group: usize, bytes: &B) -> bool {
+        self.bytes_words.iter().enumerate().all(|(slot, &word)| {
+            let length = key[word] as u32 as usize;
+            length <= INLINE_BYTES || self.keys.long_bytes(slot, group, length) == bytes.bytes(slot, row, length)
+        })
+    }
+
+    /// A new group at the end. The caller has taken its slot.
+    #[inline]
+    fn add<B: KeyBytes>(&mut self, key: &[u64], row: usize, bytes: &B) -> u32 {
+        let group = self.keys.groups;
+        self.keys.words.extend_from_slice(key);
+        for (slot, &word) in self.bytes_words.iter().enumerate() {
+            let length = key[word] as u32 as usize;
+            let places = &mut self.keys.places[slot];
+            if length > INLINE_BYTES {
+                // Places are kept for every group from the first long string on.
+                places.resize(group, 0);
+                places.push(bytes.store(slot, row, length, &mut self.keys.arena));
+            } else if !places.is_empty() {
+                places.push(0);
+            }
+        }
+        self.keys.groups += 1;
+        group as u32
+    }
+
+    /// A new group for each row, whether its key is known or not: rows of the same key are brought together later.
+    pub fn append<B: KeyBytes>(&mut self, words: &[u64], rows: usize, bytes: &B, ids: &mut Vec<u32>) -> Result<()> {
+        let stride = self.keys.stride;
+        assert_eq!(words.len(), rows * stride, "keys of another stride");
+        if self.keys.groups + rows >= u32::MAX as usize {
+            return Err(Error::resource("more than 4 billion groups in one table"));
+        }
+        ids.clear();
+        ids.extend((self.keys.groups..self.keys.groups + rows).map(|group| group as u32));
+        if self.bytes_words.is_empty() {
+            self.keys.words.extend_from_slice(words);
+            self.keys.groups += rows;
+        } else {
+            for row in 0..rows {
+                self.add(&words[row * stride..(row + 1) * stride], row, bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a slot and a hash that are compared.
+const TAG: u64 = 0xffff_ffff_0000_0000;
+
+/// Slots for so many groups: at most half full, so that probes stay short.
+fn slots_for(groups: usize) -> usize {
+    (groups * 2).next_power_of_two().max(SLOTS_MIN)
+}
+
+#[inline(always)]
+fn prefetch_slot(slots: &[u64], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch(slots.as_ptr().wrapping_add(index).cast::<i8>(), _MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slots, index);
+}

@@ -1,0 +1,146 @@
+//! Results read out of finished states.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+use diligence_base::{Error, Result};
+
+use super::states::State;
+use super::states::sum::{SumKind, SumState};
+
+/// What one aggregate is computed from: numbers of states.
+pub(super) enum Output {
+    Count { rows: usize, nulls: Option<usize> },
+    Sum { state: usize, data_type: DataType },
+    Average { sum: usize, rows: usize, nulls: Option<usize>, kind: AverageKind },
+    MinMax { state: usize },
+    DistinctCount { state: usize },
+    DistinctSum { state: usize, data_type: DataType },
+    DistinctAverage { state: usize, kind: AverageKind },
+    Foreign { state: usize },
+}
+
+/// How an average is divided.
+pub(super) enum AverageKind {
+    Float,
+    /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
+    Decimal { factor: i128, precision: u8, data_type: DataType },
+}
+
+impl AverageKind {
+    /// How DataFusion's `avg` computes on these types, if natively done here. Decimals of more than 25 digits are summed
+    /// up in 256 bits there, so that a sum never overflows: those are left to it.
+    pub fn new(argument: &DataType, result: &DataType) -> Option<Self> {
+        match (argument, result) {
+            (DataType::Float64, DataType::Float64) => Some(Self::Float),
+            (DataType::Decimal128(from, scale), DataType::Decimal128(precision, result_scale)) if *from <= 25 => {
+                let shift = u32::try_from(result_scale.checked_sub(*scale)?).ok()?;
+                let factor = 10i128.checked_pow(shift)?;
+                Some(Self::Decimal { factor, precision: *precision, data_type: result.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    pub fn sum_kind(&self) -> SumKind {
+        match self {
+            Self::Float => SumKind::Float,
+            Self::Decimal { .. } => SumKind::Decimal,
+        }
+    }
+
+    /// The averages of groups `range`; NULL for a count of zero.
+    fn output(&self, sums: &SumState, count: impl Fn(usize) -> i64, range: Range<usize>) -> Result<ArrayRef> {
+        let counts = range.clone().map(&count).collect::<Vec<_>>();
+        let nulls = Some(counts.iter().map(|&count| count != 0).collect::<NullBuffer>());
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let pairs = range.zip(counts.iter().map(|&count| count.max(1)));
+        match self {
+            Self::Float => {
+                let averages = pairs.map(|(group, count)| sums.float_total(group) / count as f64).collect::<Vec<_>>();
+                Ok(Arc::new(Float64Array::new(averages.into(), nulls)))
+            }
+            Self::Decimal { factor, precision, data_type } => {
+                let limit = 10i128.checked_pow(*precision as u32).unwrap_or(i128::MAX);
+                let averages = pairs
+                    .map(|(group, count)| {
+                        let scaled = sums.total(group).checked_mul(*factor)?;
+                        // Dividing 64 bits is many times faster than dividing 128.
+                        let average = match i64::try_from(scaled) {
+                            Ok(scaled) => (scaled / count) as i128,
+                            Err(_) => scaled / count as i128,
+                        };
+                        (average < limit && average > -limit).then_some(average)
+                    })
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| Error::value(format!("arithmetic overflow: an average does not fit {data_type}")))?;
+                Ok(Arc::new(Decimal128Array::new(averages.into(), nulls).with_data_type(data_type.clone())))
+            }
+        }
+    }
+}
+
+impl Output {
+    /// The results of groups `range`.
+    pub fn read(&self, states: &[State], range: Range<usize>) -> Result<ArrayRef> {
+        match self {
+            Self::Count { rows, nulls } => {
+                let count = count_of(states, *rows, *nulls)?;
+                Ok(Arc::new(Int64Array::from_iter_values(range.map(count))))
+            }
+            Self::Sum { state, data_type } => sums_of(states, *state)?.output(range, data_type),
+            Self::Average { sum, rows, nulls, kind } => {
+                kind.output(sums_of(states, *sum)?, count_of(states, *rows, *nulls)?, range)
+            }
+            Self::MinMax { state } => match &states[*state] {
+                State::MinMax(values) => Ok(values.output(range)),
+                _ => Err(out_of_order()),
+            },
+            Self::DistinctCount { state } => match &states[*state] {
+                State::Distinct(distinct) => Ok(Arc::new(Int64Array::from(distinct.counts()[range].to_vec()))),
+                _ => Err(out_of_order()),
+            },
+            Self::DistinctSum { state, data_type } => match &states[*state] {
+                State::Distinct(distinct) => distinct.sums().ok_or_else(out_of_order)?.output(range, data_type),
+                _ => Err(out_of_order()),
+            },
+            Self::DistinctAverage { state, kind } => match &states[*state] {
+                State::Distinct(distinct) => {
+                    let sums = distinct.sums().ok_or_else(out_of_order)?;
+                    kind.output(sums, |group| distinct.counts()[group], range)
+                }
+                _ => Err(out_of_order()),
+            },
+            Self::Foreign { state } => match &states[*state] {
+                State::Foreign(foreign) => foreign.output(range),
+                _ => Err(out_of_order()),
+            },
+        }
+    }
+}
+
+fn sums_of(states: &[State], state: usize) -> Result<&SumState> {
+    match &states[state] {
+        State::Sum(sums) => Ok(sums),
+        _ => Err(out_of_order()),
+    }
+}
+
+fn count_of<'a>(states: &'a [State], rows: usize, nulls: Option<usize>) -> Result<impl Fn(usize) -> i64 + 'a> {
+    let nulls = nulls.map(|nulls| &states[nulls]);
+    match (&states[rows], nulls) {
+        (State::Rows(rows), None) => Ok((rows, None)),
+        (State::Rows(rows), Some(State::Nulls(nulls))) => Ok((rows, Some(nulls))),
+        _ => Err(out_of_order()),
+    }
+    .map(|(rows, nulls): (&Vec<i64>, Option<&Vec<i64>>)| {
+        move |group: usize| rows[group] - nulls.and_then(|nulls| nulls.get(group)).copied().unwrap_or(0)
+    })
+}
+
+fn out_of_order() -> Error {
+    Error::bug("an aggregate's states are out of order")
+}

@@ -1,0 +1,292 @@
+//! DISTINCT: a hash table of (group, value) pairs, and what the values that are new to their group add up to.
+//!
+//! Pairs are keys like those of groups, so strings, decimals and floats are equal here exactly if they are in GROUP BY, and
+//! merging two states is looking up the pairs of one in the other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, Decimal64Array, Decimal128Array, Float64Array, Int64Array, UInt32Array, UInt64Array,
+};
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_arrow;
+
+use super::super::key_encoding::EncodedKeys;
+use super::super::key_layout::{KeyColumn, KeyKind, KeyLayout};
+use super::super::key_table::{KeyTable, Keys, NoBytes, SharedBytes, restride};
+use super::sum::{SumKind, SumState};
+use super::{Placement, permuted};
+use crate::batch::Column;
+
+/// Pairs that are merged at a time.
+const MERGE_PAIRS: usize = 8192;
+
+/// The distinct values of each group: how many, and their sum if asked for.
+pub(in super::super) struct DistinctState {
+    pairs: KeyTable,
+    /// False for the one group of no GROUP BY, whose pairs are just values.
+    grouped: bool,
+    counts: Vec<i64>,
+    sums: Option<SumState>,
+    /// True if the pairs are in the order of their groups.
+    sorted: bool,
+    encoded: EncodedKeys,
+    pair_ids: Vec<u32>,
+}
+
+impl DistinctState {
+    /// The layout of pairs with values of a type; shared by all states of one aggregate.
+    pub fn layout(value: &DataType, grouped: bool) -> Result<Arc<KeyLayout>> {
+        let mut columns = vec![(value.clone(), false)];
+        if grouped {
+            columns.push((DataType::UInt32, false));
+        }
+        KeyLayout::new(&columns).map(Arc::new)
+    }
+
+    pub fn new(layout: Arc<KeyLayout>, sum: Option<SumKind>) -> Self {
+        Self {
+            grouped: layout.columns.len() == 2,
+            pairs: KeyTable::new(layout),
+            counts: Vec::new(),
+            sums: sum.map(|kind| SumState::new(kind, true)),
+            sorted: false,
+            encoded: EncodedKeys::default(),
+            pair_ids: Vec::new(),
+        }
+    }
+
+    pub fn resize(&mut self, groups: usize) {
+        self.counts.resize(groups.max(self.counts.len()), 0);
+        if let Some(sums) = &mut self.sums {
+            sums.resize(groups);
+        }
+    }
+
+    /// Adds a batch's values; NULLs do not count.
+    pub fn update(&mut self, values: &Column, placement: Placement<'_>) -> Result<()> {
+        let (array, picks) = values.parts();
+        let may_be_null = array.logical_null_count() > 0 || picks.is_some_and(|picks| picks.null_count() > 0);
+        if !may_be_null {
+            return self.add(values, placement);
+        }
+        let flat = values.flat()?;
+        let Some(nulls) = flat.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return self.add(&Column::flat_array(flat), placement);
+        };
+        let valid = nulls.inner().set_indices_u32().collect::<Vec<_>>();
+        if valid.is_empty() {
+            return Ok(());
+        }
+        let ids = placement.ids.map(|ids| valid.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
+        let valid = UInt32Array::from(valid);
+        let rest = take(&flat, &valid, None).map_err(from_arrow)?;
+        let placement = Placement { ids: ids.as_deref(), rows: valid.len(), ..placement };
+        self.add(&Column::flat_array(rest), placement)
+    }
+
+    fn add(&mut self, values: &Column, placement: Placement<'_>) -> Result<()> {
+        let layout = self.pairs.layout.clone();
+        let mut columns = vec![values.clone()];
+        if let Some(ids) = placement.ids.filter(|_| self.grouped) {
+            columns.push(Column::flat_array(Arc::new(UInt32Array::from(ids.to_vec()))));
+        }
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.encode(&layout, &columns, &[], placement.rows, 0)?;
+        let known = self.pairs.groups();
+        let mut pair_ids = std::mem::take(&mut self.pair_ids);
+        match layout.bytes_slots {
+            0 => self.pairs.lookup(&encoded.words, encoded.rows, &NoBytes, &mut pair_ids)?,
+            _ => self.pairs.lookup(&encoded.words, encoded.rows, &encoded, &mut pair_ids)?,
+        }
+        self.encoded = encoded;
+        let fresh = fresh_rows(&pair_ids, known);
+        self.pair_ids = pair_ids;
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let ids = placement.ids.map(|ids| fresh.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
+        let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), ..placement };
+        super::count_rows(&mut self.counts, fresh_placement);
+        if let Some(sums) = &mut self.sums {
+            let fresh = take(&values.flat()?, &UInt32Array::from(fresh), None).map_err(from_arrow)?;
+            sums.update(&fresh, fresh_placement)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the pairs of another state's groups `range`.
+    pub fn merge(&mut self, other: &DistinctState, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
+        let theirs = &other.pairs.keys;
+        let layout = self.pairs.layout.clone();
+        let group_column = self.grouped.then(|| &layout.columns[1]);
+        let wanted = match group_column {
+            Some(column) if other.sorted => {
+                let group = |pair: usize| group_of(theirs, column, pair) as usize;
+                lower_bound(theirs.groups, |pair| group(pair) < range.start)
+                    ..lower_bound(theirs.groups, |pair| group(pair) < range.end)
+            }
+            _ => {
+                debug_assert!(range.len() == other.counts.len(), "pairs in no order are merged all at once");
+                0..theirs.groups
+            }
+        };
+        self.pairs.keys.widen(theirs.stride);
+        let base = self.pairs.share_bytes(theirs);
+        let mut first = wanted.start;
+        while first < wanted.end {
+            let rows = MERGE_PAIRS.min(wanted.end - first);
+            let words = &theirs.words[first * theirs.stride..(first + rows) * theirs.stride];
+            let mut words = restride(words, theirs.stride, self.pairs.keys.stride, rows);
+            let ids = match (group_column, placement.ids) {
+                (Some(column), Some(ids)) => {
+                    let stride = self.pairs.keys.stride;
+                    let ids = (first..first + rows)
+                        .map(|pair| ids[group_of(theirs, column, pair) as usize - range.start])
+                        .collect::<Vec<_>>();
+                    for (key, &id) in words.chunks_exact_mut(stride).zip(&ids) {
+                        set_group(key, column, id);
+                    }
+                    Some(ids)
+                }
+                _ => None,
+            };
+            let known = self.pairs.groups();
+            let mut pair_ids = std::mem::take(&mut self.pair_ids);
+            let bytes = SharedBytes { keys: theirs, first, base };
+            self.pairs.lookup(&words, rows, &bytes, &mut pair_ids)?;
+            let fresh = fresh_rows(&pair_ids, known);
+            self.pair_ids = pair_ids;
+            let ids = ids.map(|ids| fresh.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
+            let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), ..placement };
+            super::count_rows(&mut self.counts, fresh_placement);
+            if let Some(sums) = &mut self.sums {
+                let pairs = fresh.iter().map(|&row| first + row as usize);
+                sums.update(&values_of(theirs, &layout.columns[0], pairs)?, fresh_placement)?;
+            }
+            first += rows;
+        }
+        Ok(())
+    }
+
+    pub fn take_permuted(&mut self, order: &[u32]) -> Result<Self> {
+        let mut pairs = KeyTable::new(self.pairs.layout.clone());
+        let mut keys = self.pairs.take_keys();
+        if let Some(column) = self.pairs.layout.columns.get(1) {
+            let mut position = vec![0u32; order.len()];
+            order.iter().enumerate().for_each(|(new, &old)| position[old as usize] = new as u32);
+            // A counting sort of the pairs by their group's new number.
+            let mut starts = vec![0u32; order.len() + 1];
+            let groups = (0..keys.groups)
+                .map(|pair| position[group_of(&keys, column, pair) as usize])
+                .collect::<Vec<_>>();
+            groups.iter().for_each(|&group| starts[group as usize + 1] += 1);
+            (0..order.len()).for_each(|group| starts[group + 1] += starts[group]);
+            let mut pair_order = vec![0u32; keys.groups];
+            for (pair, &group) in groups.iter().enumerate() {
+                let start = &mut starts[group as usize];
+                pair_order[*start as usize] = pair as u32;
+                *start += 1;
+            }
+            let mut sorted = keys.permuted(&pair_order);
+            let stride = sorted.stride;
+            for (key, &pair) in sorted.words.chunks_exact_mut(stride).zip(&pair_order) {
+                set_group(key, column, groups[pair as usize]);
+            }
+            keys = sorted;
+        } else {
+            keys.freeze();
+        }
+        pairs.keys = keys;
+        Ok(Self {
+            pairs,
+            grouped: self.grouped,
+            counts: permuted(&mut self.counts, order, 0),
+            sums: self.sums.as_mut().map(|sums| sums.take_permuted(order)),
+            sorted: true,
+            encoded: EncodedKeys::default(),
+            pair_ids: Vec::new(),
+        })
+    }
+
+    /// The pairs can be shared: no more are added.
+    pub fn freeze(&mut self) {
+        self.pairs.keys.freeze();
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.pairs.bytes() + self.counts.capacity() * 8 + self.sums.as_ref().map_or(0, SumState::bytes)
+    }
+
+    /// Bytes that are held at most after a batch of so many rows.
+    pub fn bytes_ahead(&self, rows: usize) -> usize {
+        self.pairs.bytes_ahead(rows)
+    }
+
+    pub fn bytes_per_group(&self) -> usize {
+        8 + self.sums.as_ref().map_or(0, SumState::bytes_per_group)
+    }
+
+    /// Distinct values of each group.
+    pub fn counts(&self) -> &[i64] {
+        &self.counts
+    }
+
+    /// Sums of the distinct values.
+    pub fn sums(&self) -> Option<&SumState> {
+        self.sums.as_ref()
+    }
+}
+
+/// The rows whose pair did not exist before: new pairs are numbered in the order of their first row.
+fn fresh_rows(pair_ids: &[u32], known: usize) -> Vec<u32> {
+    let mut next = known as u32;
+    let mut fresh = Vec::new();
+    for (row, &id) in pair_ids.iter().enumerate() {
+        if id == next {
+            fresh.push(row as u32);
+            next += 1;
+        }
+    }
+    fresh
+}
+
+fn group_of(keys: &Keys, column: &KeyColumn, pair: usize) -> u32 {
+    (keys.words[pair * keys.stride + column.word] >> column.shift) as u32
+}
+
+fn set_group(key: &mut [u64], column: &KeyColumn, group: u32) {
+    let word = &mut key[column.word];
+    *word = *word & !((u32::MAX as u64) << column.shift) | (group as u64) << column.shift;
+}
+
+fn lower_bound(count: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// The values of pairs, for adding up.
+fn values_of(keys: &Keys, column: &KeyColumn, pairs: impl Iterator<Item = usize>) -> Result<ArrayRef> {
+    let low = |pair: usize| keys.words[pair * keys.stride + column.word];
+    let high = |pair: usize| keys.words[pair * keys.stride + column.word + 1];
+    Ok(match (&column.kind, &column.logical) {
+        (KeyKind::NarrowDecimal, _) => Arc::new(pairs.map(|pair| Some(low(pair) as i64)).collect::<Decimal64Array>()),
+        (KeyKind::WideDecimal, _) => {
+            let wide = pairs.map(|pair| (high(pair) as i64 as i128) << 64 | low(pair) as i128);
+            Arc::new(Decimal128Array::from_iter_values(wide))
+        }
+        (_, DataType::Int64) => Arc::new(Int64Array::from_iter_values(pairs.map(|pair| low(pair) as i64))),
+        (_, DataType::UInt64) => Arc::new(UInt64Array::from_iter_values(pairs.map(low))),
+        (_, DataType::Float64) => {
+            Arc::new(Float64Array::from_iter_values(pairs.map(|pair| f64::from_bits(low(pair)))))
+        }
+        (_, other) => return Err(Error::bug(format!("distinct values of type {other} are not added up"))),
+    })
+}

@@ -1,0 +1,170 @@
+//! Aggregates that run on DataFusion's accumulators: everything that has no native state.
+//!
+//! Without GROUP BY an `Accumulator`, as DataFusion does; with it a `GroupsAccumulator`, or the adapter that keeps an
+//! `Accumulator` per group. States travel between vectors as the arrays of `state`, which carry the order of
+//! order-sensitive functions with them.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+use datafusion_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use datafusion_physical_expr::GroupsAccumulatorAdapter;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+
+use super::Placement;
+
+/// The states of one aggregate in DataFusion's hands.
+pub(in super::super) struct ForeignState {
+    held: Held,
+    /// Types of the arguments, those of its ORDER BY included.
+    arguments: Arc<[DataType]>,
+    /// Groups that the accumulator knows.
+    groups: usize,
+    ids: Vec<usize>,
+}
+
+/// The mutexes are never locked: they only say that nobody reads an accumulator while it is shared.
+enum Held {
+    One(Mutex<Box<dyn Accumulator>>),
+    Groups(Mutex<Box<dyn GroupsAccumulator>>),
+    /// States as arrays, by group: to be merged into others.
+    States(Vec<ArrayRef>),
+    /// Results by group.
+    Results(ArrayRef),
+}
+
+impl ForeignState {
+    pub fn new(function: &Arc<AggregateFunctionExpr>, arguments: Arc<[DataType]>, grouped: bool) -> Result<Self> {
+        let held = if !grouped {
+            Held::One(Mutex::new(function.create_accumulator().map_err(from_datafusion)?))
+        } else if function.groups_accumulator_supported() {
+            Held::Groups(Mutex::new(function.create_groups_accumulator().map_err(from_datafusion)?))
+        } else {
+            let function = function.clone();
+            Held::Groups(Mutex::new(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator()))))
+        };
+        Ok(Self { held, arguments, groups: 0, ids: Vec::new() })
+    }
+
+    /// Adds a batch's values, all logical.
+    pub fn update(&mut self, values: &[ArrayRef], placement: Placement<'_>) -> Result<()> {
+        self.place(placement);
+        match &mut self.held {
+            Held::One(one) => unlocked(one)?.update_batch(values).map_err(from_datafusion),
+            Held::Groups(groups) => unlocked(groups)?
+                .update_batch(values, &self.ids, None, placement.groups)
+                .map_err(from_datafusion),
+            Held::States(_) | Held::Results(_) => Err(Error::bug("a finished aggregate got more rows")),
+        }
+    }
+
+    /// Makes groups without rows known: a row that a filter leaves out is what DataFusion itself uses.
+    pub fn resize(&mut self, groups: usize) -> Result<()> {
+        if let Held::Groups(accumulator) = &mut self.held
+            && self.groups < groups
+        {
+            let nulls = self.arguments.iter().map(|argument| new_null_array(argument, 1)).collect::<Vec<_>>();
+            let nobody = BooleanArray::from(vec![false]);
+            let last = [groups - 1];
+            unlocked(accumulator)?.update_batch(&nulls, &last, Some(&nobody), groups).map_err(from_datafusion)?;
+            self.groups = groups;
+        }
+        Ok(())
+    }
+
+    /// Turns the accumulator into the arrays of its states.
+    pub fn freeze(&mut self) -> Result<()> {
+        let states = match &mut self.held {
+            Held::One(one) => {
+                let states = unlocked(one)?.state().map_err(from_datafusion)?;
+                states.iter().map(|state| state.to_array()).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?
+            }
+            Held::Groups(_) if self.groups == 0 => Vec::new(),
+            Held::Groups(groups) => unlocked(groups)?.state(EmitTo::All).map_err(from_datafusion)?,
+            Held::States(_) => return Ok(()),
+            Held::Results(_) => return Err(Error::bug("a finished aggregate was asked for its state")),
+        };
+        self.held = Held::States(states);
+        Ok(())
+    }
+
+    /// Merges another's groups `range`; the other is frozen.
+    pub fn merge(&mut self, other: &ForeignState, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
+        let Held::States(states) = &other.held else {
+            return Err(Error::bug("an aggregate was merged before its state was taken"));
+        };
+        if states.is_empty() {
+            return Ok(());
+        }
+        let states = states.iter().map(|state| state.slice(range.start, range.len())).collect::<Vec<_>>();
+        self.place(placement);
+        match &mut self.held {
+            Held::One(one) => unlocked(one)?.merge_batch(&states).map_err(from_datafusion),
+            Held::Groups(groups) => {
+                unlocked(groups)?.merge_batch(&states, &self.ids, placement.groups).map_err(from_datafusion)
+            }
+            Held::States(_) | Held::Results(_) => Err(Error::bug("a finished aggregate got more states")),
+        }
+    }
+
+    fn place(&mut self, placement: Placement<'_>) {
+        self.groups = self.groups.max(placement.groups);
+        self.ids.clear();
+        match placement.ids {
+            Some(ids) => self.ids.extend(ids.iter().map(|&id| id as usize)),
+            None => self.ids.resize(placement.rows, 0),
+        }
+    }
+
+    /// The frozen states of `order`'s groups. The accumulator is used up.
+    pub fn take_permuted(&mut self, order: &[u32]) -> Result<Self> {
+        self.resize(order.len())?;
+        self.freeze()?;
+        let Held::States(states) = &self.held else { return Err(Error::bug("a frozen aggregate has no state")) };
+        let order = UInt32Array::from(order.to_vec());
+        let states = states.iter().map(|state| take(state, &order, None)).collect::<Result<_, _>>();
+        let held = Held::States(states.map_err(from_arrow)?);
+        Ok(Self { held, arguments: self.arguments.clone(), groups: order.values().len(), ids: Vec::new() })
+    }
+
+    /// Computes the results of all groups.
+    pub fn finish(&mut self) -> Result<()> {
+        let results = match &mut self.held {
+            Held::One(one) => {
+                unlocked(one)?.evaluate().and_then(|result| result.to_array()).map_err(from_datafusion)?
+            }
+            Held::Groups(groups) => unlocked(groups)?.evaluate(EmitTo::All).map_err(from_datafusion)?,
+            Held::Results(_) => return Ok(()),
+            Held::States(_) => return Err(Error::bug("an aggregate's state was finished before it was merged")),
+        };
+        self.held = Held::Results(results);
+        Ok(())
+    }
+
+    /// The results of groups `range`.
+    pub fn output(&self, range: Range<usize>) -> Result<ArrayRef> {
+        match &self.held {
+            Held::Results(results) => Ok(results.slice(range.start, range.len())),
+            _ => Err(Error::bug("an aggregate was read before it was finished")),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let held = match &self.held {
+            Held::One(one) => one.lock().map_or(0, |one| one.size()),
+            Held::Groups(groups) => groups.lock().map_or(0, |groups| groups.size()),
+            Held::States(states) => states.iter().map(|state| state.get_array_memory_size()).sum(),
+            Held::Results(results) => results.get_array_memory_size(),
+        };
+        held + self.ids.capacity() * size_of::<usize>()
+    }
+}
+
+fn unlocked<T: ?Sized>(mutex: &mut Mutex<Box<T>>) -> Result<&mut Box<T>> {
+    mutex.get_mut().map_err(|_| Error::bug("an accumulator was left by a panic"))
+}

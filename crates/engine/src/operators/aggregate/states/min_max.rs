@@ -1,0 +1,227 @@
+//! The least or the greatest value per group, for every type with a fixed width and an order.
+//!
+//! Floats are in total order: NaN is greater than every number. (DataFusion's grouped accumulators take a NaN or not
+//! depending on the order of rows; an answer must not depend on how work was split.)
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
+use arrow::datatypes::*;
+use diligence_base::{Error, Result};
+
+use super::{LANES, LANE_GROUPS_MAX, Placement, Seen, permuted, scatter};
+
+/// The extremes of a column, for all groups.
+pub(in super::super) trait MinMaxState: Send + Sync {
+    /// Looks at a batch's values.
+    fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()>;
+    /// Looks at another vector's extremes.
+    fn merge(&mut self, other: &dyn MinMaxState, range: Range<usize>, placement: Placement<'_>) -> Result<()>;
+    /// Groups up to `groups` exist.
+    fn resize(&mut self, groups: usize);
+    /// The extremes of `order`'s groups; leaves this vector empty.
+    fn take_permuted(&mut self, order: &[u32]) -> Box<dyn MinMaxState>;
+    /// The extremes of groups `range`.
+    fn output(&self, range: Range<usize>) -> ArrayRef;
+    /// Bytes held.
+    fn bytes(&self) -> usize;
+    /// Bytes of one more group.
+    fn bytes_per_group(&self) -> usize;
+    /// For merging with its like.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A state for the type, if it has a fixed width and an order.
+pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: bool) -> Option<Box<dyn MinMaxState>> {
+    fn state<T: ArrowPrimitiveType>(data_type: &DataType, max: bool, seen: bool) -> Option<Box<dyn MinMaxState>>
+    where
+        T::Native: Ordered,
+    {
+        let data_type = data_type.clone();
+        Some(match max {
+            true => Box::new(Extremes::<T, true>::new(data_type, seen)),
+            false => Box::new(Extremes::<T, false>::new(data_type, seen)),
+        })
+    }
+    match data_type {
+        DataType::Int8 => state::<Int8Type>(data_type, max, seen),
+        DataType::Int16 => state::<Int16Type>(data_type, max, seen),
+        DataType::Int32 => state::<Int32Type>(data_type, max, seen),
+        DataType::Int64 => state::<Int64Type>(data_type, max, seen),
+        DataType::UInt8 => state::<UInt8Type>(data_type, max, seen),
+        DataType::UInt16 => state::<UInt16Type>(data_type, max, seen),
+        DataType::UInt32 => state::<UInt32Type>(data_type, max, seen),
+        DataType::UInt64 => state::<UInt64Type>(data_type, max, seen),
+        DataType::Float32 => state::<Float32Type>(data_type, max, seen),
+        DataType::Float64 => state::<Float64Type>(data_type, max, seen),
+        DataType::Date32 => state::<Date32Type>(data_type, max, seen),
+        DataType::Date64 => state::<Date64Type>(data_type, max, seen),
+        DataType::Time32(TimeUnit::Second) => state::<Time32SecondType>(data_type, max, seen),
+        DataType::Time32(TimeUnit::Millisecond) => state::<Time32MillisecondType>(data_type, max, seen),
+        DataType::Time64(TimeUnit::Microsecond) => state::<Time64MicrosecondType>(data_type, max, seen),
+        DataType::Time64(TimeUnit::Nanosecond) => state::<Time64NanosecondType>(data_type, max, seen),
+        DataType::Timestamp(TimeUnit::Second, _) => state::<TimestampSecondType>(data_type, max, seen),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => state::<TimestampMillisecondType>(data_type, max, seen),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => state::<TimestampMicrosecondType>(data_type, max, seen),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => state::<TimestampNanosecondType>(data_type, max, seen),
+        DataType::Decimal128(..) => state::<Decimal128Type>(data_type, max, seen),
+        _ => None,
+    }
+}
+
+/// A native value with a total order and its ends.
+trait Ordered: Copy + Send + Sync + 'static {
+    const LEAST: Self;
+    const GREATEST: Self;
+    fn order(self, other: Self) -> Ordering;
+}
+
+macro_rules! ordered_integers {
+    ($($native:ty),*) => {$(
+        impl Ordered for $native {
+            const LEAST: Self = <$native>::MIN;
+            const GREATEST: Self = <$native>::MAX;
+            #[inline(always)]
+            fn order(self, other: Self) -> Ordering {
+                self.cmp(&other)
+            }
+        }
+    )*};
+}
+ordered_integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
+macro_rules! ordered_floats {
+    ($($native:ty, $bits:ty),*) => {$(
+        impl Ordered for $native {
+            // The ends of the total order are NaNs.
+            const LEAST: Self = <$native>::from_bits(<$bits>::MAX);
+            const GREATEST: Self = <$native>::from_bits(<$bits>::MAX >> 1);
+            #[inline(always)]
+            fn order(self, other: Self) -> Ordering {
+                self.total_cmp(&other)
+            }
+        }
+    )*};
+}
+ordered_floats!(f32, u32, f64, u64);
+
+struct Extremes<T: ArrowPrimitiveType, const MAX: bool> {
+    data_type: DataType,
+    values: Vec<T::Native>,
+    seen: Seen,
+    always_seen: bool,
+    phantom: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Extremes<T, MAX>
+where
+    T::Native: Ordered,
+{
+    const START: T::Native = if MAX { T::Native::LEAST } else { T::Native::GREATEST };
+
+    fn new(data_type: DataType, always_seen: bool) -> Self {
+        Self { data_type, values: Vec::new(), seen: Seen::new(always_seen), always_seen, phantom: PhantomData }
+    }
+
+    #[inline(always)]
+    fn better(value: T::Native, than: T::Native) -> T::Native {
+        let wanted = if MAX { Ordering::Greater } else { Ordering::Less };
+        if value.order(than) == wanted { value } else { than }
+    }
+
+    fn look_at(&mut self, values: &[T::Native], placement: Placement<'_>, nulls: Option<&arrow::buffer::NullBuffer>) {
+        self.values.resize(placement.groups.max(self.values.len()), Self::START);
+        let has_nulls = nulls.is_some_and(|nulls| nulls.null_count() > 0);
+        match placement.ids {
+            None if !has_nulls => {
+                let mut parts = [Self::START; 8];
+                let mut chunks = values.chunks_exact(8);
+                for chunk in &mut chunks {
+                    for (part, &value) in parts.iter_mut().zip(chunk) {
+                        *part = Self::better(value, *part);
+                    }
+                }
+                let all = parts.iter().chain(chunks.remainder());
+                self.values[0] = all.fold(self.values[0], |best, &value| Self::better(value, best));
+            }
+            Some(ids) if !has_nulls && placement.few_groups() => {
+                let mut lanes = [Self::START; LANE_GROUPS_MAX * LANES];
+                for (row, (&id, &value)) in ids.iter().zip(values).enumerate() {
+                    let lane = (id as usize * LANES + row % LANES) & (LANE_GROUPS_MAX * LANES - 1);
+                    lanes[lane] = Self::better(value, lanes[lane]);
+                }
+                for (best, lanes) in self.values.iter_mut().zip(lanes.chunks_exact(LANES)) {
+                    *best = lanes.iter().fold(*best, |best, &value| Self::better(value, best));
+                }
+            }
+            _ => scatter(&mut self.values, values, placement, nulls, |best, value| *best = Self::better(value, *best)),
+        }
+    }
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> MinMaxState for Extremes<T, MAX>
+where
+    T::Native: Ordered,
+{
+    fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
+        let nulls = values.nulls();
+        self.seen.update(nulls, placement);
+        if let Some(values) = values.as_primitive_opt::<T>() {
+            self.look_at(values.values(), placement, nulls);
+            return Ok(());
+        }
+        // A narrow decimal: as wide as the state.
+        let wide = crate::batch::to_logical(values, &self.data_type)?;
+        match wide.as_primitive_opt::<T>() {
+            Some(wide) => self.look_at(wide.values(), placement, nulls),
+            None => return Err(Error::bug(format!("min or max met values of type {}", values.data_type()))),
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: &dyn MinMaxState, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else {
+            return Err(Error::bug("min or max states of different types met"));
+        };
+        self.seen.merge(&other.seen, range.clone(), placement);
+        self.values.resize(placement.groups.max(self.values.len()), Self::START);
+        scatter(&mut self.values, &other.values[range], placement, None, |best, value| {
+            *best = Self::better(value, *best);
+        });
+        Ok(())
+    }
+
+    fn resize(&mut self, groups: usize) {
+        self.seen.resize(self.values.len(), groups);
+        self.values.resize(groups.max(self.values.len()), Self::START);
+    }
+
+    fn take_permuted(&mut self, order: &[u32]) -> Box<dyn MinMaxState> {
+        let values = permuted(&mut self.values, order, Self::START);
+        let seen = self.seen.take_permuted(order, self.always_seen);
+        let data_type = self.data_type.clone();
+        Box::new(Self { data_type, values, seen, always_seen: self.always_seen, phantom: PhantomData })
+    }
+
+    fn output(&self, range: Range<usize>) -> ArrayRef {
+        let nulls = self.seen.nulls(range.clone());
+        let array = PrimitiveArray::<T>::new(self.values[range].to_vec().into(), nulls);
+        Arc::new(array.with_data_type(self.data_type.clone()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<T::Native>() + self.seen.bytes()
+    }
+
+    fn bytes_per_group(&self) -> usize {
+        size_of::<T::Native>() + 1
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,295 @@
+//! What is kept for every group: one [`State`] per thing that the aggregates need, each a vector over the groups.
+//!
+//! Several aggregates may read the same state: `sum(x)` and `avg(x)` share a sum, every count without a filter shares the
+//! count of rows. A state takes a batch's values in one call; where each row belongs is a [`Placement`], the same for all.
+//!
+//! Invariants:
+//! * A state of an unfiltered aggregate sees a row for every group. So "has this group seen a value?" is written down only
+//!   from the first NULL on.
+//! * A state may know fewer groups than the table: those without a row that counts. Whoever reads it asks for
+//!   [`State::resize`] first.
+
+pub(super) mod distinct;
+pub(super) mod foreign;
+pub(super) mod min_max;
+pub(super) mod sum;
+
+use std::ops::Range;
+
+use arrow::buffer::NullBuffer;
+use diligence_base::{Error, Result};
+
+use distinct::DistinctState;
+use foreign::ForeignState;
+use min_max::MinMaxState;
+use sum::SumState;
+
+/// Up to how many groups a batch's values are first added up in lanes: four per group, so that adding to a group does not
+/// wait for the addition just before it to reach memory.
+pub(super) const LANE_GROUPS_MAX: usize = 64;
+pub(super) const LANES: usize = 4;
+
+/// Which group each row of a batch belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Placement<'a> {
+    /// Group by row; all rows belong to group 0 if `None`.
+    pub ids: Option<&'a [u32]>,
+    pub rows: usize,
+    /// Groups that existed before this batch.
+    pub before: usize,
+    /// Groups that exist now. Every id is less.
+    pub groups: usize,
+}
+
+impl Placement<'_> {
+    /// Whether lanes pay.
+    pub fn few_groups(&self) -> bool {
+        self.groups <= LANE_GROUPS_MAX && self.rows >= self.groups * LANES * 2
+    }
+}
+
+/// One vector of states over the groups.
+pub(super) enum State {
+    /// How many rows.
+    Rows(Vec<i64>),
+    /// How many rows with a NULL; shorter than the groups where the rest has none.
+    Nulls(Vec<i64>),
+    Sum(SumState),
+    MinMax(Box<dyn MinMaxState>),
+    Distinct(Box<DistinctState>),
+    Foreign(ForeignState),
+}
+
+impl State {
+    /// Makes every group up to `groups` readable; new ones have seen nothing.
+    pub fn resize(&mut self, groups: usize) -> Result<()> {
+        match self {
+            Self::Rows(counts) => counts.resize(groups, 0),
+            Self::Nulls(_) => {}
+            Self::Sum(sums) => sums.resize(groups),
+            Self::MinMax(values) => values.resize(groups),
+            Self::Distinct(distinct) => distinct.resize(groups),
+            Self::Foreign(foreign) => foreign.resize(groups)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the states of another vector's groups `range` to the groups in `placement`.
+    pub fn merge(&mut self, other: &State, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
+        match (self, other) {
+            (Self::Rows(counts), Self::Rows(other)) => {
+                counts.resize(placement.groups.max(counts.len()), 0);
+                scatter(counts, &other[range], placement, None, |sum, value| *sum += value);
+            }
+            (Self::Nulls(counts), Self::Nulls(other)) => {
+                let range = range.start.min(other.len())..range.end.min(other.len());
+                if !range.is_empty() {
+                    counts.resize(placement.groups.max(counts.len()), 0);
+                    let placement = Placement { rows: range.len(), ..placement };
+                    scatter(counts, &other[range], placement, None, |sum, value| *sum += value);
+                }
+            }
+            (Self::Sum(sums), Self::Sum(other)) => sums.merge(other, range, placement),
+            (Self::MinMax(values), Self::MinMax(other)) => values.merge(other.as_ref(), range, placement)?,
+            (Self::Distinct(distinct), Self::Distinct(other)) => distinct.merge(other, range, placement)?,
+            (Self::Foreign(foreign), Self::Foreign(other)) => foreign.merge(other, range, placement)?,
+            _ => return Err(Error::bug("aggregate states of different kinds met")),
+        }
+        Ok(())
+    }
+
+    /// The states of `order`'s groups, in that order. Leaves this vector empty.
+    pub fn take_permuted(&mut self, order: &[u32]) -> Result<State> {
+        Ok(match self {
+            Self::Rows(counts) => Self::Rows(permuted(counts, order, 0)),
+            Self::Nulls(counts) if counts.is_empty() => Self::Nulls(Vec::new()),
+            Self::Nulls(counts) => Self::Nulls(permuted(counts, order, 0)),
+            Self::Sum(sums) => Self::Sum(sums.take_permuted(order)),
+            Self::MinMax(values) => Self::MinMax(values.take_permuted(order)),
+            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order)?)),
+            Self::Foreign(foreign) => Self::Foreign(foreign.take_permuted(order)?),
+        })
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Rows(counts) | Self::Nulls(counts) => counts.capacity() * 8,
+            Self::Sum(sums) => sums.bytes(),
+            Self::MinMax(values) => values.bytes(),
+            Self::Distinct(distinct) => distinct.bytes(),
+            Self::Foreign(foreign) => foreign.bytes(),
+        }
+    }
+
+    /// Bytes that a new group takes at least.
+    pub fn bytes_per_group(&self) -> usize {
+        match self {
+            Self::Rows(_) | Self::Nulls(_) => 8,
+            Self::Sum(sums) => sums.bytes_per_group(),
+            Self::MinMax(values) => values.bytes_per_group(),
+            Self::Distinct(distinct) => distinct.bytes_per_group(),
+            Self::Foreign(_) => 0,
+        }
+    }
+}
+
+/// Counts each row of a placement.
+pub(super) fn count_rows(counts: &mut Vec<i64>, placement: Placement<'_>) {
+    counts.resize(placement.groups.max(counts.len()), 0);
+    let Some(ids) = placement.ids else {
+        counts[0] += placement.rows as i64;
+        return;
+    };
+    if placement.few_groups() {
+        let mut lanes = [0u32; LANE_GROUPS_MAX * LANES];
+        let mut chunks = ids.chunks_exact(LANES);
+        for chunk in &mut chunks {
+            for (lane, &id) in chunk.iter().enumerate() {
+                lanes[(id as usize * LANES + lane) & (LANE_GROUPS_MAX * LANES - 1)] += 1;
+            }
+        }
+        chunks.remainder().iter().for_each(|&id| counts[id as usize] += 1);
+        for (count, lanes) in counts.iter_mut().zip(lanes.chunks_exact(LANES)) {
+            *count += lanes.iter().map(|&lane| lane as i64).sum::<i64>();
+        }
+        return;
+    }
+    for &id in ids {
+        counts[id as usize] += 1;
+    }
+}
+
+/// Counts the rows of a placement that are NULL.
+pub(super) fn count_nulls(counts: &mut Vec<i64>, nulls: Option<&NullBuffer>, placement: Placement<'_>) {
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return };
+    counts.resize(placement.groups.max(counts.len()), 0);
+    let Some(ids) = placement.ids else {
+        counts[0] += nulls.null_count() as i64;
+        return;
+    };
+    let is_null = !nulls.inner();
+    is_null.set_indices().for_each(|row| counts[ids[row] as usize] += 1);
+}
+
+/// Puts each row's value into its group's total.
+#[inline(always)]
+pub(super) fn scatter<T, V: Copy>(
+    totals: &mut [T],
+    values: &[V],
+    placement: Placement<'_>,
+    nulls: Option<&NullBuffer>,
+    put: impl Fn(&mut T, V),
+) {
+    assert_eq!(values.len(), placement.rows, "as many values as rows");
+    assert!(placement.groups <= totals.len(), "a total for every group");
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    match (placement.ids, nulls) {
+        (None, None) => values.iter().for_each(|&value| put(&mut totals[0], value)),
+        (None, Some(nulls)) => for_each_valid(nulls, |row| put(&mut totals[0], values[row])),
+        (Some(ids), None) => {
+            assert_eq!(ids.len(), values.len(), "a group for every row");
+            for (&id, &value) in ids.iter().zip(values) {
+                debug_assert!((id as usize) < placement.groups);
+                // SAFETY: every id of a placement is less than its groups, and there is a total for each of them.
+                put(unsafe { totals.get_unchecked_mut(id as usize) }, value);
+            }
+        }
+        (Some(ids), Some(nulls)) => for_each_valid(nulls, |row| put(&mut totals[ids[row] as usize], values[row])),
+    }
+}
+
+/// Calls `each` with every row that is not NULL, in order.
+#[inline(always)]
+pub(super) fn for_each_valid(nulls: &NullBuffer, mut each: impl FnMut(usize)) {
+    let chunks = nulls.inner().bit_chunks();
+    let rest = std::iter::once(chunks.remainder_bits());
+    for (chunk, mut bits) in chunks.iter().chain(rest).enumerate() {
+        let first = chunk * 64;
+        if bits == u64::MAX {
+            (first..first + 64).for_each(&mut each);
+            continue;
+        }
+        while bits != 0 {
+            each(first + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// Which groups have seen a value. Nothing is written down while all of them have.
+pub(super) struct Seen(Option<Vec<u8>>);
+
+impl Seen {
+    /// `always` for states that may exist without a row: those with a filter, and the one group of no GROUP BY.
+    pub fn new(always: bool) -> Self {
+        Self(always.then(Vec::new))
+    }
+
+    /// Groups up to `groups` exist; new ones have seen nothing.
+    pub fn resize(&mut self, known: usize, groups: usize) {
+        if groups > known {
+            self.flags(known).resize(groups, 0);
+        }
+    }
+
+    /// The rows of a placement have values except where they are NULL.
+    pub fn update(&mut self, nulls: Option<&NullBuffer>, placement: Placement<'_>) {
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        if self.0.is_none() && nulls.is_none() {
+            return;
+        }
+        let flags = self.flags(placement.before);
+        flags.resize(placement.groups.max(flags.len()), 0);
+        match (placement.ids, nulls) {
+            (None, nulls) => flags[0] |= (nulls.map_or(0, NullBuffer::null_count) < placement.rows) as u8,
+            (Some(ids), None) => ids.iter().for_each(|&id| flags[id as usize] = 1),
+            (Some(ids), Some(nulls)) => for_each_valid(nulls, |row| flags[ids[row] as usize] = 1),
+        }
+    }
+
+    /// Takes over what another vector's groups have seen.
+    pub fn merge(&mut self, other: &Seen, range: Range<usize>, placement: Placement<'_>) {
+        match &other.0 {
+            None => self.update(None, placement),
+            Some(theirs) => {
+                let theirs = &theirs[range];
+                let flags = self.flags(placement.before);
+                flags.resize(placement.groups.max(flags.len()), 0);
+                match placement.ids {
+                    None => theirs.iter().for_each(|flag| flags[0] |= flag),
+                    Some(ids) => ids.iter().zip(theirs).for_each(|(&id, flag)| flags[id as usize] |= flag),
+                }
+            }
+        }
+    }
+
+    fn flags(&mut self, known: usize) -> &mut Vec<u8> {
+        self.0.get_or_insert_with(|| vec![1; known])
+    }
+
+    pub fn take_permuted(&mut self, order: &[u32], always: bool) -> Self {
+        let taken = std::mem::replace(self, Self::new(always));
+        Self(taken.0.map(|mut flags| permuted(&mut flags, order, 0)))
+    }
+
+    /// The groups without a value as NULLs.
+    pub fn nulls(&self, range: Range<usize>) -> Option<NullBuffer> {
+        let flags = &self.0.as_ref()?[range];
+        let nulls = flags.iter().map(|&flag| flag != 0).collect::<NullBuffer>();
+        Some(nulls).filter(|nulls| nulls.null_count() > 0)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Vec::capacity)
+    }
+}
+
+/// The values of `order`, in that order; groups past the end have `missing`. Leaves `values` empty.
+pub(super) fn permuted<T: Copy>(values: &mut Vec<T>, order: &[u32], missing: T) -> Vec<T> {
+    let old = std::mem::take(values);
+    if old.len() >= order.len() {
+        return order.iter().map(|&group| old[group as usize]).collect();
+    }
+    order.iter().map(|&group| old.get(group as usize).copied().unwrap_or(missing)).collect()
+}

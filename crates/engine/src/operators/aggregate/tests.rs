@@ -1,0 +1,1 @@
+//! Proves the aggregate against the slow judge.
