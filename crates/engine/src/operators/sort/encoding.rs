@@ -20,8 +20,8 @@
 use std::fmt;
 use std::ops::{Add, BitOr, Shl, Sub};
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt32Array};
-use arrow::compute::{SortOptions, take};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
@@ -30,7 +30,7 @@ use arrow::datatypes::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_row::{RowConverter, SortField};
+use arrow_row::{Row, RowConverter, SortField};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
@@ -70,6 +70,14 @@ enum TextBytes {
     Binary,
     LargeBinary,
     BinaryView,
+}
+
+/// The value of a first key that is a text.
+pub(super) struct FirstText {
+    value: Option<Vec<u8>>,
+    logical: DataType,
+    options: SortOptions,
+    bytes: TextBytes,
 }
 
 /// A key with a bounded number of values.
@@ -217,14 +225,25 @@ impl KeyEncoder {
         }
     }
 
+    /// The first key of a row of bytes, if it is a text: it can be compared with before codes are made.
+    pub fn first_text(&self, row: Row<'_>) -> Result<Option<FirstText>> {
+        let Form::Bytes { converter, lead: Lead::Text { options, bytes } } = &self.form else { return Ok(None) };
+        let columns = converter.convert_rows([row]).map_err(from_arrow)?;
+        let value = map_text(&columns[0], *bytes, |value| value.map(<[u8]>::to_vec)).pop().flatten();
+        let logical = self.keys[0].expression.data_type().clone();
+        Ok(Some(FirstText { value, logical, options: *options, bytes: *bytes }))
+    }
+
     /// The lead of a code that is a number.
     pub fn lead_of_wide(&self, code: u128) -> u64 {
         (code >> self.bits().min(u128::BITS).saturating_sub(u64::BITS)) as u64
     }
+}
 
-    /// The given rows of the key columns.
-    pub fn take(columns: &[ArrayRef], rows: &UInt32Array) -> Result<Vec<ArrayRef>> {
-        columns.iter().map(|column| take(column.as_ref(), rows, None).map_err(from_arrow)).collect()
+impl FirstText {
+    /// Which texts of a first key's column come after this one.
+    pub fn before(&self, column: &ArrayRef) -> Result<Vec<bool>> {
+        Ok(text_after(&to_logical(column, &self.logical)?, self.options, self.bytes, self.value.as_deref()))
     }
 }
 
@@ -441,7 +460,7 @@ impl Lead {
 fn text_leads(column: &ArrayRef, options: SortOptions, bytes: TextBytes) -> Vec<u64> {
     /// The largest rank of seven bytes.
     const TOP: u64 = (1 << 56) - 1;
-    let lead = |value: Option<&[u8]>| match value {
+    map_text(column, bytes, |value| match value {
         None if options.nulls_first => 0,
         None => TOP + 2,
         Some(value) => {
@@ -451,13 +470,29 @@ fn text_leads(column: &ArrayRef, options: SortOptions, bytes: TextBytes) -> Vec<
             let rank = u64::from_be_bytes(first);
             1 + if options.descending { TOP - rank } else { rank }
         }
-    };
+    })
+}
+
+/// Whether each text comes after another.
+fn text_after(column: &ArrayRef, options: SortOptions, bytes: TextBytes, other: Option<&[u8]>) -> Vec<bool> {
+    let null_after = other.is_some() && !options.nulls_first;
+    map_text(column, bytes, |value| match (value, other) {
+        (None, _) => null_after,
+        (Some(_), None) => options.nulls_first,
+        (Some(value), Some(other)) if options.descending => value < other,
+        (Some(value), Some(other)) => value > other,
+    })
+}
+
+fn map_text<T>(column: &ArrayRef, bytes: TextBytes, mut result: impl FnMut(Option<&[u8]>) -> T) -> Vec<T> {
     match bytes {
-        TextBytes::Utf8 => column.as_string::<i32>().iter().map(|value| lead(value.map(str::as_bytes))).collect(),
-        TextBytes::LargeUtf8 => column.as_string::<i64>().iter().map(|value| lead(value.map(str::as_bytes))).collect(),
-        TextBytes::Utf8View => column.as_string_view().iter().map(|value| lead(value.map(str::as_bytes))).collect(),
-        TextBytes::Binary => column.as_binary::<i32>().iter().map(lead).collect(),
-        TextBytes::LargeBinary => column.as_binary::<i64>().iter().map(lead).collect(),
-        TextBytes::BinaryView => column.as_binary_view().iter().map(lead).collect(),
+        TextBytes::Utf8 => column.as_string::<i32>().iter().map(|value| result(value.map(str::as_bytes))).collect(),
+        TextBytes::LargeUtf8 => {
+            column.as_string::<i64>().iter().map(|value| result(value.map(str::as_bytes))).collect()
+        }
+        TextBytes::Utf8View => column.as_string_view().iter().map(|value| result(value.map(str::as_bytes))).collect(),
+        TextBytes::Binary => column.as_binary::<i32>().iter().map(result).collect(),
+        TextBytes::LargeBinary => column.as_binary::<i64>().iter().map(result).collect(),
+        TextBytes::BinaryView => column.as_binary_view().iter().map(result).collect(),
     }
 }

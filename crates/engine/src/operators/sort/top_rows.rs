@@ -6,16 +6,17 @@
 //!
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
-use arrow::array::UInt32Array;
-use diligence_base::Result;
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::take;
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_arrow;
 
 use super::Run;
-use super::encoding::KeyEncoder;
+use super::encoding::{FirstText, KeyEncoder};
 use super::gather::{held_bytes, settle};
 use super::keys::Keys;
 use super::run_builder::Collected;
@@ -38,6 +39,8 @@ pub(super) struct TopRows {
     collected: Collected,
     /// The largest of the smallest `wanted` keys held when rows were last thrown away; one row. Empty before.
     threshold: Keys,
+    /// The first key of the threshold, if it is a text.
+    threshold_text: Option<FirstText>,
     memory: QueryMemory,
     reservation: Reservation,
 }
@@ -48,7 +51,17 @@ impl TopRows {
         let memory = setup.memory.clone();
         let reservation = memory.reservation(shared.name());
         let (keys, threshold) = (shared.encoder.empty(), shared.encoder.empty());
-        Self { shared, wanted, keys, leads: None, collected: Collected::default(), threshold, memory, reservation }
+        Self {
+            shared,
+            wanted,
+            keys,
+            leads: None,
+            collected: Collected::default(),
+            threshold,
+            threshold_text: None,
+            memory,
+            reservation,
+        }
     }
 
     /// Keeps only the rows wanted, and lowers the threshold.
@@ -63,7 +76,10 @@ impl TopRows {
         let lead = match &self.threshold {
             Keys::Narrow(code) => Some(code[0]),
             Keys::Wide(code) => Some(shared.encoder.lead_of_wide(code[0])),
-            Keys::Bytes(_) => self.leads.as_ref().map(|leads| leads[largest]),
+            Keys::Bytes(code) => {
+                self.threshold_text = shared.encoder.first_text(code.row(0))?;
+                self.leads.as_ref().map(|leads| leads[largest])
+            }
         };
         if let Some(lead) = lead {
             shared.lead_bound.fetch_min(lead, Relaxed);
@@ -79,77 +95,66 @@ impl TopRows {
         self.reservation.resize(self.collected.bytes() + self.keys.bytes() + leads)
     }
 
-    /// The rows of a batch that may matter, as far as one look at each tells, with their keys and leads.
+    /// The rows of a batch that may matter, with their keys.
     fn candidates(&self, batch: &Batch) -> Result<Candidates> {
         let encoder = &self.shared.encoder;
         let bound = self.shared.lead_bound.load(Relaxed);
-        let mut columns = encoder.columns(batch)?;
-        let mut keys = encoder.empty();
-        let mut leads = None;
-        let rows: Vec<u32> = match &self.threshold {
-            // Codes are cheap: all are made, and looked at exactly.
-            Keys::Narrow(threshold) => {
-                encoder.append(&columns, batch.rows(), &mut keys)?;
-                let Keys::Narrow(codes) = &keys else { return Ok(Candidates::none(keys)) };
-                // Leads are codes here, so a packet with enough rows up to the bound makes equal rows unwanted too. The
-                // largest code of all, which is also the bound before there is one, cannot be told from it: keep it.
-                let limit = threshold.first().map_or(bound, |&threshold| threshold.min(bound));
-                rows_where(codes, |&code| code < limit || limit == u64::MAX && threshold.is_empty())
-            }
-            Keys::Wide(threshold) => {
-                encoder.append(&columns, batch.rows(), &mut keys)?;
-                let Keys::Wide(codes) = &keys else { return Ok(Candidates::none(keys)) };
-                match threshold.first() {
-                    Some(&threshold) => {
-                        rows_where(codes, |&code| code < threshold && encoder.lead_of_wide(code) <= bound)
-                    }
-                    None => rows_where(codes, |&code| encoder.lead_of_wide(code) <= bound),
-                }
-            }
-            // Codes are dear: leads first, then the codes of the rows that are left.
-            Keys::Bytes(threshold) => {
-                let mut rows = (0..batch.rows() as u32).collect::<Vec<_>>();
-                if let Some(all) = encoder.leads(&columns, batch.rows())? {
-                    rows = rows_where(&all, |&lead| lead <= bound);
-                    leads = Some(rows.iter().map(|&row| all[row as usize]).collect::<Vec<_>>());
-                    if rows.len() < batch.rows() {
-                        columns = KeyEncoder::take(&columns, &UInt32Array::from(rows.clone()))?;
-                    }
-                }
-                if rows.is_empty() {
-                    return Ok(Candidates::none(keys));
-                }
-                encoder.append(&columns, rows.len(), &mut keys)?;
-                let Keys::Bytes(codes) = &keys else { return Ok(Candidates::none(keys)) };
-                let below = match threshold.iter().next() {
-                    Some(threshold) => {
-                        let all = codes.iter().map(|code| code.cmp(&threshold)).collect::<Vec<_>>();
-                        rows_where(&all, |&order| order == Ordering::Less)
-                    }
-                    None => (0..rows.len() as u32).collect(),
-                };
-                keys = keys.take(&below, encoder);
-                leads = leads.map(|leads| below.iter().map(|&row| leads[row as usize]).collect());
-                return Ok(Candidates { rows: below.iter().map(|&row| rows[row as usize]).collect(), keys, leads });
-            }
+        let columns = encoder.columns(batch)?;
+        let mut found = Candidates {
+            rows: (0..batch.rows() as u32).collect(),
+            keys: encoder.empty(),
+            leads: encoder.leads(&columns, batch.rows())?,
         };
-        if rows.len() < batch.rows() {
-            keys = keys.take(&rows, encoder);
+        // Codes of bytes are dear: before they are made, what cheaper looks at the first key throw away is gone.
+        if let Some(leads) = &found.leads {
+            let near = rows_where(leads, |&lead| lead <= bound);
+            found.keep(&near, encoder);
         }
-        Ok(Candidates { rows, keys, leads })
+        if let Some(text) = &self.threshold_text {
+            let near = rows_where(&text.before(&found.column(&columns[0])?)?, |&after| !after);
+            found.keep(&near, encoder);
+        }
+        if found.rows.is_empty() {
+            return Ok(found);
+        }
+        let columns = columns.iter().map(|column| found.column(column)).collect::<Result<Vec<_>>>()?;
+        encoder.append(&columns, found.rows.len(), &mut found.keys)?;
+        let near = match (&found.keys, &self.threshold) {
+            // Leads are codes here, so a packet that has enough rows up to the bound makes equal rows unwanted too. All ones
+            // also mean that there is no bound.
+            (Keys::Narrow(codes), Keys::Narrow(threshold)) => {
+                let limit = threshold.first().map_or(bound, |&threshold| threshold.min(bound));
+                let unlimited = limit == u64::MAX;
+                rows_where(codes, |&code| code < limit || unlimited)
+            }
+            (Keys::Wide(codes), Keys::Wide(threshold)) => {
+                let limit = threshold.first().copied().unwrap_or(u128::MAX);
+                let unlimited = threshold.is_empty();
+                rows_where(codes, |&code| (code < limit || unlimited) && encoder.lead_of_wide(code) <= bound)
+            }
+            (Keys::Bytes(codes), Keys::Bytes(threshold)) => match threshold.iter().next() {
+                Some(threshold) => {
+                    let below = codes.iter().map(|code| code < threshold).collect::<Vec<_>>();
+                    rows_where(&below, |&below| below)
+                }
+                None => return Ok(found),
+            },
+            _ => return Err(Error::bug("sort keys of different forms met")),
+        };
+        found.keep(&near, encoder);
+        Ok(found)
     }
 }
 
 impl SinkState for TopRows {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
-        let Candidates { mut rows, mut keys, mut leads } = self.candidates(&batch)?;
-        if rows.len() > self.wanted {
-            let (mut kept, _) = keys.smallest(self.wanted);
-            kept.sort_unstable();
-            keys = keys.take(&kept, &self.shared.encoder);
-            leads = leads.map(|leads| kept.iter().map(|&row| leads[row as usize]).collect());
-            rows = kept.into_iter().map(|row| rows[row as usize]).collect();
+        let mut found = self.candidates(&batch)?;
+        if found.rows.len() > self.wanted {
+            let (mut smallest, _) = found.keys.smallest(self.wanted);
+            smallest.sort_unstable();
+            found.keep(&smallest, &self.shared.encoder);
         }
+        let Candidates { rows, keys, leads } = found;
         if rows.is_empty() {
             return Ok(Accept::More);
         }
@@ -200,13 +205,31 @@ impl SinkState for TopRows {
 struct Candidates {
     /// Their numbers in the batch, ascending.
     rows: Vec<u32>,
+    /// Their keys, once they are made.
     keys: Keys,
+    /// Their leads, where their codes are not numbers and leads can be had.
     leads: Option<Vec<u64>>,
 }
 
 impl Candidates {
-    fn none(keys: Keys) -> Self {
-        Self { rows: Vec::new(), keys, leads: None }
+    /// Keeps only those at the given places.
+    fn keep(&mut self, places: &[u32], encoder: &KeyEncoder) {
+        if places.len() == self.rows.len() {
+            return;
+        }
+        self.rows = places.iter().map(|&place| self.rows[place as usize]).collect();
+        self.leads = self.leads.take().map(|leads| places.iter().map(|&place| leads[place as usize]).collect());
+        if self.keys.len() > 0 {
+            self.keys = self.keys.take(places, encoder);
+        }
+    }
+
+    /// Their values in a column of the batch.
+    fn column(&self, column: &ArrayRef) -> Result<ArrayRef> {
+        if self.rows.len() == column.len() {
+            return Ok(column.clone());
+        }
+        take(column.as_ref(), &UInt32Array::from(self.rows.clone()), None).map_err(from_arrow)
     }
 }
 
