@@ -289,6 +289,9 @@ SPELLINGS = [
 def duckdb_spelling(sql):
     """The statements DuckDB needs for one of ours."""
     sql = struct_literals(sql)
+    sql = re.sub(
+        r"\bFROM (\w+(?: (?!RIGHT)\w+)?) RIGHT (SEMI|ANTI) JOIN (\w+(?: (?!ON)\w+)?) ON\b", r"FROM \3 \2 JOIN \1 ON", sql
+    )
     quiet = script.without_noise(sql)
     edits = []
     for pattern, replacement in SPELLINGS:
