@@ -16,11 +16,15 @@
 //! reserved; a panic in a packet ends its query and nothing else.
 
 pub mod batch;
+mod engine;
 pub mod exchange;
 pub mod expressions;
 pub mod memory;
 pub mod operators;
 pub mod pipeline;
 pub mod plan;
+pub mod query;
 pub mod reference;
 pub mod stages;
+
+pub use engine::{Engine, EngineOptions, Mode};

@@ -10,5 +10,6 @@ pub mod project;
 pub mod result;
 pub mod runtime_filter;
 pub mod scalar;
+pub mod scan;
 pub mod sort;
 pub mod values;

@@ -13,6 +13,10 @@
 //! * A state may be dropped between any two calls: that is how a query is cancelled.
 //! * One call works on one batch, or as much, so that a packet can stop at the end of its quantum.
 
+mod compile;
 mod flow;
+mod run;
 
+pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, compile};
 pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
+pub use run::PipelinePacket;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ArrowPrimitiveType, UInt32Array};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, UInt32Array};
 use arrow::datatypes::*;
 use diligence_base::Result;
 
@@ -220,9 +220,11 @@ impl Source {
                 None => {
                     codes.iter_mut().zip(places.values()).for_each(|(code, &place)| *code += place.min(null) * factor);
                 }
-                Some(nulls) => codes.iter_mut().zip(places.values()).zip(nulls.iter()).for_each(
-                    |((code, &place), valid)| *code += if valid { place.min(null) } else { null } * factor,
-                ),
+                Some(nulls) => {
+                    codes.iter_mut().zip(places.values()).zip(nulls.iter()).for_each(|((code, &place), valid)| {
+                        *code += if valid { place.min(null) } else { null } * factor
+                    })
+                }
             },
             (Codes::Numbers(values), Coder::Range { base, .. }) => {
                 let (base, nulls) = (*base, values.logical_nulls().filter(|nulls| nulls.null_count() > 0));

@@ -153,7 +153,11 @@ impl GroupTable {
     }
 
     /// Merges all groups of a frozen table. `reserve` is asked for room before it is used.
-    pub fn merge_table(&mut self, other: &GroupTable, reserve: &mut dyn FnMut(&Self, usize) -> Result<()>) -> Result<()> {
+    pub fn merge_table(
+        &mut self,
+        other: &GroupTable,
+        reserve: &mut dyn FnMut(&Self, usize) -> Result<()>,
+    ) -> Result<()> {
         let groups = other.groups();
         if self.program.grouped {
             return self.merge(&other.keys.keys, &other.states, 0..groups, groups.max(1), reserve);

@@ -116,7 +116,13 @@ impl KeyReader {
         Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0)
     }
 
-    fn byte_column(&self, column: &KeyColumn, nulls: Option<NullBuffer>, first: usize, rows: usize) -> Result<ArrayRef> {
+    fn byte_column(
+        &self,
+        column: &KeyColumn,
+        nulls: Option<NullBuffer>,
+        first: usize,
+        rows: usize,
+    ) -> Result<ArrayRef> {
         let slot = column.bytes_slot.unwrap_or_default();
         let views = (first..first + rows)
             .map(|group| {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, UInt32Array};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    ByteArrayType, DataType, Decimal64Type, Decimal128Type, Float16Type, Float32Type, Float64Type,
-};
+use arrow::datatypes::{ByteArrayType, DataType, Decimal64Type, Decimal128Type, Float16Type, Float32Type, Float64Type};
 use arrow_row::Rows;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
@@ -290,7 +288,9 @@ impl KeySource {
 
     fn flat(values: ArrayRef, key: &KeyColumn) -> Result<Self> {
         let values = match (&key.kind, values.data_type()) {
-            (KeyKind::NarrowDecimal | KeyKind::WideDecimal, DataType::Decimal64(..) | DataType::Decimal128(..)) => values,
+            (KeyKind::NarrowDecimal | KeyKind::WideDecimal, DataType::Decimal64(..) | DataType::Decimal128(..)) => {
+                values
+            }
             (KeyKind::Bytes, _) if is_bytes(values.data_type()) => values,
             // Includes dictionaries of fixed-width values.
             _ => to_logical(&values, key.value_type())?,

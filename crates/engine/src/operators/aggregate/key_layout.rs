@@ -145,7 +145,9 @@ impl KeyKind {
             Int8 | UInt8 => Self::Bits(8),
             Int16 | UInt16 | Float16 => Self::Bits(16),
             Int32 | UInt32 | Float32 | Date32 | Time32(_) | Decimal32(..) => Self::Bits(32),
-            Int64 | UInt64 | Float64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) | Decimal64(..) => Self::Bits(64),
+            Int64 | UInt64 | Float64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) | Decimal64(..) => {
+                Self::Bits(64)
+            }
             Decimal128(precision, _) if *precision <= 18 => Self::NarrowDecimal,
             Decimal128(..) => Self::WideDecimal,
             Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => Self::Bytes,

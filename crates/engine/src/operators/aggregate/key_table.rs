@@ -126,7 +126,9 @@ impl Keys {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.words.capacity() * 8 + self.places.iter().map(|places| places.capacity() * 8).sum::<usize>() + self.arena.bytes
+        self.words.capacity() * 8
+            + self.places.iter().map(|places| places.capacity() * 8).sum::<usize>()
+            + self.arena.bytes
     }
 
     /// Makes room for the layout's null words.

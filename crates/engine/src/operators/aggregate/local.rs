@@ -207,9 +207,10 @@ impl LocalGroups {
 impl SinkState for LocalGroups {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
         self.add(&batch)?;
-        let enough = self.program.limit.is_some_and(|limit| {
-            self.program.outputs.is_empty() && self.spread == 0 && self.table.groups() >= limit
-        });
+        let enough = self
+            .program
+            .limit
+            .is_some_and(|limit| self.program.outputs.is_empty() && self.spread == 0 && self.table.groups() >= limit);
         Ok(if enough { Accept::Enough } else { Accept::More })
     }
 

@@ -70,8 +70,5 @@ fn build(plan: &plan::Aggregate, input: &SchemaRef, output: &SchemaRef, tuning: 
     // Accumulators are made here once, so that what DataFusion cannot do is said before anything runs.
     program.states()?;
     let shared = Arc::new(Shared::new(program, tuning));
-    Ok(AggregateParts {
-        sink: Arc::new(AggregateSink(shared.clone())),
-        source: Arc::new(AggregateSource::new(shared)),
-    })
+    Ok(AggregateParts { sink: Arc::new(AggregateSink(shared.clone())), source: Arc::new(AggregateSource::new(shared)) })
 }

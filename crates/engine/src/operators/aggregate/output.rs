@@ -27,7 +27,11 @@ pub(super) enum Output {
 pub(super) enum AverageKind {
     Float,
     /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
-    Decimal { factor: i128, precision: u8, data_type: DataType },
+    Decimal {
+        factor: i128,
+        precision: u8,
+        data_type: DataType,
+    },
 }
 
 impl AverageKind {

@@ -96,7 +96,9 @@ impl Shared {
     }
 
     fn merge_part(&self, index: usize, memory: &QueryMemory) -> Result<FinishedGroups> {
-        let Some(merging) = self.merging.get() else { return Err(Error::bug("groups were merged before they were all in")) };
+        let Some(merging) = self.merging.get() else {
+            return Err(Error::bug("groups were merged before they were all in"));
+        };
         let partitions = merging.parts[index].clone();
         let chunks = merging.chunks.lock().clone();
         let mut tables = if index == 0 { std::mem::take(&mut *merging.tables.lock()) } else { Vec::new() };
@@ -169,7 +171,9 @@ impl Sink for AggregateSink {
     }
 
     fn complete(&self) -> Result<()> {
-        let Some(merging) = self.0.merging.get() else { return Err(Error::bug("an aggregate was completed before merging")) };
+        let Some(merging) = self.0.merging.get() else {
+            return Err(Error::bug("an aggregate was completed before merging"));
+        };
         merging.chunks.lock().clear();
         let finished = merging.results.iter().filter_map(|result| result.lock().take()).collect::<Vec<_>>();
         if finished.len() != merging.results.len() {

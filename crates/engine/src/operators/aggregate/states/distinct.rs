@@ -126,8 +126,9 @@ impl DistinctState {
         let wanted = match group_column {
             Some(column) if other.sorted => {
                 let group = |pair: usize| group_of(theirs, column, pair) as usize;
-                lower_bound(theirs.groups, |pair| group(pair) < range.start)
-                    ..lower_bound(theirs.groups, |pair| group(pair) < range.end)
+                lower_bound(theirs.groups, |pair| group(pair) < range.start)..lower_bound(theirs.groups, |pair| {
+                    group(pair) < range.end
+                })
             }
             _ => {
                 debug_assert!(range.len() == other.counts.len(), "pairs in no order are merged all at once");
@@ -180,9 +181,8 @@ impl DistinctState {
             order.iter().enumerate().for_each(|(new, &old)| position[old as usize] = new as u32);
             // A counting sort of the pairs by their group's new number.
             let mut starts = vec![0u32; order.len() + 1];
-            let groups = (0..keys.groups)
-                .map(|pair| position[group_of(&keys, column, pair) as usize])
-                .collect::<Vec<_>>();
+            let groups =
+                (0..keys.groups).map(|pair| position[group_of(&keys, column, pair) as usize]).collect::<Vec<_>>();
             groups.iter().for_each(|&group| starts[group as usize + 1] += 1);
             (0..order.len()).for_each(|group| starts[group + 1] += starts[group]);
             let mut pair_order = vec![0u32; keys.groups];
@@ -284,9 +284,7 @@ fn values_of(keys: &Keys, column: &KeyColumn, pairs: impl Iterator<Item = usize>
         }
         (_, DataType::Int64) => Arc::new(Int64Array::from_iter_values(pairs.map(|pair| low(pair) as i64))),
         (_, DataType::UInt64) => Arc::new(UInt64Array::from_iter_values(pairs.map(low))),
-        (_, DataType::Float64) => {
-            Arc::new(Float64Array::from_iter_values(pairs.map(|pair| f64::from_bits(low(pair)))))
-        }
+        (_, DataType::Float64) => Arc::new(Float64Array::from_iter_values(pairs.map(|pair| f64::from_bits(low(pair))))),
         (_, other) => return Err(Error::bug(format!("distinct values of type {other} are not added up"))),
     })
 }

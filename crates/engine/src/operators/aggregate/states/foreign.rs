@@ -56,9 +56,9 @@ impl ForeignState {
         self.place(placement);
         match &mut self.held {
             Held::One(one) => unlocked(one)?.update_batch(values).map_err(from_datafusion),
-            Held::Groups(groups) => unlocked(groups)?
-                .update_batch(values, &self.ids, None, placement.groups)
-                .map_err(from_datafusion),
+            Held::Groups(groups) => {
+                unlocked(groups)?.update_batch(values, &self.ids, None, placement.groups).map_err(from_datafusion)
+            }
             Held::States(_) | Held::Results(_) => Err(Error::bug("a finished aggregate got more rows")),
         }
     }

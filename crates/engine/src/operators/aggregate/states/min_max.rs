@@ -13,7 +13,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray}
 use arrow::datatypes::*;
 use diligence_base::{Error, Result};
 
-use super::{LANES, LANE_GROUPS_MAX, Placement, Seen, permuted, scatter};
+use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, permuted, scatter};
 
 /// The extremes of a column, for all groups.
 pub(in super::super) trait MinMaxState: Send + Sync {

@@ -8,9 +8,7 @@ use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, PrimitiveArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type,
-};
+use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use diligence_base::{Error, Result};
 
 use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, for_each_valid, permuted, scatter};
