@@ -14,6 +14,7 @@
 
 pub mod external;
 pub mod foreign_error;
+pub mod memory;
 mod table;
 
 pub use table::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};

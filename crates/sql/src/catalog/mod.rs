@@ -1,0 +1,233 @@
+//! The relations of a database by name: tables, views, and tables computed on demand.
+//!
+//! A [`Catalog`] is shared by all sessions of a database. Not here: what a name means inside one statement (common table
+//! expressions, aliases), and how text becomes a name.
+//!
+//! Invariants:
+//! * A statement resolves every name once; what it found stays as it was until the statement ends, whatever others change.
+//! * Two states of a table never have the same version.
+
+mod memory;
+pub mod paths;
+mod providers;
+mod view;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Constraints;
+use diligence_base::ids::TableVersion;
+use diligence_base::{Error, Result};
+use diligence_storage::Table;
+use parking_lot::RwLock;
+
+pub use memory::MemoryRelation;
+pub use providers::SessionCatalogs;
+pub use view::View;
+
+/// The name of the only database in a catalog.
+pub const CATALOG_NAME: &str = "diligence";
+/// Where names without a schema are looked up.
+pub const DEFAULT_SCHEMA: &str = "public";
+/// Where the engine shows itself.
+pub const SYSTEM_SCHEMA: &str = "system";
+/// DataFusion's description of the catalog.
+pub const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub enum Relation {
+    /// A table in one state: foreign files.
+    Table(StoredRelation),
+    /// A table in memory that statements change.
+    Memory(Arc<MemoryRelation>),
+    /// A query with a name.
+    View(Arc<View>),
+    /// Rows that are computed when a statement asks for them.
+    Computed(Arc<dyn ComputedTable>),
+}
+
+/// A table and what it was declared with.
+#[derive(Clone, Debug)]
+pub struct StoredRelation {
+    /// The table.
+    pub table: Arc<dyn Table>,
+    /// The statement that made it, where there was one.
+    pub definition: Option<String>,
+    /// As declared; not enforced.
+    pub constraints: Constraints,
+}
+
+impl From<Arc<dyn Table>> for StoredRelation {
+    fn from(table: Arc<dyn Table>) -> Self {
+        Self { table, definition: None, constraints: Constraints::default() }
+    }
+}
+
+/// A table whose rows are computed when a statement asks for them.
+pub trait ComputedTable: Send + Sync + fmt::Debug {
+    /// Its columns.
+    fn schema(&self) -> SchemaRef;
+    /// Its rows now. Called once per statement that names the table.
+    fn rows(&self) -> Result<RecordBatch>;
+}
+
+impl Relation {
+    /// What it is, in messages and listings.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Relation::Table(_) => "external table",
+            Relation::Memory(_) => "table",
+            Relation::View(_) => "view",
+            Relation::Computed(_) => "system table",
+        }
+    }
+
+    /// Its columns.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Relation::Table(stored) => stored.table.schema(),
+            Relation::Memory(memory) => memory.schema().clone(),
+            Relation::View(view) => view.schema.clone(),
+            Relation::Computed(computed) => computed.schema(),
+        }
+    }
+}
+
+/// A relation's full name within its catalog.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationName {
+    /// The schema.
+    pub schema: String,
+    /// The name in the schema.
+    pub name: String,
+}
+
+impl RelationName {
+    /// A name in a schema.
+    pub fn new(schema: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { schema: schema.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for RelationName {
+    /// Without the default schema, as a user would write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.schema != DEFAULT_SCHEMA {
+            write!(f, "{}.", self.schema)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// The relations of a database. Cheap to ask from many threads.
+#[derive(Debug)]
+pub struct Catalog {
+    schemas: RwLock<BTreeMap<String, BTreeMap<String, Relation>>>,
+    versions: AtomicU64,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), BTreeMap::new())]);
+        Self { schemas: RwLock::new(schemas), versions: AtomicU64::new(1) }
+    }
+}
+
+impl Catalog {
+    /// A version that no table has had yet.
+    pub fn next_version(&self) -> TableVersion {
+        TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What the name stands for now.
+    pub fn get(&self, name: &RelationName) -> Option<Relation> {
+        self.schemas.read().get(&name.schema)?.get(&name.name).cloned()
+    }
+
+    /// Gives a relation a name. Fails if the schema is unknown, or the name is taken and may not be replaced.
+    pub fn create(&self, name: &RelationName, relation: Relation, or_replace: bool) -> Result<()> {
+        let mut schemas = self.schemas.write();
+        let Some(schema) = schemas.get_mut(&name.schema) else { return Err(no_schema(&name.schema)) };
+        if let Some(existing) = schema.get(&name.name) {
+            if !or_replace {
+                return Err(Error::input(format!("a {} named '{name}' exists already", existing.kind()))
+                    .with_hint("drop it first, or write CREATE OR REPLACE"));
+            }
+            // Replacing a view by a table is more often a slip than a wish.
+            if matches!(existing, Relation::View(_)) != matches!(relation, Relation::View(_)) {
+                return Err(Error::input(format!("'{name}' is a {}, not a {}", existing.kind(), relation.kind()))
+                    .with_hint(format!("drop the {} first", existing.kind())));
+            }
+        }
+        schema.insert(name.name.clone(), relation);
+        Ok(())
+    }
+
+    /// Takes a name away if `wanted` agrees to what it stands for; false if there is no such name.
+    pub fn drop(&self, name: &RelationName, wanted: impl FnOnce(&Relation) -> Result<()>) -> Result<bool> {
+        let mut schemas = self.schemas.write();
+        let Some(schema) = schemas.get_mut(&name.schema) else { return Ok(false) };
+        let Some(relation) = schema.get(&name.name) else { return Ok(false) };
+        wanted(relation)?;
+        schema.remove(&name.name);
+        Ok(true)
+    }
+
+    /// Makes a schema; false if there is one already.
+    pub fn create_schema(&self, name: &str) -> bool {
+        let mut schemas = self.schemas.write();
+        if schemas.contains_key(name) || name == SYSTEM_SCHEMA || name == INFORMATION_SCHEMA {
+            return false;
+        }
+        schemas.insert(name.to_owned(), BTreeMap::new());
+        true
+    }
+
+    /// Takes a schema away; false if there is none. Fails on one with relations unless `cascade`.
+    pub fn drop_schema(&self, name: &str, cascade: bool) -> Result<bool> {
+        if name == DEFAULT_SCHEMA {
+            return Err(Error::input(format!("the schema '{name}' cannot be dropped")));
+        }
+        let mut schemas = self.schemas.write();
+        let Some(schema) = schemas.get(name) else { return Ok(false) };
+        if !schema.is_empty() && !cascade {
+            return Err(Error::input(format!("the schema '{name}' has {} relations", schema.len()))
+                .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
+        }
+        schemas.remove(name);
+        Ok(true)
+    }
+
+    /// The schemas, in order.
+    pub fn schema_names(&self) -> Vec<String> {
+        self.schemas.read().keys().cloned().collect()
+    }
+
+    /// The relations with their names, in order.
+    pub fn relations(&self) -> Vec<(RelationName, Relation)> {
+        let schemas = self.schemas.read();
+        let all = schemas.iter().flat_map(|(schema, relations)| {
+            relations.iter().map(|(name, relation)| (RelationName::new(schema, name), relation.clone()))
+        });
+        all.collect()
+    }
+
+    /// The names in one schema, in order; none if there is no such schema.
+    pub fn names_in(&self, schema: &str) -> Vec<String> {
+        self.schemas.read().get(schema).map(|relations| relations.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// True if there is such a schema.
+    pub fn has_schema(&self, schema: &str) -> bool {
+        self.schemas.read().contains_key(schema)
+    }
+}
+
+fn no_schema(name: &str) -> Error {
+    Error::input(format!("no schema is named '{name}'")).with_hint(format!("CREATE SCHEMA {name} makes one"))
+}

@@ -1,0 +1,147 @@
+//! The catalog as DataFusion's `information_schema` sees it.
+//!
+//! Statements themselves are planned without this: see `planner::names`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, Session, TableProvider};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::{CATALOG_NAME, Catalog, ComputedTable, Relation, RelationName, SYSTEM_SCHEMA};
+
+/// A database's catalog with the system tables of one session.
+#[derive(Clone)]
+pub struct SessionCatalogs {
+    /// What all sessions share.
+    pub catalog: Arc<Catalog>,
+    /// `system.*` for this session.
+    pub system: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
+}
+
+impl SessionCatalogs {
+    /// What a name stands for now, system tables included.
+    pub fn get(&self, name: &RelationName) -> Option<Relation> {
+        if name.schema == SYSTEM_SCHEMA {
+            return self.system.get(&name.name).cloned().map(Relation::Computed);
+        }
+        self.catalog.get(name)
+    }
+
+    /// Every relation's name, system tables included.
+    pub fn names(&self) -> Vec<RelationName> {
+        let mut names = self.catalog.relations().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        names.extend(self.system.keys().map(|name| RelationName::new(SYSTEM_SCHEMA, name)));
+        names
+    }
+}
+
+impl fmt::Debug for SessionCatalogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionCatalogs({} relations)", self.names().len())
+    }
+}
+
+impl CatalogProviderList for SessionCatalogs {
+    fn register_catalog(&self, _: String, _: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG_NAME.into()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG_NAME).then(|| Arc::new(self.clone()) as _)
+    }
+}
+
+impl CatalogProvider for SessionCatalogs {
+    fn schema_names(&self) -> Vec<String> {
+        let mut names = self.catalog.schema_names();
+        names.push(SYSTEM_SCHEMA.into());
+        names
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let known = name == SYSTEM_SCHEMA || self.catalog.has_schema(name);
+        known.then(|| Arc::new(OneSchema { catalogs: self.clone(), schema: name.to_owned() }) as _)
+    }
+}
+
+#[derive(Debug)]
+struct OneSchema {
+    catalogs: SessionCatalogs,
+    schema: String,
+}
+
+#[async_trait]
+impl SchemaProvider for OneSchema {
+    fn table_names(&self) -> Vec<String> {
+        if self.schema == SYSTEM_SCHEMA {
+            return self.catalogs.system.keys().cloned().collect();
+        }
+        self.catalogs.catalog.names_in(&self.schema)
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let relation = self.catalogs.get(&RelationName::new(&self.schema, name));
+        Ok(relation.map(|relation| Arc::new(Description::new(relation)) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.catalogs.get(&RelationName::new(&self.schema, name)).is_some()
+    }
+}
+
+/// A relation that can be described but not scanned.
+#[derive(Debug)]
+struct Description {
+    relation: Relation,
+    definition: Option<String>,
+}
+
+impl Description {
+    fn new(relation: Relation) -> Self {
+        let definition = match &relation {
+            Relation::View(view) => Some(view.definition()),
+            Relation::Table(stored) => stored.definition.clone(),
+            Relation::Memory(_) | Relation::Computed(_) => None,
+        };
+        Self { relation, definition }
+    }
+}
+
+#[async_trait]
+impl TableProvider for Description {
+    fn schema(&self) -> arrow::datatypes::SchemaRef {
+        self.relation.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        match self.relation {
+            Relation::View(_) | Relation::Computed(_) => TableType::View,
+            Relation::Table(_) | Relation::Memory(_) => TableType::Base,
+        }
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        self.definition.as_deref()
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        _: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        internal_err!("a relation that information_schema describes was scanned")
+    }
+}
+

@@ -1,0 +1,23 @@
+//! A query with a name.
+//!
+//! A view keeps its statement, not its plan: every use plans it again, so that it follows its tables when they change or
+//! are made anew, and says so when they are gone.
+
+use arrow::datatypes::SchemaRef;
+use datafusion::sql::parser::Statement;
+
+/// A query with a name.
+#[derive(Debug)]
+pub struct View {
+    /// The `CREATE VIEW` statement.
+    pub statement: Statement,
+    /// Its columns when it was made.
+    pub schema: SchemaRef,
+}
+
+impl View {
+    /// The text of the statement that made it.
+    pub fn definition(&self) -> String {
+        self.statement.to_string()
+    }
+}

@@ -1,0 +1,206 @@
+//! What names mean inside one statement.
+//!
+//! Invariant: a statement sees each table in one state, however often it names it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{SchemaProvider, TableFunctionArgs, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::file_options::file_type::FileType;
+use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
+use datafusion::datasource::file_format::format_as_file_type;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use diligence_base::Error;
+use diligence_storage::Table;
+use diligence_storage::foreign_error::to_datafusion;
+use diligence_storage::memory::MemoryTable;
+
+use crate::catalog::paths::looks_like_path;
+use crate::catalog::{
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
+};
+use crate::errors::UnknownRelation;
+use crate::planner::Planner;
+use crate::tables::StoredTable;
+
+/// Views inside views at most: more is a view that ends up in itself.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// The names that one statement can use.
+pub(crate) struct Names<'a> {
+    planner: &'a Planner,
+    state: &'a SessionState,
+    resolved: RefCell<HashMap<RelationName, Arc<dyn TableSource>>>,
+    view_depth: Cell<usize>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
+        Self { planner, state, resolved: RefCell::default(), view_depth: Cell::new(0) }
+    }
+
+    fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
+        if name.schema == INFORMATION_SCHEMA {
+            let schema = InformationSchemaProvider::new(self.state.catalog_list().clone())
+                .with_table_functions(self.state.table_functions().clone());
+            let table = crate::planner::block_on(schema.table(&name.name))?;
+            return table.ok_or_else(|| unknown(name, None));
+        }
+        match self.planner.catalogs().get(name) {
+            Some(relation) => self.of_relation(name, relation),
+            None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
+                let table = self.planner.open_path(&name.name).map_err(to_datafusion)?;
+                Ok(Arc::new(StoredTable::new(&name.name, table).temporary()))
+            }
+            None => {
+                let known = name.schema == SYSTEM_SCHEMA || self.planner.catalogs().catalog.has_schema(&name.schema);
+                Err(unknown(name, (!known).then(|| name.schema.clone())))
+            }
+        }
+    }
+
+    fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
+        Ok(match relation {
+            Relation::Table(stored) => Arc::new(
+                StoredTable::new(name.to_string(), stored.table).with_constraints(stored.constraints),
+            ),
+            Relation::Memory(memory) => Arc::new(StoredTable::of_memory(name.to_string(), memory)),
+            Relation::Computed(computed) => {
+                let rows = computed.rows().map_err(to_datafusion)?;
+                let version = self.planner.catalogs().catalog.next_version();
+                let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
+                let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
+                Arc::new(StoredTable::new(name.to_string(), table))
+            }
+            Relation::View(view) => {
+                let depth = self.view_depth.get();
+                if depth >= VIEW_DEPTH_MAX {
+                    let error = Error::input(format!("the view '{name}' nests more than {VIEW_DEPTH_MAX} views deep"));
+                    return Err(to_datafusion(error.with_hint("a view must not select from itself")));
+                }
+                self.view_depth.set(depth + 1);
+                let plan = self.planner.view_plan(self, &view);
+                self.view_depth.set(depth);
+                let plan = plan.map_err(|error| error.context(format!("in the view '{name}'")))?;
+                Arc::new(ViewTable::new(plan, Some(view.definition())))
+            }
+        })
+    }
+}
+
+/// A statement's reference to a relation, with the catalog and schema that it leaves out.
+pub(crate) fn relation_name(name: TableReference) -> Result<RelationName> {
+    let resolved = name.resolve(CATALOG_NAME, DEFAULT_SCHEMA);
+    if resolved.catalog.as_ref() != CATALOG_NAME {
+        let name = RelationName::new(resolved.schema.as_ref(), resolved.table.as_ref());
+        return Err(DataFusionError::External(Box::new(UnknownRelation {
+            name: format!("{}.{name}", resolved.catalog),
+            schema: Some(format!("{}.{}", resolved.catalog, resolved.schema)),
+        })));
+    }
+    Ok(RelationName::new(resolved.schema.as_ref(), resolved.table.as_ref()))
+}
+
+fn unknown(name: &RelationName, schema: Option<String>) -> DataFusionError {
+    DataFusionError::External(Box::new(UnknownRelation { name: name.to_string(), schema }))
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let bare = matches!(name, TableReference::Bare { .. });
+        let name = relation_name(name)?;
+        if let Some(source) = self.resolved.borrow().get(&name) {
+            return Ok(source.clone());
+        }
+        let source = provider_as_source(self.provider(&name, bare)?);
+        self.resolved.borrow_mut().insert(name, source.clone());
+        Ok(source)
+    }
+
+    fn get_file_type(&self, extension: &str) -> Result<Arc<dyn FileType>> {
+        let format = self.state.get_file_format_factory(extension).ok_or_else(|| {
+            let error = Error::input(format!("no file format is named '{extension}'"));
+            to_datafusion(error.with_hint("the formats are PARQUET, CSV, JSON and ARROW"))
+        })?;
+        Ok(format_as_file_type(format))
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = self
+            .state
+            .table_functions()
+            .get(name)
+            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let context = SimplifyContext::builder().with_config_options(self.state.config_options().clone()).build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        let args = args.into_iter().map(|arg| simplifier.simplify(simplifier.coerce(arg, &schema)?));
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        Ok(provider_as_source(provider))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}

@@ -1,0 +1,249 @@
+//! Text to statements.
+//!
+//! Planning is recursive in many places, in DataFusion and here, so a statement's depth is measured on its tokens before
+//! anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
+//! ([`with_stack`]).
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use diligence_base::limits::STATEMENT_BYTES_MAX;
+use diligence_base::{Error, Result, Span};
+
+use crate::errors;
+use crate::state::PARSER_DEPTH_MAX;
+
+/// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers evaluate
+/// and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
+pub const NESTING_MAX: usize = 4096;
+
+/// Bytes of stack that planning may use per level. Measured on `1+1+…` and `((…))`, with room to spare.
+const STACK_BYTES_PER_LEVEL: usize = 24 * 1024;
+
+/// Bytes of stack that planning uses besides.
+const STACK_BYTES_BASE: usize = 1024 * 1024;
+
+/// A syntax tree and how deep it is.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The statement.
+    pub statement: Statement,
+    /// Levels, at most [`NESTING_MAX`].
+    pub depth: usize,
+}
+
+/// Parses exactly one statement. A semicolon at the end is allowed.
+pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
+    let dialect = named(dialect)?;
+    let tokens = tokens(sql, dialect.as_ref())?;
+    let depth = depth(&tokens);
+    if depth.levels > NESTING_MAX {
+        let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
+        return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
+    }
+    let statements = with_stack(depth.levels, || {
+        DFParserBuilder::new(tokens)
+            .with_dialect(dialect.as_ref())
+            .with_recursion_limit(PARSER_DEPTH_MAX)
+            .build()
+            .and_then(|mut parser| parser.parse_statements())
+    });
+    let mut statements = statements.map_err(errors::syntax)?;
+    match (statements.pop_front(), statements.len()) {
+        (Some(statement), 0) => Ok(Parsed { statement, depth: depth.levels }),
+        (None, _) => Err(Error::input("there is no statement in the text")),
+        (Some(_), more) => Err(Error::input(format!("expected one statement, found {}", more + 1))
+            .with_hint("send statements one by one")),
+    }
+}
+
+/// Cuts a script at its semicolons. Comments stay with the statement after them; empty statements are left out.
+pub fn split(sql: &str) -> Result<Vec<String>> {
+    let tokens = tokens(sql, &GenericDialect {})?;
+    let lines = LineIndex::new(sql);
+    let mut statements = Vec::new();
+    let (mut start, mut empty) = (0, true);
+    for token in &tokens {
+        match token.token {
+            Token::SemiColon => {
+                let end = lines.offset(token.span.start);
+                if !empty {
+                    statements.push(sql[start..end].trim().to_owned());
+                }
+                (start, empty) = (lines.offset(token.span.end), true);
+            }
+            Token::Whitespace(_) | Token::EOF => {}
+            _ => empty = false,
+        }
+    }
+    if !empty {
+        statements.push(sql[start..].trim().to_owned());
+    }
+    Ok(statements)
+}
+
+/// Runs something that recurses with a statement's depth on a stack that is large enough for it.
+pub fn with_stack<T>(depth: usize, body: impl FnOnce() -> T) -> T {
+    let bytes = STACK_BYTES_BASE + depth * STACK_BYTES_PER_LEVEL;
+    stacker::maybe_grow(bytes, bytes, body)
+}
+
+fn named(dialect: &str) -> Result<Box<dyn Dialect>> {
+    dialect_from_str(dialect).ok_or_else(|| Error::input(format!("no SQL dialect is named '{dialect}'")))
+}
+
+fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
+    if sql.len() > STATEMENT_BYTES_MAX {
+        return Err(Error::resource(format!("the text has {} bytes; at most {STATEMENT_BYTES_MAX} are read", sql.len()))
+            .with_hint("load large data with COPY or from files"));
+    }
+    Tokenizer::new(dialect, sql)
+        .tokenize_with_location()
+        .map_err(|error| errors::syntax(DataFusionError::from(ParserError::from(error))))
+}
+
+struct Depth {
+    levels: usize,
+    place: Option<Span>,
+}
+
+/// A level's parts: what grows along an expression starts anew at a comma or a clause, what grows along set operations and
+/// joins does not.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    operators: usize,
+    chain: usize,
+}
+
+/// An upper bound, up to a small factor, on the depth of the tree that the tokens parse to.
+fn depth(tokens: &[TokenWithSpan]) -> Depth {
+    let mut open = vec![Level::default()];
+    let mut below = 0;
+    let mut most = Depth { levels: 0, place: None };
+    for token in tokens {
+        let last = open.len() - 1;
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                below += open[last].operators + open[last].chain + 1;
+                open.push(Level::default());
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => close(&mut open, &mut below),
+            Token::Comma | Token::SemiColon => open[last].operators = 0,
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::CASE => {
+                    below += open[last].operators + open[last].chain + 1;
+                    open.push(Level::default());
+                }
+                Keyword::END => close(&mut open, &mut below),
+                Keyword::SELECT
+                | Keyword::FROM
+                | Keyword::WHERE
+                | Keyword::GROUP
+                | Keyword::HAVING
+                | Keyword::ORDER
+                | Keyword::WHEN
+                | Keyword::THEN
+                | Keyword::ELSE => open[last].operators = 0,
+                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::JOIN => {
+                    open[last].operators = 0;
+                    open[last].chain += 1;
+                }
+                Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS | Keyword::LIKE | Keyword::BETWEEN => {
+                    open[last].operators += 1;
+                }
+                _ => {}
+            },
+            Token::Word(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Whitespace(_)
+            | Token::Period
+            | Token::EOF => {}
+            // Everything else is an operator, or rare enough to count as one.
+            _ => open[last].operators += 1,
+        }
+        let last = open.len() - 1;
+        let levels = below + open[last].operators + open[last].chain;
+        if levels > most.levels {
+            most.levels = levels;
+            if levels <= NESTING_MAX + 1 {
+                most.place = Some(Span { line: token.span.start.line, column: token.span.start.column });
+            }
+        }
+    }
+    most
+}
+
+fn close(open: &mut Vec<Level>, below: &mut usize) {
+    // More closed than opened is the parser's to complain about.
+    if open.len() > 1 {
+        open.pop();
+        let last = open[open.len() - 1];
+        *below -= last.operators + last.chain + 1;
+    }
+}
+
+/// Byte offsets of the tokenizer's lines and columns.
+struct LineIndex<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> LineIndex<'a> {
+    fn new(text: &'a str) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1)).collect();
+        Self { text, starts }
+    }
+
+    fn offset(&self, location: Location) -> usize {
+        let Some(&start) = self.starts.get((location.line as usize).saturating_sub(1)) else { return self.text.len() };
+        let rest = &self.text[start..];
+        let characters = (location.column as usize).saturating_sub(1);
+        start + rest.char_indices().nth(characters).map_or(rest.len(), |(index, _)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_cut_outside_of_strings_and_comments() {
+        let script = "SELECT ';' AS é; -- one; comment\n/* two; */ SELECT 2;;\nSELECT \"a;b\" FROM t";
+        assert_eq!(
+            split(script).unwrap(),
+            vec!["SELECT ';' AS é", "-- one; comment\n/* two; */ SELECT 2", "SELECT \"a;b\" FROM t"]
+        );
+        assert!(split("SELECT 'open").unwrap_err().span().is_some());
+        assert!(split(" ; -- nothing\n ;").unwrap().is_empty());
+    }
+
+    #[test]
+    fn depth_counts_what_nests_and_what_chains() {
+        let levels = |sql: &str| depth(&tokens(sql, &GenericDialect {}).unwrap()).levels;
+        assert!(levels("SELECT a, b, c FROM t WHERE a = 1") < 5);
+        assert!(levels(&format!("SELECT {}1{}", "(".repeat(100), ")".repeat(100))) >= 100);
+        assert!(levels(&format!("SELECT 1{}", "+1".repeat(500))) >= 500);
+        assert!(levels(&format!("INSERT INTO t VALUES (1){}", ",(1+1)".repeat(500))) < 20);
+        assert!(levels(&format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(300))) >= 300);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_refused_and_what_is_not_parses() {
+        let nested = |count: usize| format!("SELECT {}1{}", "(".repeat(count), ")".repeat(count));
+        assert!(parse_one(&nested(500), "generic").is_ok());
+        let error = parse_one(&nested(1_000_000), "generic").unwrap_err();
+        assert!(error.message().contains("4096 levels"), "{error}");
+        assert!(error.span().is_some());
+    }
+
+    #[test]
+    fn exactly_one_statement_is_wanted() {
+        assert!(parse_one("SELECT 1;", "generic").is_ok());
+        assert!(parse_one(" -- nothing", "generic").unwrap_err().message().contains("no statement"));
+        assert!(parse_one("SELECT 1; SELECT 2", "generic").unwrap_err().message().contains("found 2"));
+    }
+}

@@ -1,0 +1,619 @@
+//! A session's planner: from a statement's text to what is to be done.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use arrow::datatypes::FieldRef;
+use chrono::{DateTime, Utc};
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, ParamValues, TableReference};
+use datafusion::datasource::source_as_provider;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{FunctionRegistry, TaskContext};
+use datafusion::logical_expr::dml::{InsertOp, WriteOp};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, DmlStatement, Execute, Expr, LogicalPlan, Statement as LogicalStatement,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::optimizer::{OptimizerConfig, OptimizerContext};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::sql::parser::{ResetStatement, Statement as ParsedStatement};
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+use diligence_base::{Error, Result};
+use diligence_storage::Table;
+use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use parking_lot::{Mutex, RwLock};
+
+use crate::catalog::{RelationName, SessionCatalogs, View};
+use crate::errors::{self, KnownNames};
+use crate::external::{self, ExternalTable};
+use crate::lower::lower;
+use crate::names::{Names, relation_name};
+use crate::parse::{self, Parsed};
+use crate::state::{fix_options, session_state};
+use crate::statement::{Command, Query, Statement, Target, Write, nullable};
+use crate::tables::StoredTable;
+
+/// Prepared statements that a session may have.
+const PREPARED_MAX: usize = 10_000;
+
+/// How a session plans.
+#[derive(Clone, Debug)]
+pub struct PlannerOptions {
+    /// Whether a name in FROM that looks like a path is one. Off for strangers: they must not read the server's files.
+    pub paths_are_tables: bool,
+}
+
+/// Plans the statements of one session. Used from any thread; statements do not wait for each other.
+pub struct Planner {
+    options: PlannerOptions,
+    catalogs: SessionCatalogs,
+    session: RwLock<Arc<SessionParts>>,
+    prepared: Mutex<HashMap<String, Parsed>>,
+}
+
+/// What planning reads; replaced as a whole when a setting changes.
+struct SessionParts {
+    state: SessionState,
+    /// What foreign operators run with.
+    task: Arc<TaskContext>,
+}
+
+impl SessionParts {
+    fn new(state: SessionState) -> Arc<Self> {
+        // Operators get their functions by value when they are planned: the context need not know them.
+        let task = TaskContext::new(
+            None,
+            state.session_id().to_owned(),
+            state.config().clone(),
+            HashMap::default(),
+            HashMap::default(),
+            HashMap::default(),
+            HashMap::default(),
+            state.runtime_env().clone(),
+        );
+        Arc::new(Self { state, task: Arc::new(task) })
+    }
+}
+
+impl Planner {
+    /// A planner over the relations that a session sees.
+    pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
+        let state = session_state(catalogs.clone(), runtime);
+        Self { options, catalogs, session: RwLock::new(SessionParts::new(state)), prepared: Mutex::default() }
+    }
+
+    /// The relations that the session sees.
+    pub fn catalogs(&self) -> &SessionCatalogs {
+        &self.catalogs
+    }
+
+    /// How the session plans.
+    pub fn options(&self) -> &PlannerOptions {
+        &self.options
+    }
+
+    /// Plans exactly one statement. A panic of the planner is an error of this statement.
+    pub fn plan(&self, sql: &str) -> Result<Statement> {
+        let session = self.session.read().clone();
+        let dialect = session.state.config_options().sql_parser.dialect;
+        guarded(|| {
+            let parsed = parse::parse_one(sql, dialect.as_ref())?;
+            parse::with_stack(parsed.depth, || self.statement(&session, parsed))
+        })
+    }
+
+    /// DataFusion's options with their values.
+    pub fn datafusion_options(&self) -> Vec<(String, Option<String>, &'static str)> {
+        let session = self.session.read().clone();
+        let entries = session.state.config_options().entries().into_iter();
+        entries.map(|entry| (entry.key, entry.value, entry.description)).collect()
+    }
+
+    /// Changes one of DataFusion's options, for statements planned from now on.
+    pub fn set_datafusion_option(&self, name: &str, value: &str) -> Result<()> {
+        self.change(|options| options.set(name, value))
+    }
+
+    /// Gives one of DataFusion's options its default back.
+    pub fn reset_datafusion_option(&self, name: &str) -> Result<()> {
+        self.change(|options| options.reset(name))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {
+        let mut session = self.session.write();
+        let mut state = session.state.clone();
+        change(state.config_mut().options_mut()).map_err(|error| errors::planning(error, self))?;
+        fix_options(state.config_mut().options_mut());
+        state.mark_start_execution();
+        // Some functions hold settings (the time zone of now()).
+        let options = state.config_options().clone();
+        let changed = state.scalar_functions().values().filter_map(|function| {
+            function.inner().with_updated_config(&options).map(Arc::new)
+        });
+        for function in changed.collect::<Vec<_>>() {
+            state.register_udf(function).map_err(from_datafusion)?;
+        }
+        *session = SessionParts::new(state);
+        Ok(())
+    }
+
+    /// Every function's name, in order.
+    pub fn function_names(&self) -> Vec<String> {
+        let session = self.session.read().clone();
+        let state = &session.state;
+        let mut names = state.scalar_functions().keys().cloned().collect::<Vec<_>>();
+        names.extend(state.aggregate_functions().keys().cloned());
+        names.extend(state.window_functions().keys().cloned());
+        names.extend(state.higher_order_functions().keys().cloned());
+        names.extend(state.table_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn open_path(&self, path: &str) -> Result<Arc<dyn Table>> {
+        external::open_path(path)
+    }
+
+    /// The plan of a view's query, as its tables are now.
+    pub(crate) fn view_plan(&self, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
+        let session = self.session.read().clone();
+        let plan = SqlToRel::new_with_options(names, parser_options(&session.state))
+            .statement_to_plan(view.statement.clone())?;
+        match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateView(create)) => Ok(Arc::unwrap_or_clone(create.input)),
+            other => Err(to_datafusion(Error::bug(format!("a view's statement planned to {}", other.display())))),
+        }
+    }
+
+    fn statement(&self, session: &SessionParts, parsed: Parsed) -> Result<Statement> {
+        let Parsed { statement, depth } = parsed;
+        match statement {
+            ParsedStatement::Explain(explain) => {
+                let (analyze, verbose) = (explain.options.analyze, explain.options.verbose);
+                self.explain(session, Parsed { statement: *explain.statement, depth }, analyze, verbose)
+            }
+            ParsedStatement::Reset(ResetStatement::Variable(name)) => {
+                let name = setting_name(&name);
+                Ok(Statement::Reset { name: (name != "all").then_some(name) })
+            }
+            ParsedStatement::Statement(statement) => match *statement {
+                ast::Statement::Set(set) => set_statement(set),
+                ast::Statement::ShowVariable { variable } => {
+                    let words = variable.iter().map(|word| word.value.to_lowercase()).collect::<Vec<_>>();
+                    let name = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+                        ["all"] => None,
+                        ["time", "zone"] | ["timezone"] => Some("datafusion.execution.time_zone".to_owned()),
+                        _ => Some(words.join(".")),
+                    };
+                    Ok(Statement::Show { name })
+                }
+                ast::Statement::StartTransaction { .. }
+                | ast::Statement::Commit { .. }
+                | ast::Statement::Rollback { .. }
+                | ast::Statement::Savepoint { .. } => {
+                    Err(Error::unsupported("there are no transactions: every statement stands by itself"))
+                }
+                ast::Statement::Deallocate { name, .. } => {
+                    let name = name.value.to_lowercase();
+                    let mut prepared = self.prepared.lock();
+                    if name == "all" {
+                        prepared.clear();
+                    } else if prepared.remove(&name).is_none() {
+                        return Err(no_prepared(&name, &prepared));
+                    }
+                    Ok(Statement::Command(Command::Nothing("DEALLOCATE")))
+                }
+                prepare @ ast::Statement::Prepare { .. } => self.prepare(session, prepare, depth),
+                statement => {
+                    let view = matches!(statement, ast::Statement::CreateView(_)).then(|| statement.clone());
+                    let plan = self.logical(session, ParsedStatement::Statement(Box::new(statement)))?;
+                    self.planned(session, plan, view)
+                }
+            },
+            statement => {
+                let definition = matches!(statement, ParsedStatement::CreateExternalTable(_))
+                    .then(|| statement.to_string());
+                let plan = self.logical(session, statement)?;
+                match (plan, definition) {
+                    (LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)), Some(definition)) => {
+                        self.create_external_table(*create, definition)
+                    }
+                    (plan, _) => self.planned(session, plan, None),
+                }
+            }
+        }
+    }
+
+    fn logical(&self, session: &SessionParts, statement: ParsedStatement) -> Result<LogicalPlan> {
+        let names = Names::new(self, &session.state);
+        SqlToRel::new_with_options(&names, parser_options(&session.state))
+            .statement_to_plan(statement)
+            .map_err(|error| errors::planning(error, self))
+    }
+
+    /// What a logical plan asks for. `view` is the syntax tree, if it is CREATE VIEW's.
+    fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<ast::Statement>) -> Result<Statement> {
+        match plan {
+            LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
+            LogicalPlan::Dml(dml) => self.dml(session, dml),
+            LogicalPlan::Copy(_) => Ok(Statement::Copy(self.query(session, plan, None)?)),
+            LogicalPlan::Statement(LogicalStatement::Execute(execute)) => self.execute(session, execute),
+            LogicalPlan::Statement(other) => Err(Error::unsupported(format!("{} is not supported", other.name()))),
+            plan => Ok(Statement::Query(self.query(session, plan, None)?)),
+        }
+    }
+
+    fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<ast::Statement>) -> Result<Statement> {
+        let name = |name: TableReference| relation_name(name).map_err(|error| errors::planning(error, self));
+        let command = match ddl {
+            DdlStatement::CreateMemoryTable(create) => return self.create_table(session, create),
+            DdlStatement::CreateExternalTable(create) => {
+                let definition = format!("CREATE EXTERNAL TABLE {}", create.name);
+                return self.create_external_table(*create, definition);
+            }
+            DdlStatement::CreateView(create) => {
+                let Some(statement) = view else { return Err(Error::bug("a view without its statement")) };
+                if create.temporary {
+                    return Err(Error::unsupported("temporary views are not supported"));
+                }
+                let schema = create.input.schema().inner().clone();
+                let statement = ParsedStatement::Statement(Box::new(statement));
+                let view = Arc::new(View { statement, schema });
+                Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
+            }
+            DdlStatement::DropTable(drop) => {
+                Command::Drop { name: name(drop.name)?, view: false, if_exists: drop.if_exists }
+            }
+            DdlStatement::DropView(drop) => {
+                Command::Drop { name: name(drop.name)?, view: true, if_exists: drop.if_exists }
+            }
+            DdlStatement::CreateCatalogSchema(create) => {
+                Command::CreateSchema { name: create.schema_name, if_not_exists: create.if_not_exists }
+            }
+            DdlStatement::DropCatalogSchema(drop) => Command::DropSchema {
+                name: drop.name.schema_name().to_owned(),
+                if_exists: drop.if_exists,
+                cascade: drop.cascade,
+            },
+            other => return Err(Error::unsupported(format!("{} is not supported", other.name()))),
+        };
+        Ok(Statement::Command(command))
+    }
+
+    fn create_table(&self, session: &SessionParts, create: CreateMemoryTable) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        if create.temporary {
+            return Err(Error::unsupported("temporary tables are not supported"));
+        }
+        if let Some(existing) = self.catalogs.get(&name)
+            && !create.or_replace
+        {
+            if create.if_not_exists {
+                return Ok(Statement::Command(Command::Nothing("CREATE TABLE")));
+            }
+            let error = Error::input(format!("a {} named '{name}' exists already", existing.kind()));
+            return Err(error.with_hint("drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS"));
+        }
+        let input = Arc::unwrap_or_clone(create.input);
+        unique_names(input.schema())?;
+        let schema = match &input {
+            LogicalPlan::EmptyRelation(_) => input.schema().inner().clone(),
+            _ => nullable(input.schema().as_arrow()),
+        };
+        let query = self.query(session, input, None)?;
+        let target = Target::Create {
+            name,
+            or_replace: create.or_replace,
+            if_not_exists: create.if_not_exists,
+            schema,
+            constraints: create.constraints,
+            column_defaults: create.column_defaults.into_iter().collect(),
+        };
+        Ok(Statement::Write(Write { query, target }))
+    }
+
+    fn create_external_table(
+        &self,
+        create: datafusion::logical_expr::CreateExternalTable,
+        definition: String,
+    ) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        for (given, what) in [
+            (create.temporary, "TEMPORARY"),
+            (create.unbounded, "UNBOUNDED"),
+            (!create.order_exprs.is_empty(), "WITH ORDER"),
+            (!create.table_partition_cols.is_empty(), "PARTITIONED BY"),
+        ] {
+            if given {
+                let error = Error::unsupported(format!("{what} is not supported for external tables"));
+                return Err(error.with_hint("folders named key=value become columns by themselves"));
+            }
+        }
+        let options = create.options.into_iter().map(|(key, value)| {
+            let key = key.to_lowercase();
+            (key.strip_prefix("format.").unwrap_or(&key).to_owned(), value)
+        });
+        let schema = create.schema.inner();
+        Ok(Statement::Command(Command::CreateExternalTable(Box::new(ExternalTable {
+            name,
+            locations: create.locations,
+            format: create.file_type,
+            schema: (!schema.fields().is_empty()).then(|| schema.clone()),
+            options: options.collect(),
+            if_not_exists: create.if_not_exists,
+            or_replace: create.or_replace,
+            constraints: create.constraints,
+            definition,
+        }))))
+    }
+
+    fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
+        let name = dml.table_name.table().to_owned();
+        let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
+        let relation = provider.downcast_ref::<StoredTable>().and_then(StoredTable::memory).cloned();
+        let Some(relation) = relation else {
+            let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
+            return Err(error.with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"));
+        };
+        match dml.op {
+            WriteOp::Insert(op) => {
+                let replace = match op {
+                    InsertOp::Append => false,
+                    InsertOp::Overwrite => true,
+                    InsertOp::Replace => {
+                        return Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys"));
+                    }
+                };
+                let query = self.query(session, Arc::unwrap_or_clone(dml.input), None)?;
+                Ok(Statement::Write(Write { query, target: Target::Insert { relation, replace } }))
+            }
+            WriteOp::Truncate => Ok(Statement::Command(Command::Truncate(relation))),
+            other => Err(Error::unsupported(format!("{} is not supported", other.name().to_uppercase()))),
+        }
+    }
+
+    fn explain(&self, session: &SessionParts, parsed: Parsed, analyze: bool, verbose: bool) -> Result<Statement> {
+        let mut details = verbose.then(String::new);
+        let query = match parsed.statement {
+            ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
+                let plan = self.logical(session, ParsedStatement::Statement(statement))?;
+                self.query(session, plan, details.as_mut())?
+            }
+            statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
+                Statement::Query(query) | Statement::Copy(query) => query,
+                Statement::Write(write) if !analyze => write.query,
+                Statement::Write(_) => {
+                    let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that change tables");
+                    return Err(error.with_hint("explain the query alone"));
+                }
+                _ => return Err(Error::input("only queries have plans to explain")),
+            },
+        };
+        Ok(Statement::Explain { query, analyze, details })
+    }
+
+    fn prepare(&self, session: &SessionParts, statement: ast::Statement, depth: usize) -> Result<Statement> {
+        let ast::Statement::Prepare { name, .. } = &statement else { return Err(Error::bug("not a PREPARE")) };
+        let name = name.value.to_lowercase();
+        let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
+        // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
+        self.logical(session, parsed.statement.clone())?;
+        let mut prepared = self.prepared.lock();
+        if prepared.contains_key(&name) {
+            return Err(Error::input(format!("a prepared statement named '{name}' exists already"))
+                .with_hint(format!("DEALLOCATE {name} drops it")));
+        }
+        if prepared.len() >= PREPARED_MAX {
+            return Err(Error::resource(format!("a session has at most {PREPARED_MAX} prepared statements"))
+                .with_hint("DEALLOCATE the ones that are no longer needed"));
+        }
+        prepared.insert(name, parsed);
+        Ok(Statement::Command(Command::Nothing("PREPARE")))
+    }
+
+    fn execute(&self, session: &SessionParts, execute: Execute) -> Result<Statement> {
+        let name = execute.name.to_lowercase();
+        let parsed = {
+            let prepared = self.prepared.lock();
+            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
+        };
+        parse::with_stack(parsed.depth, || {
+            let plan = self.logical(session, parsed.statement)?;
+            let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
+                return Err(Error::bug("a prepared statement planned to something else"));
+            };
+            let values = parameters(session, execute.parameters, &prepare.fields)
+                .map_err(|error| error.context(format!("EXECUTE {name}")))?;
+            let plan = Arc::unwrap_or_clone(prepare.input)
+                .replace_params_with_values(&values)
+                .map_err(|error| errors::planning(error, self))?;
+            self.planned(session, plan, None)
+        })
+    }
+
+    /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
+    fn query(&self, session: &SessionParts, plan: LogicalPlan, details: Option<&mut String>) -> Result<Query> {
+        let optimized = optimize(&session.state, plan).map_err(|error| errors::planning(error, self))?;
+        let physical = physical(&session.state, &optimized).map_err(|error| errors::planning(error, self))?;
+        if let Some(details) = details {
+            *details = format!(
+                "Logical plan:\n{}\n\nDataFusion's physical plan:\n{}",
+                optimized.display_indent(),
+                displayable(physical.as_ref()).indent(false)
+            );
+        }
+        let plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
+        Ok(Query { plan })
+    }
+}
+
+impl KnownNames for Planner {
+    fn relations(&self) -> Vec<String> {
+        self.catalogs.names().iter().map(RelationName::to_string).collect()
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.function_names()
+    }
+}
+
+fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    let options = state.config_options();
+    let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
+    let config = StatementConfig { inner: OptimizerContext::new_with_config_options(options.clone()), state };
+    state.optimizer().optimize(analyzed, &config, |_, _| {})
+}
+
+fn physical(state: &SessionState, plan: &LogicalPlan) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    block_on(DefaultPhysicalPlanner::default().create_physical_plan(plan, state))
+}
+
+/// True if the statement itself orders its rows: an order that only happens to be there need not be kept.
+fn asks_for_order(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(projection) => asks_for_order(&projection.input),
+        LogicalPlan::Filter(filter) => asks_for_order(&filter.input),
+        LogicalPlan::Limit(limit) => asks_for_order(&limit.input),
+        LogicalPlan::SubqueryAlias(alias) => asks_for_order(&alias.input),
+        _ => false,
+    }
+}
+
+/// The optimizer's view of one statement: `now()` is when it began.
+struct StatementConfig<'a> {
+    inner: OptimizerContext,
+    state: &'a SessionState,
+}
+
+impl OptimizerConfig for StatementConfig<'_> {
+    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
+        self.inner.query_execution_start_time()
+    }
+
+    fn alias_generator(&self) -> &Arc<AliasGenerator> {
+        self.inner.alias_generator()
+    }
+
+    fn options(&self) -> Arc<ConfigOptions> {
+        self.inner.options()
+    }
+
+    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
+        Some(self.state)
+    }
+}
+
+fn parser_options(state: &SessionState) -> ParserOptions {
+    let options = &state.config_options().sql_parser;
+    ParserOptions {
+        parse_float_as_decimal: options.parse_float_as_decimal,
+        enable_ident_normalization: options.enable_ident_normalization,
+        enable_options_value_normalization: options.enable_options_value_normalization,
+        support_varchar_with_length: options.support_varchar_with_length,
+        map_string_types_to_utf8view: options.map_string_types_to_utf8view,
+        collect_spans: options.collect_spans,
+        default_null_ordering: options.default_null_ordering.as_str().into(),
+    }
+}
+
+fn parameters(session: &SessionParts, given: Vec<Expr>, fields: &[FieldRef]) -> Result<ParamValues> {
+    if !fields.is_empty() && given.len() != fields.len() {
+        return Err(Error::input(format!("expected {} parameters, found {}", fields.len(), given.len())));
+    }
+    let options = session.state.config_options().clone();
+    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_config_options(options).build());
+    let values = given.into_iter().enumerate().map(|(index, expr)| {
+        let text = expr.to_string();
+        let coerced = simplifier.coerce(expr, &DFSchema::empty()).map_err(from_datafusion)?;
+        let Expr::Literal(value, _) = simplifier.simplify(coerced).map_err(from_datafusion)? else {
+            return Err(Error::input(format!("the parameter ${} is not a constant: {text}", index + 1)));
+        };
+        match fields.get(index) {
+            Some(field) => value.cast_to(field.data_type()).map_err(from_datafusion),
+            None => Ok(value),
+        }
+    });
+    Ok(ParamValues::from(values.collect::<Result<Vec<_>>>()?))
+}
+
+fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {
+    let names = prepared.keys().cloned().collect::<Vec<_>>();
+    errors::suggest(Error::input(format!("no prepared statement is named '{name}'")), name, &names)
+}
+
+fn unique_names(schema: &DFSchema) -> Result<()> {
+    let mut names = schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>();
+    names.sort();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))
+            .with_hint("give one of them another name with AS")),
+        None => Ok(()),
+    }
+}
+
+fn setting_name(name: &ast::ObjectName) -> String {
+    name.to_string().replace('"', "").to_lowercase()
+}
+
+fn set_statement(set: ast::Set) -> Result<Statement> {
+    let (name, values) = match set {
+        ast::Set::SingleAssignment { variable, values, .. } => (setting_name(&variable), values),
+        ast::Set::SetTimeZone { value, .. } => ("datafusion.execution.time_zone".to_owned(), vec![value]),
+        other => return Err(Error::unsupported(format!("{other} is not supported")).with_hint("write SET name = value")),
+    };
+    let name = if name == "timezone" || name == "time.zone" { "datafusion.execution.time_zone".into() } else { name };
+    let [value] = values.as_slice() else {
+        return Err(Error::input(format!("expected one value for '{name}', found {}", values.len())));
+    };
+    let value = match value {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        ast::Expr::Identifier(word) => word.value.clone(),
+        other => other.to_string(),
+    };
+    if value.eq_ignore_ascii_case("default") {
+        return Ok(Statement::Reset { name: Some(name) });
+    }
+    Ok(Statement::Set { name, value })
+}
+
+fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Nothing outlives a failed planning but the catalog, whose locks are not held while planning.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(errors::panicked(payload)))
+}
+
+/// Waits for a future of the planner. They never wait for anything but each other, so this works on any thread, inside
+/// another executor too.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+

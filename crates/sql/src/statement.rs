@@ -1,0 +1,232 @@
+//! What a statement asks for, ready to be done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Constraints;
+use datafusion::logical_expr::Expr;
+use diligence_base::{Error, Result};
+use diligence_engine::plan::Plan;
+
+use crate::catalog::{Catalog, MemoryRelation, Relation, RelationName, StoredRelation, View};
+use crate::external::{self, ExternalTable};
+
+/// A planned statement.
+#[derive(Debug)]
+pub enum Statement {
+    /// Gives rows.
+    Query(Query),
+    /// Shows a plan; with `analyze` after running it.
+    Explain {
+        /// What is explained.
+        query: Query,
+        /// Whether it runs.
+        analyze: bool,
+        /// DataFusion's plans, for EXPLAIN VERBOSE.
+        details: Option<String>,
+    },
+    /// Runs a query, then does something with all of its rows.
+    Write(Write),
+    /// COPY … TO: the plan itself writes files, and gives one row with the number of rows written.
+    Copy(Query),
+    /// Changes the catalog.
+    Command(Command),
+    /// Changes a setting of the session.
+    Set {
+        /// The setting.
+        name: String,
+        /// Its value as text.
+        value: String,
+    },
+    /// Gives a setting its default back; all of them if `None`.
+    Reset {
+        /// The setting.
+        name: Option<String>,
+    },
+    /// Shows a setting; all of them if `None`.
+    Show {
+        /// The setting.
+        name: Option<String>,
+    },
+}
+
+/// Something that gives rows.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// What the engine runs.
+    pub plan: Plan,
+}
+
+impl Query {
+    /// The columns that come out.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.plan.schema
+    }
+}
+
+/// A query whose rows go into a table.
+#[derive(Debug)]
+pub struct Write {
+    /// Where the rows come from.
+    pub query: Query,
+    /// Where they go.
+    pub target: Target,
+}
+
+/// Where a query's rows go.
+#[derive(Debug)]
+pub enum Target {
+    /// CREATE TABLE, with or without AS.
+    Create {
+        /// The table's name.
+        name: RelationName,
+        /// Whether an existing table gives way.
+        or_replace: bool,
+        /// Whether an existing table is left alone.
+        if_not_exists: bool,
+        /// The columns.
+        schema: SchemaRef,
+        /// As declared.
+        constraints: Constraints,
+        /// Values for columns that an INSERT leaves out.
+        column_defaults: HashMap<String, Expr>,
+    },
+    /// INSERT INTO, or INSERT OVERWRITE.
+    Insert {
+        /// The table.
+        relation: Arc<MemoryRelation>,
+        /// Whether the present rows give way.
+        replace: bool,
+    },
+}
+
+impl Target {
+    /// Takes all rows: all or none of them are there afterwards. The command's tag and the number of rows.
+    pub fn finish(self, batches: Vec<RecordBatch>, catalog: &Catalog) -> Result<(&'static str, u64)> {
+        let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        match self {
+            Target::Create { name, or_replace, if_not_exists, schema, constraints, column_defaults } => {
+                let mut table = MemoryRelation::new(name.to_string(), &schema, batches, catalog)?;
+                table.constraints = constraints;
+                table.column_defaults = column_defaults;
+                match catalog.create(&name, Relation::Memory(Arc::new(table)), or_replace) {
+                    // Somebody else made it while our query ran.
+                    Err(_) if if_not_exists && catalog.get(&name).is_some() => Ok(("CREATE TABLE", 0)),
+                    made => made.map(|()| ("CREATE TABLE", rows)),
+                }
+            }
+            Target::Insert { relation, replace } => {
+                relation.insert(&batches, replace, catalog)?;
+                Ok(("INSERT", rows))
+            }
+        }
+    }
+}
+
+/// The schema with every column nullable: CREATE TABLE AS takes types from its query, not promises.
+pub(crate) fn nullable(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// A change of the catalog.
+#[derive(Debug)]
+pub enum Command {
+    /// CREATE EXTERNAL TABLE.
+    CreateExternalTable(Box<ExternalTable>),
+    /// CREATE VIEW.
+    CreateView {
+        /// The view's name.
+        name: RelationName,
+        /// The view.
+        view: Arc<View>,
+        /// Whether an existing view gives way.
+        or_replace: bool,
+    },
+    /// DROP TABLE, DROP VIEW.
+    Drop {
+        /// The relation's name.
+        name: RelationName,
+        /// Whether a view is meant.
+        view: bool,
+        /// Whether it is fine if there is none.
+        if_exists: bool,
+    },
+    /// CREATE SCHEMA.
+    CreateSchema {
+        /// The schema's name.
+        name: String,
+        /// Whether it is fine if there is one.
+        if_not_exists: bool,
+    },
+    /// DROP SCHEMA.
+    DropSchema {
+        /// The schema's name.
+        name: String,
+        /// Whether it is fine if there is none.
+        if_exists: bool,
+        /// Whether its relations go with it.
+        cascade: bool,
+    },
+    /// TRUNCATE.
+    Truncate(Arc<MemoryRelation>),
+    /// Done already, or nothing to do; the tag.
+    Nothing(&'static str),
+}
+
+impl Command {
+    /// Makes the change, and gives the command's tag.
+    pub fn apply(self, catalog: &Catalog) -> Result<&'static str> {
+        match self {
+            Command::CreateExternalTable(external) => {
+                if external.if_not_exists && catalog.get(&external.name).is_some() {
+                    return Ok("CREATE EXTERNAL TABLE");
+                }
+                let relation = StoredRelation {
+                    table: external::open(&external)?,
+                    definition: Some(external.definition),
+                    constraints: external.constraints,
+                };
+                catalog.create(&external.name, Relation::Table(relation), external.or_replace)?;
+                Ok("CREATE EXTERNAL TABLE")
+            }
+            Command::CreateView { name, view, or_replace } => {
+                catalog.create(&name, Relation::View(view), or_replace)?;
+                Ok("CREATE VIEW")
+            }
+            Command::Drop { name, view, if_exists } => {
+                let (wanted, tag) = if view { ("view", "DROP VIEW") } else { ("table", "DROP TABLE") };
+                let dropped = catalog.drop(&name, |relation| match relation {
+                    Relation::View(_) if view => Ok(()),
+                    Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
+                    other => Err(Error::input(format!("'{name}' is a {}, not a {wanted}", other.kind()))),
+                })?;
+                if !dropped && !if_exists {
+                    let names = catalog.relations().into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+                    let error = Error::input(format!("no {wanted} is named '{name}'"));
+                    return Err(crate::errors::suggest(error, &name.to_string(), &names));
+                }
+                Ok(tag)
+            }
+            Command::CreateSchema { name, if_not_exists } => {
+                if !catalog.create_schema(&name) && !if_not_exists {
+                    return Err(Error::input(format!("a schema named '{name}' exists already")));
+                }
+                Ok("CREATE SCHEMA")
+            }
+            Command::DropSchema { name, if_exists, cascade } => {
+                if !catalog.drop_schema(&name, cascade)? && !if_exists {
+                    return Err(Error::input(format!("no schema is named '{name}'")));
+                }
+                Ok("DROP SCHEMA")
+            }
+            Command::Truncate(relation) => {
+                relation.insert(&[], true, catalog)?;
+                Ok("TRUNCATE TABLE")
+            }
+            Command::Nothing(tag) => Ok(tag),
+        }
+    }
+}

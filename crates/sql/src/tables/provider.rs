@@ -1,0 +1,187 @@
+//! A table of ours under DataFusion's table interface.
+//!
+//! A provider is one state of a table: it is made when a statement is planned and thrown away with it. It promises DataFusion
+//! to apply every filter row by row (`Exact`), so that no filter is left above a scan; [`TableScanExec`] keeps the promise.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Constraints, DFSchema, Statistics};
+use datafusion::error::Result;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_plan::ExecutionPlan;
+use diligence_storage::Table;
+
+use super::scan::TableScanExec;
+use crate::catalog::MemoryRelation;
+use super::selectivity::selectivity;
+
+/// A table in one state of its content, under its name in the statement.
+#[derive(Debug)]
+pub struct StoredTable {
+    name: String,
+    table: Arc<dyn Table>,
+    constraints: Constraints,
+    temporary: bool,
+    /// Where INSERT goes, if the table can be written to.
+    memory: Option<Arc<MemoryRelation>>,
+}
+
+impl StoredTable {
+    /// The table under a name, for EXPLAIN and errors.
+    pub fn new(name: impl Into<String>, table: Arc<dyn Table>) -> Self {
+        Self { name: name.into(), table, constraints: Constraints::default(), temporary: false, memory: None }
+    }
+
+    /// The present state of a table in memory.
+    pub fn of_memory(name: impl Into<String>, memory: Arc<MemoryRelation>) -> Self {
+        let constraints = memory.constraints.clone();
+        Self { name: name.into(), table: memory.state(), constraints, temporary: false, memory: Some(memory) }
+    }
+
+    /// The same with the constraints it was declared with. They are not enforced.
+    pub fn with_constraints(mut self, constraints: Constraints) -> Self {
+        self.constraints = constraints;
+        self
+    }
+
+    /// The same, shown as temporary: it exists for this statement only.
+    pub fn temporary(mut self) -> Self {
+        self.temporary = true;
+        self
+    }
+
+    /// Where INSERT goes, if the table can be written to.
+    pub fn memory(&self) -> Option<&Arc<MemoryRelation>> {
+        self.memory.as_ref()
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<dyn Table> {
+        &self.table
+    }
+}
+
+#[async_trait]
+impl TableProvider for StoredTable {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        if self.temporary { TableType::Temporary } else { TableType::Base }
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.memory.as_ref()?.column_defaults.get(column)
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = self.table.schema();
+        let columns = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let conjuncts = filters.iter().flat_map(split_conjunction).collect::<Vec<_>>();
+        let statistics = estimate(self.table.statistics(), &schema, &conjuncts);
+        let table_schema = DFSchema::try_from(schema.as_ref().clone())?;
+        let filters = conjuncts
+            .into_iter()
+            .map(|filter| {
+                let props = session.execution_props();
+                create_physical_expr(filter, &table_schema, props, &PhysicalPlanningContext::default())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let scan = TableScanExec::new(self.name.clone(), self.table.clone(), columns, filters, limit, statistics)?;
+        Ok(Arc::new(scan))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        filters
+            .iter()
+            .map(|filter| {
+                let exact = is_row_condition(filter)?;
+                Ok(if exact { TableProviderFilterPushDown::Exact } else { TableProviderFilterPushDown::Unsupported })
+            })
+            .collect()
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.table.statistics())
+    }
+}
+
+/// True if a condition can be decided row by row from the table's columns alone, always with the same answer. One that
+/// looks at no column is not about rows.
+fn is_row_condition(filter: &Expr) -> Result<bool> {
+    if filter.is_volatile() {
+        return Ok(false);
+    }
+    let mut decidable = true;
+    let mut columns = false;
+    filter.apply(|expr| {
+        columns |= matches!(expr, Expr::Column(_));
+        let foreign = matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        );
+        if foreign {
+            decidable = false;
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(decidable && columns)
+}
+
+/// The table's statistics after the filters: exact without any, estimates otherwise.
+fn estimate(statistics: Statistics, schema: &Schema, conjuncts: &[&Expr]) -> Statistics {
+    if conjuncts.is_empty() {
+        return statistics;
+    }
+    let kept = selectivity(conjuncts, schema, &statistics);
+    let scale = |count: Precision<usize>| match count {
+        Precision::Exact(count) | Precision::Inexact(count) => {
+            Precision::Inexact(((count as f64 * kept).ceil() as usize).max(usize::from(count > 0)))
+        }
+        Precision::Absent => Precision::Absent,
+    };
+    let num_rows = scale(statistics.num_rows);
+    Statistics {
+        num_rows,
+        total_byte_size: scale(statistics.total_byte_size),
+        column_statistics: statistics
+            .column_statistics
+            .into_iter()
+            .map(|column| {
+                let mut column = column.to_inexact();
+                column.null_count = Precision::Absent;
+                column.byte_size = Precision::Absent;
+                column.sum_value = Precision::Absent;
+                if let (Precision::Inexact(distinct), Precision::Inexact(rows)) = (column.distinct_count, num_rows) {
+                    column.distinct_count = Precision::Inexact(distinct.min(rows));
+                }
+                column
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,237 @@
+//! Tables whose rows are in memory: one immutable state of a list of record batches.
+//!
+//! Each batch is a cluster, so that a scan of a large one runs in parallel. Not here: who changes the rows. A change makes a
+//! new [`MemoryTable`] with another version; readers keep theirs.
+//!
+//! Invariant: every batch has the table's schema and at least one row.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::{filter as keep_rows, prep_null_mask_filter};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, Statistics};
+use diligence_base::ids::TableVersion;
+use diligence_base::{Error, Result};
+
+use crate::foreign_error::from_arrow;
+use crate::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
+
+/// One state of a table in memory.
+#[derive(Clone)]
+pub struct MemoryTable {
+    name: String,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    version: TableVersion,
+}
+
+impl MemoryTable {
+    /// A table of these batches; empty ones are left out. Fails if a batch does not have the schema's types.
+    pub fn new(
+        name: impl Into<String>,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        version: TableVersion,
+    ) -> Result<Self> {
+        let batches = batches
+            .into_iter()
+            .filter(|batch| batch.num_rows() > 0)
+            .map(|batch| {
+                let rows = batch.num_rows();
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options)
+                    .map_err(from_arrow)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self { name: name.into(), schema, batches, version })
+    }
+
+    /// The rows.
+    pub fn batches(&self) -> &[RecordBatch] {
+        &self.batches
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Bytes that the rows hold.
+    pub fn bytes(&self) -> usize {
+        self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+}
+
+impl fmt::Debug for MemoryTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryTable({}, {} rows)", self.name, self.rows())
+    }
+}
+
+impl Table for MemoryTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn version(&self) -> TableVersion {
+        self.version
+    }
+
+    fn statistics(&self) -> Statistics {
+        let columns = (0..self.schema.fields().len()).map(|index| {
+            let nulls = self.batches.iter().map(|batch| batch.column(index).null_count()).sum();
+            ColumnStatistics { null_count: Precision::Exact(nulls), ..ColumnStatistics::new_unknown() }
+        });
+        Statistics {
+            num_rows: Precision::Exact(self.rows()),
+            total_byte_size: Precision::Inexact(self.bytes()),
+            column_statistics: columns.collect(),
+        }
+    }
+
+    fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
+        let clusters = self.batches.iter().enumerate().map(|(index, batch)| {
+            Arc::new(MemoryCluster { table: self.name.clone(), index, batch: batch.clone() }) as Arc<dyn Cluster>
+        });
+        Ok(TableScan { clusters: clusters.collect(), clusters_pruned: 0 })
+    }
+
+    fn describe(&self) -> String {
+        "in memory".into()
+    }
+}
+
+#[derive(Debug)]
+struct MemoryCluster {
+    table: String,
+    index: usize,
+    batch: RecordBatch,
+}
+
+impl Cluster for MemoryCluster {
+    fn rows(&self) -> Option<usize> {
+        Some(self.batch.num_rows())
+    }
+
+    fn bytes(&self, _columns: &[usize]) -> usize {
+        0
+    }
+
+    fn fetch(&self, _columns: &[usize]) -> Fetch {
+        Fetch::Ready(Fetched { bytes: 0, content: Box::new(()) })
+    }
+
+    fn decode(&self, _fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        Ok(Box::new(MemoryDecode { batch: self.batch.clone(), request: request.clone(), offset: 0 }))
+    }
+
+    fn describe(&self) -> String {
+        format!("table {} in memory, batch {}", self.table, self.index)
+    }
+}
+
+struct MemoryDecode {
+    batch: RecordBatch,
+    request: DecodeRequest,
+    offset: usize,
+}
+
+impl Decode for MemoryDecode {
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        while self.offset < self.batch.num_rows() {
+            let rows = (self.batch.num_rows() - self.offset).min(self.request.batch_rows.max(1));
+            let slice = self.batch.slice(self.offset, rows);
+            self.offset += rows;
+            if let Some(chunk) = filtered(&slice, &self.request.columns, &self.request.filters)? {
+                return Ok(Some(chunk));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The wanted columns of the rows that all filters keep; `None` if no row is kept. A filter sees only rows that the ones
+/// before it kept, as in the statement's own order of conditions.
+fn filtered(slice: &RecordBatch, columns: &[usize], filters: &[Arc<dyn RowFilter>]) -> Result<Option<Chunk>> {
+    // Columns that neither a later filter nor the reader looks at need not be filtered.
+    let mut arrays = slice.columns().to_vec();
+    let mut wanted = vec![false; arrays.len()];
+    for &index in columns.iter().chain(filters.iter().flat_map(|filter| filter.columns())) {
+        if let Some(wanted) = wanted.get_mut(index) {
+            *wanted = true;
+        }
+    }
+    let mut rows = slice.num_rows();
+    for filter in filters {
+        if !filter.is_worthwhile() {
+            continue;
+        }
+        let inputs = filter.columns().iter().map(|&index| column(&arrays, index)).collect::<Result<Vec<_>>>()?;
+        let mask = filter.keep(&inputs)?;
+        let kept = mask.true_count();
+        if kept == 0 {
+            return Ok(None);
+        }
+        if kept < rows {
+            let mask = if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask };
+            for (array, _) in arrays.iter_mut().zip(&wanted).filter(|(_, wanted)| **wanted) {
+                *array = keep_rows(array.as_ref(), &mask).map_err(from_arrow)?;
+            }
+            rows = kept;
+        }
+    }
+    let columns = columns.iter().map(|&index| column(&arrays, index)).collect::<Result<Vec<_>>>()?;
+    Ok(Some(Chunk { columns, rows }))
+}
+
+fn column(arrays: &[ArrayRef], index: usize) -> Result<ArrayRef> {
+    arrays.get(index).cloned().ok_or_else(|| Error::bug(format!("a table has no column {index}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, BooleanArray, Int64Array, StringViewArray};
+    use arrow::compute::kernels::cmp::gt;
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+
+    use super::*;
+
+    struct Above(i64);
+
+    impl RowFilter for Above {
+        fn columns(&self) -> &[usize] {
+            &[0]
+        }
+
+        fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+            gt(&columns[0], &Int64Array::new_scalar(self.0)).map_err(from_arrow)
+        }
+    }
+
+    #[test]
+    fn a_scan_filters_rows_and_cuts_chunks() {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("a", DataType::Int64, true),
+            Field::new("b", DataType::Utf8View, true),
+        ]));
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(5), Some(7), Some(9)]));
+        let b: ArrayRef = Arc::new(StringViewArray::from(vec!["p", "q", "r", "s", "t"]));
+        let batch = RecordBatch::try_new(schema.clone(), vec![a, b]).unwrap();
+        let table = MemoryTable::new("t", schema, vec![batch], TableVersion(1)).unwrap();
+        assert_eq!(table.statistics().num_rows, Precision::Exact(5));
+        let scan = table.scan(&ScanRequest::default()).unwrap();
+        let request =
+            DecodeRequest { columns: vec![1, 0], filters: vec![Arc::new(Above(4))], batch_rows: 3, narrow: false };
+        let Fetch::Ready(fetched) = scan.clusters[0].fetch(&[0, 1]) else { panic!("memory needs no reading") };
+        let mut decode = scan.clusters[0].decode(fetched, &request).unwrap();
+        let mut seen = Vec::new();
+        while let Some(chunk) = decode.next().unwrap() {
+            assert_eq!(chunk.columns[0].len(), chunk.rows);
+            seen.push(chunk.columns[1].as_primitive::<Int64Type>().values().to_vec());
+        }
+        assert_eq!(seen, vec![vec![5], vec![7, 9]]);
+    }
+}
