@@ -245,8 +245,37 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
+/// A small top-N whose first key is a text, most often NULL or one of few: ties and NULLs at the threshold.
+fn top_of_texts() -> impl Strategy<Value = Case> {
+    let text = prop_oneof![Just(DataType::Utf8), Just(DataType::Utf8View), Just(DataType::Binary)];
+    let number = prop_oneof![3 => Just(None), 3 => (30_u8..34).prop_map(Some), 1 => any::<u8>().prop_map(Some)];
+    let batches = prop::collection::vec(prop::collection::vec(prop::collection::vec(number, 2), 1..12), 2..12);
+    let orders = [any::<(bool, bool)>(), any::<(bool, bool)>()];
+    (text, batches, orders, 1_usize..4, 1_usize..12, 0_usize..4).prop_map(
+        |(text, batches, orders, packets, fetch, slack)| {
+            let fields = vec![Field::new("text", text, true), Field::new("number", DataType::Int32, true)];
+            Case {
+                schema: Arc::new(Schema::new(fields)),
+                narrow: false,
+                keys: orders.iter().enumerate().map(|(column, order)| (column, order.0, order.1)).collect(),
+                batches,
+                packets,
+                batch_rows: 8,
+                sizes: Sizes { top_slack_rows: slack, ..Sizes::default() },
+                skip: 0,
+                fetch: Some(fetch),
+            }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_top_of_texts_is_as_the_judge_says(case in top_of_texts()) {
+        case.check()?;
+    }
 
     #[test]
     fn any_sort_is_as_the_judge_says(case in case()) {
