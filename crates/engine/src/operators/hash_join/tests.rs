@@ -442,7 +442,7 @@ fn can_match(keys: &[ScalarValue], null_equal: bool) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn hash_joins_agree_with_the_judge(seed: u64) {
