@@ -66,7 +66,9 @@ fn value_of(logical: &DataType, number: i64) -> ScalarValue {
         DataType::UInt64 => ScalarValue::UInt64(Some(u64::MAX - number as u64)),
         DataType::Float64 => ScalarValue::Float64(Some(if number == 1 { -0.0 } else { number as f64 / 4.0 })),
         DataType::Date32 => ScalarValue::Date32(Some((number % 40_000) as i32)),
-        DataType::Decimal128(p, s) => ScalarValue::Decimal128(Some(number as i128 * 10 - 5), *p, *s),
+        DataType::Decimal128(p, s) => {
+            ScalarValue::Decimal128(Some((number as i128 * 10 - 5) % 10i128.pow(*p as u32)), *p, *s)
+        }
         DataType::Utf8View | DataType::Utf8 => {
             let text = match number % 3 {
                 0 => format!("{number}"),
