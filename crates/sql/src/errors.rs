@@ -135,9 +135,8 @@ fn unknown_or_ambiguous(error: &SchemaError) -> Error {
             Error::input(format!("the column '{qualifier}.{name}' appears twice"))
                 .with_hint("give one of them another name with AS")
         }
-        SchemaError::DuplicateUnqualifiedField { name } => {
-            Error::input(format!("the column '{name}' appears twice")).with_hint("give one of them another name with AS")
-        }
+        SchemaError::DuplicateUnqualifiedField { name } => Error::input(format!("the column '{name}' appears twice"))
+            .with_hint("give one of them another name with AS"),
     }
 }
 
@@ -146,8 +145,11 @@ fn unknown_column(field: &Column, valid: &[Column]) -> Error {
         && !valid.iter().any(|column| column.relation.as_ref() == Some(relation))
     {
         let error = Error::input(format!("no table or alias is named '{relation}' here"));
-        let mut relations =
-            valid.iter().filter_map(|column| column.relation.as_ref()).map(|name| name.table().to_owned()).collect::<Vec<_>>();
+        let mut relations = valid
+            .iter()
+            .filter_map(|column| column.relation.as_ref())
+            .map(|name| name.table().to_owned())
+            .collect::<Vec<_>>();
         relations.sort();
         relations.dedup();
         return suggest(error, relation.table(), &relations);

@@ -28,9 +28,7 @@ use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
 use crate::catalog::paths::looks_like_path;
-use crate::catalog::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
-};
+use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA};
 use crate::errors::UnknownRelation;
 use crate::planner::Planner;
 use crate::tables::StoredTable;
@@ -73,9 +71,9 @@ impl<'a> Names<'a> {
 
     fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
         Ok(match relation {
-            Relation::Table(stored) => Arc::new(
-                StoredTable::new(name.to_string(), stored.table).with_constraints(stored.constraints),
-            ),
+            Relation::Table(stored) => {
+                Arc::new(StoredTable::new(name.to_string(), stored.table).with_constraints(stored.constraints))
+            }
             Relation::Memory(memory) => Arc::new(StoredTable::of_memory(name.to_string(), memory)),
             Relation::Computed(computed) => {
                 let rows = computed.rows().map_err(to_datafusion)?;

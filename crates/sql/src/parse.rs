@@ -55,8 +55,10 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok(Parsed { statement, depth: depth.levels }),
         (None, _) => Err(Error::input("there is no statement in the text")),
-        (Some(_), more) => Err(Error::input(format!("expected one statement, found {}", more + 1))
-            .with_hint("send statements one by one")),
+        (Some(_), more) => {
+            Err(Error::input(format!("expected one statement, found {}", more + 1))
+                .with_hint("send statements one by one"))
+        }
     }
 }
 
@@ -97,8 +99,11 @@ fn named(dialect: &str) -> Result<Box<dyn Dialect>> {
 
 fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
     if sql.len() > STATEMENT_BYTES_MAX {
-        return Err(Error::resource(format!("the text has {} bytes; at most {STATEMENT_BYTES_MAX} are read", sql.len()))
-            .with_hint("load large data with COPY or from files"));
+        return Err(Error::resource(format!(
+            "the text has {} bytes; at most {STATEMENT_BYTES_MAX} are read",
+            sql.len()
+        ))
+        .with_hint("load large data with COPY or from files"));
     }
     Tokenizer::new(dialect, sql)
         .tokenize_with_location()

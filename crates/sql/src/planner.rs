@@ -138,9 +138,10 @@ impl Planner {
         state.mark_start_execution();
         // Some functions hold settings (the time zone of now()).
         let options = state.config_options().clone();
-        let changed = state.scalar_functions().values().filter_map(|function| {
-            function.inner().with_updated_config(&options).map(Arc::new)
-        });
+        let changed = state
+            .scalar_functions()
+            .values()
+            .filter_map(|function| function.inner().with_updated_config(&options).map(Arc::new));
         for function in changed.collect::<Vec<_>>() {
             state.register_udf(function).map_err(from_datafusion)?;
         }
@@ -223,8 +224,8 @@ impl Planner {
                 }
             },
             statement => {
-                let definition = matches!(statement, ParsedStatement::CreateExternalTable(_))
-                    .then(|| statement.to_string());
+                let definition =
+                    matches!(statement, ParsedStatement::CreateExternalTable(_)).then(|| statement.to_string());
                 let plan = self.logical(session, statement)?;
                 match (plan, definition) {
                     (LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)), Some(definition)) => {
@@ -572,7 +573,9 @@ fn set_statement(set: ast::Set) -> Result<Statement> {
     let (name, values) = match set {
         ast::Set::SingleAssignment { variable, values, .. } => (setting_name(&variable), values),
         ast::Set::SetTimeZone { value, .. } => ("datafusion.execution.time_zone".to_owned(), vec![value]),
-        other => return Err(Error::unsupported(format!("{other} is not supported")).with_hint("write SET name = value")),
+        other => {
+            return Err(Error::unsupported(format!("{other} is not supported")).with_hint("write SET name = value"));
+        }
     };
     let name = if name == "timezone" || name == "time.zone" { "datafusion.execution.time_zone".into() } else { name };
     let [value] = values.as_slice() else {
@@ -616,4 +619,3 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         }
     }
 }
-

@@ -71,14 +71,8 @@ pub fn fix_options(options: &mut ConfigOptions) {
 
 /// DataFusion's physical rules without those that only matter to its own execution.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    const USELESS: [&str; 6] = [
-        "WindowTopN",
-        "LimitAggregation",
-        "HashJoinBuffering",
-        "TopKRepartition",
-        "PushdownSort",
-        "EnsureCooperative",
-    ];
+    const USELESS: [&str; 6] =
+        ["WindowTopN", "LimitAggregation", "HashJoinBuffering", "TopKRepartition", "PushdownSort", "EnsureCooperative"];
     let mut rules = PhysicalOptimizer::new().rules;
     // Our scans have every filter that they can take from the logical plan already.
     rules.retain(|rule| !USELESS.contains(&rule.name()) && !rule.name().starts_with("FilterPushdown"));

@@ -3,6 +3,8 @@
 pub mod profile;
 mod run;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use run::{QueryInfo, QueryRun, QueryState, Waits};
 pub use stream::{CancelToken, Progress, QueryStream};

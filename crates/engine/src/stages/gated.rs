@@ -87,17 +87,15 @@ impl Policy for Gated {
     }
 
     fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
-        let age = |packet: &Arc<Packet>| packet.queued_at_ns.load(Ordering::Relaxed);
-        let outside = (0..self.waiting.len())
-            .filter(|&stage| !self.waiting[stage].is_empty())
-            .min_by_key(|&stage| self.waiting[stage].front().map_or(u64::MAX, age));
-        match (outside, self.cohort.front()) {
-            (Some(stage), None) => self.waiting[stage].pop_front(),
-            (Some(stage), Some(inside)) if self.waiting[stage].front().is_some_and(|out| age(out) < age(inside)) => {
-                self.waiting[stage].pop_front()
-            }
-            _ => self.cohort.pop_front(),
-        }
+        let lanes = std::iter::once(&mut self.cohort).chain(&mut self.waiting);
+        let (lane, index, _) = lanes
+            .filter_map(|lane| {
+                let ages = lane.iter().map(|packet| packet.queued_at_ns.load(Ordering::Relaxed));
+                let (index, age) = ages.enumerate().min_by_key(|&(_, age)| age)?;
+                Some((lane, index, age))
+            })
+            .min_by_key(|&(_, _, age)| age)?;
+        lane.remove(index)
     }
 
     fn cohorts(&self) -> (u64, u64) {

@@ -35,12 +35,7 @@ pub struct MemoryRelation {
 
 impl MemoryRelation {
     /// A table of these rows. The columns take the logical types that all tables have (see [`table_schema`]).
-    pub fn new(
-        name: impl Into<String>,
-        schema: &Schema,
-        batches: Vec<RecordBatch>,
-        catalog: &Catalog,
-    ) -> Result<Self> {
+    pub fn new(name: impl Into<String>, schema: &Schema, batches: Vec<RecordBatch>, catalog: &Catalog) -> Result<Self> {
         let name = name.into();
         let schema = table_schema(schema);
         let batches = batches.iter().map(|batch| conform(batch, &schema)).collect::<Result<Vec<_>>>()?;
@@ -144,10 +139,7 @@ mod tests {
     use super::*;
 
     fn batch(values: &[i64]) -> RecordBatch {
-        let schema = Schema::new(vec![
-            Field::new("a", DataType::Int64, true),
-            Field::new("s", DataType::Utf8, true),
-        ]);
+        let schema = Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("s", DataType::Utf8, true)]);
         let texts = values.iter().map(|value| value.to_string()).collect::<Vec<_>>();
         let columns: Vec<ArrayRef> =
             vec![Arc::new(Int64Array::from(values.to_vec())), Arc::new(StringArray::from(texts))];

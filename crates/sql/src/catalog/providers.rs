@@ -144,4 +144,3 @@ impl TableProvider for Description {
         internal_err!("a relation that information_schema describes was scanned")
     }
 }
-

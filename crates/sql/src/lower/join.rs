@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::JoinType;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
-use datafusion::physical_plan::ExecutionPlan;
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
@@ -16,9 +16,10 @@ impl Lowering {
     pub(super) fn hash_join(&mut self, join: &HashJoinExec) -> Result<Plan> {
         let left = self.plan(join.left(), false)?;
         let right = self.plan(join.right(), false)?;
-        let on = join.on().iter().map(|(l, r)| {
-            Ok((Expr::new(l.clone(), &left.schema)?, Expr::new(r.clone(), &right.schema)?))
-        });
+        let on = join
+            .on()
+            .iter()
+            .map(|(l, r)| Ok((Expr::new(l.clone(), &left.schema)?, Expr::new(r.clone(), &right.schema)?)));
         let mut node = HashJoin {
             on: on.collect::<Result<Vec<_>>>()?,
             left: Box::new(left),

@@ -10,12 +10,7 @@ use super::Lowering;
 
 impl Lowering {
     /// At most `fetch` rows of an input after the first `skip`. If the input has an order, they are the first in it.
-    pub(super) fn limit(
-        &mut self,
-        input: &Arc<dyn ExecutionPlan>,
-        skip: usize,
-        fetch: Option<usize>,
-    ) -> Result<Plan> {
+    pub(super) fn limit(&mut self, input: &Arc<dyn ExecutionPlan>, skip: usize, fetch: Option<usize>) -> Result<Plan> {
         let input = self.plan(input, has_order(input))?;
         Ok(limit_node(input, skip, fetch))
     }

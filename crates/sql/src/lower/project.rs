@@ -1,8 +1,8 @@
 //! Projections. Plain columns fold into what is below wherever that can choose its columns.
 
 use arrow::datatypes::SchemaRef;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan};

@@ -62,9 +62,7 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         }
         Node::HashJoin(join) => attach_to_hash_join(join, column, id),
         Node::NestedLoopJoin(join) => attach_to_nested_loop_join(join, column, id),
-        Node::Union { inputs } => {
-            inputs.iter_mut().fold(false, |attached, input| attach(input, column, id) | attached)
-        }
+        Node::Union { inputs } => inputs.iter_mut().fold(false, |attached, input| attach(input, column, id) | attached),
         Node::ScalarSubqueries { input, .. } => attach(input, column, id),
         Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Foreign(_) => false,
     }

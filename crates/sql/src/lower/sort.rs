@@ -1,9 +1,9 @@
 //! Sorts, top-N, and merges of sorted partitions.
 
 use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::ExecutionPlanProperties;
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, SortKey};
@@ -41,9 +41,9 @@ impl Lowering {
 
 /// The rows of a plan in an order; the first `fetch` of them.
 pub(super) fn sort_node(input: Plan, ordering: &LexOrdering, fetch: Option<usize>) -> Result<Plan> {
-    let keys = ordering.iter().map(|key| {
-        Ok(SortKey { expression: Expr::new(key.expr.clone(), &input.schema)?, options: key.options })
-    });
+    let keys = ordering
+        .iter()
+        .map(|key| Ok(SortKey { expression: Expr::new(key.expr.clone(), &input.schema)?, options: key.options }));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let schema = input.schema.clone();
     let rows_estimate = match (input.rows_estimate, fetch) {

@@ -20,8 +20,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use diligence_storage::Table;
 
 use super::scan::TableScanExec;
-use crate::catalog::MemoryRelation;
 use super::selectivity::selectivity;
+use crate::catalog::MemoryRelation;
 
 /// A table in one state of its content, under its name in the statement.
 #[derive(Debug)]

@@ -118,10 +118,7 @@ impl ExecutionPlan for TableScanExec {
         if children.is_empty() { Ok(self) } else { internal_err!("a table scan has no inputs") }
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         if children.is_empty() { Ok(self) } else { internal_err!("a table scan has no inputs") }
     }
 

@@ -205,7 +205,9 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
 fn number(value: &ScalarValue) -> Option<f64> {
     let text = match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text,
-        ScalarValue::Decimal32(Some(value), _, scale) => return Some(f64::from(*value) / 10f64.powi(i32::from(*scale))),
+        ScalarValue::Decimal32(Some(value), _, scale) => {
+            return Some(f64::from(*value) / 10f64.powi(i32::from(*scale)));
+        }
         ScalarValue::Decimal64(Some(value), _, scale) => return Some(*value as f64 / 10f64.powi(i32::from(*scale))),
         ScalarValue::Decimal128(Some(value), _, scale) => return Some(*value as f64 / 10f64.powi(i32::from(*scale))),
         // Dates in seconds, like timestamps, so that one may bound the other.
@@ -237,10 +239,8 @@ mod tests {
     use super::*;
 
     fn kept(conjuncts: &[Expr]) -> f64 {
-        let schema = Schema::new(vec![
-            Field::new("a", DataType::Int64, true),
-            Field::new("s", DataType::Utf8View, true),
-        ]);
+        let schema =
+            Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)]);
         let a = ColumnStatistics {
             null_count: Precision::Exact(100),
             min_value: Precision::Exact(ScalarValue::Int64(Some(0))),
