@@ -1,44 +1,119 @@
-//! Foreign files as tables: the options of CREATE EXTERNAL TABLE, and names that are paths.
+//! Foreign files as tables: what CREATE EXTERNAL TABLE says of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Constraints;
+use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
+use diligence_storage::external::{Compression, CsvOptions, Format, OpenOptions};
 
 use crate::catalog::RelationName;
+use crate::errors::suggest;
 
 /// What CREATE EXTERNAL TABLE says.
 #[derive(Debug)]
 pub struct ExternalTable {
     /// The table's name.
     pub name: RelationName,
-    /// Paths, folders, patterns or URLs.
-    pub locations: Vec<String>,
-    /// The format's name.
-    pub format: String,
-    /// The columns, where the statement lists them.
-    pub schema: Option<SchemaRef>,
-    /// OPTIONS, names in lower case without `format.`.
-    pub options: HashMap<String, String>,
+    /// A path, a folder, a pattern or a URL.
+    pub location: String,
+    /// How its files are read.
+    pub options: OpenOptions,
     /// Whether an existing table is left alone.
     pub if_not_exists: bool,
     /// Whether an existing table gives way.
     pub or_replace: bool,
-    /// As declared.
+    /// As declared; not enforced.
     pub constraints: Constraints,
     /// The statement's text.
     pub definition: String,
+    /// Where files are.
+    pub files: Arc<dyn Files>,
 }
 
-/// Opens the files of a CREATE EXTERNAL TABLE.
-pub fn open(table: &ExternalTable) -> Result<Arc<dyn Table>> {
-    Err(Error::unsupported(format!("external tables are not built in: {}", table.name)))
+impl ExternalTable {
+    /// Opens the files.
+    pub fn open(&self) -> Result<Arc<dyn Table>> {
+        Ok(diligence_storage::external::open(&self.location, &self.options, self.files.clone())?)
+    }
 }
 
-/// Opens a path, a folder, a pattern or a URL, finding out the format by itself.
-pub fn open_path(path: &str) -> Result<Arc<dyn Table>> {
-    Err(Error::unsupported(format!("files are not built in: {path}")))
+/// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
+/// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns.
+pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Option<SchemaRef>) -> Result<OpenOptions> {
+    let mut options = OpenOptions { format: Some(Format::from_name(format)?), schema, ..OpenOptions::default() };
+    if format.eq_ignore_ascii_case("tsv") {
+        options.csv.delimiter = Some(b'\t');
+    }
+    for (name, value) in pairs {
+        let short = name.strip_prefix("format.").unwrap_or(name);
+        set(&mut options, short, value).map_err(|error| error.context(format!("the option '{name}'")))?;
+    }
+    Ok(options)
+}
+
+/// Names that options have, for hints.
+const NAMES: [&str; 9] =
+    ["delimiter", "has_header", "quote", "escape", "comment", "null_value", "compression", "schema_infer_max_rec", "header"];
+
+fn set(options: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
+    let CsvOptions { delimiter, has_header, quote, escape, comment, null } = &mut options.csv;
+    match name {
+        "delimiter" | "delim" | "sep" => *delimiter = Some(byte(value)?),
+        "has_header" | "header" => *has_header = Some(truth(value)?),
+        "quote" => *quote = Some(byte(value)?),
+        "escape" => *escape = Some(byte(value)?),
+        "comment" => *comment = Some(byte(value)?),
+        "null" | "null_value" | "nullstr" | "null_regex" => *null = Some(value.to_owned()),
+        "compression" | "compression_type" => options.compression = Some(Compression::from_name(value)?),
+        "schema_infer_max_rec" | "inference_rows" | "sample_size" => {
+            options.inference_rows =
+                value.parse().map_err(|_| Error::input(format!("expected a number of records, found '{value}'")))?;
+        }
+        _ => {
+            let names = NAMES.map(String::from);
+            return Err(suggest(Error::input("there is no such option"), name, &names));
+        }
+    }
+    Ok(())
+}
+
+fn byte(value: &str) -> Result<u8> {
+    match value {
+        "\\t" => return Ok(b'\t'),
+        "\\0" => return Ok(0),
+        _ => {}
+    }
+    match value.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err(Error::input(format!("expected one character of one byte, found '{value}'"))),
+    }
+}
+
+fn truth(value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "on" | "1" => Ok(true),
+        "false" | "f" | "no" | "off" | "0" => Ok(false),
+        _ => Err(Error::input(format!("expected true or false, found '{value}'"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_long_and_short_names_and_wrong_ones_a_hint() {
+        let pairs = |name: &str, value: &str| HashMap::from([(name.to_owned(), value.to_owned())]);
+        let options = open_options("csv", &pairs("format.delimiter", "\\t"), None).unwrap();
+        assert_eq!(options.csv.delimiter, Some(b'\t'));
+        assert_eq!(open_options("CSV", &pairs("header", "off"), None).unwrap().csv.has_header, Some(false));
+        let error = open_options("csv", &pairs("delimitr", ";"), None).unwrap_err();
+        assert_eq!(error.hint(), Some("did you mean 'delimiter'?"));
+        assert!(open_options("csv", &pairs("delimiter", "ab"), None).is_err());
+        assert!(open_options("xml", &HashMap::new(), None).unwrap_err().hint().is_some());
+    }
 }

@@ -29,8 +29,10 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::sql::parser::{ResetStatement, Statement as ParsedStatement};
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
+use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
+use diligence_storage::external::OpenOptions;
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use parking_lot::{Mutex, RwLock};
 
@@ -52,6 +54,8 @@ const PREPARED_MAX: usize = 10_000;
 pub struct PlannerOptions {
     /// Whether a name in FROM that looks like a path is one. Off for strangers: they must not read the server's files.
     pub paths_are_tables: bool,
+    /// Where local files are.
+    pub files: Arc<dyn Files>,
 }
 
 /// Plans the statements of one session. Used from any thread; statements do not wait for each other.
@@ -164,7 +168,8 @@ impl Planner {
     }
 
     pub(crate) fn open_path(&self, path: &str) -> Result<Arc<dyn Table>> {
-        external::open_path(path)
+        let options = OpenOptions::default();
+        Ok(diligence_storage::external::open(path, &options, self.options.files.clone())?)
     }
 
     /// The plan of a view's query, as its tables are now.
@@ -342,17 +347,18 @@ impl Planner {
                 return Err(error.with_hint("folders named key=value become columns by themselves"));
             }
         }
-        let options = create.options.into_iter().map(|(key, value)| {
-            let key = key.to_lowercase();
-            (key.strip_prefix("format.").unwrap_or(&key).to_owned(), value)
-        });
+        let [location] = create.locations.as_slice() else {
+            let error = Error::unsupported("an external table has one LOCATION");
+            return Err(error.with_hint("a folder or a pattern (dir/*.parquet) names many files"));
+        };
+        let pairs = create.options.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect();
         let schema = create.schema.inner();
+        let schema = (!schema.fields().is_empty()).then(|| schema.clone());
         Ok(Statement::Command(Command::CreateExternalTable(Box::new(ExternalTable {
             name,
-            locations: create.locations,
-            format: create.file_type,
-            schema: (!schema.fields().is_empty()).then(|| schema.clone()),
-            options: options.collect(),
+            location: location.clone(),
+            options: external::open_options(&create.file_type, &pairs, schema)?,
+            files: self.options.files.clone(),
             if_not_exists: create.if_not_exists,
             or_replace: create.or_replace,
             constraints: create.constraints,

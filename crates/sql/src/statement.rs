@@ -11,7 +11,7 @@ use diligence_base::{Error, Result};
 use diligence_engine::plan::Plan;
 
 use crate::catalog::{Catalog, MemoryRelation, Relation, RelationName, StoredRelation, View};
-use crate::external::{self, ExternalTable};
+use crate::external::ExternalTable;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -185,7 +185,7 @@ impl Command {
                     return Ok("CREATE EXTERNAL TABLE");
                 }
                 let relation = StoredRelation {
-                    table: external::open(&external)?,
+                    table: external.open()?,
                     definition: Some(external.definition),
                     constraints: external.constraints,
                 };
