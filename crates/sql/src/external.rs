@@ -56,8 +56,17 @@ pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Optio
 }
 
 /// Names that options have, for hints.
-const NAMES: [&str; 9] =
-    ["delimiter", "has_header", "quote", "escape", "comment", "null_value", "compression", "schema_infer_max_rec", "header"];
+const NAMES: [&str; 9] = [
+    "delimiter",
+    "has_header",
+    "quote",
+    "escape",
+    "comment",
+    "null_value",
+    "compression",
+    "schema_infer_max_rec",
+    "header",
+];
 
 fn set(options: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
     let CsvOptions { delimiter, has_header, quote, escape, comment, null } = &mut options.csv;

@@ -131,7 +131,9 @@ impl Planner {
 
     /// Gives one of DataFusion's options its default back.
     pub fn reset_datafusion_option(&self, name: &str) -> Result<()> {
-        self.change(|options| options.reset(name))
+        let default = ConfigOptions::default().entries().into_iter().find(|entry| entry.key == name);
+        let value = default.and_then(|entry| entry.value).unwrap_or_default();
+        self.change(|options| options.set(name, &value))
     }
 
     fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {

@@ -212,7 +212,7 @@ impl Catalog {
     pub fn relations(&self) -> Vec<(RelationName, Relation)> {
         let schemas = self.schemas.read();
         let all = schemas.iter().flat_map(|(schema, relations)| {
-            relations.iter().map(|(name, relation)| (RelationName::new(schema, name), relation.clone()))
+            relations.iter().map(move |(name, relation)| (RelationName::new(schema, name), relation.clone()))
         });
         all.collect()
     }

@@ -60,7 +60,7 @@ impl Lowering {
         // An operator of DataFusion's may rely on any order that its input promises.
         let plan = self.plan(child, limit::has_order(child))?;
         let properties = child.properties().as_ref().clone().with_partitioning(Partitioning::UnknownPartitioning(1));
-        let input = InputExec::new(inputs.len(), child.schema(), Arc::new(properties));
+        let input = InputExec::new(inputs.len(), Arc::new(properties));
         inputs.push(plan);
         Ok(Arc::new(input))
     }
