@@ -215,6 +215,25 @@ class DuckDB:
         return re.sub(r"(\b(?:FROM|JOIN)\s+|\bLOCATION\s+)'([^']*)'", replace, sql, flags=re.IGNORECASE)
 
 
+def closing(quiet, at):
+    """The position after the bracket that closes the one before `at`."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(quiet[at], 0)
+        at += 1
+    return at
+
+
+def first_and_last(sql):
+    """`first_value` and `last_value` as plain aggregates are `first` and `last` in DuckDB."""
+    quiet = script.without_noise(sql)
+    for found in reversed(list(re.finditer(r"\b(first|last)_value\(", quiet, re.IGNORECASE))):
+        after = quiet[closing(quiet, found.end()) :]
+        if not re.match(r"\s*((IGNORE|RESPECT)\s+NULLS\s*)?OVER\b", after, re.IGNORECASE):
+            sql = sql[: found.start()] + found.group(1) + "(" + sql[found.end() :]
+    return sql
+
+
 def declared(columns):
     """Names and types of a column list."""
     return re.findall(r"(\w+)\s+(\w+(?:\(\d+(?:,\s*\d+)?\))?)\s*(?:,|$)", columns)
@@ -288,7 +307,7 @@ SPELLINGS = [
 
 def duckdb_spelling(sql):
     """The statements DuckDB needs for one of ours."""
-    sql = struct_literals(sql)
+    sql = first_and_last(struct_literals(sql))
     sql = re.sub(
         r"\bFROM (\w+(?: (?!RIGHT)\w+)?) RIGHT (SEMI|ANTI) JOIN (\w+(?: (?!ON)\w+)?) ON\b", r"FROM \3 \2 JOIN \1 ON", sql
     )
