@@ -50,6 +50,19 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn File
     choose(location, sources, base, single, options)
 }
 
+/// Finds the objects of a location in a store that is already open.
+pub(crate) fn locate_in_store(
+    location: &str,
+    options: &OpenOptions,
+    store: Arc<dyn ObjectStore>,
+    path: object_store::path::Path,
+) -> Result<Located> {
+    let text = location.to_owned();
+    let prefix = text.strip_suffix(path.as_ref()).unwrap_or("").to_owned();
+    let (sources, base, single) = wait(async move { find_in_store(&text, &prefix, store, path).await })?;
+    choose(location, sources, base, single, options)
+}
+
 /// Keeps the files of one format.
 fn choose(
     location: &str,
@@ -253,7 +266,7 @@ fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
 }
 
 /// The objects at a path of a store: one object, all below a folder, or those that match a pattern.
-pub(crate) async fn find_in_store(
+async fn find_in_store(
     location: &str,
     prefix: &str,
     store: Arc<dyn ObjectStore>,
@@ -365,4 +378,126 @@ fn stem_of(name: &str) -> String {
     let packed = Format::of_name(name).is_some_and(|(_, compression)| compression != Compression::Plain);
     let inner = if packed { name.rsplit_once('.').map_or(name, |(inner, _)| inner) } else { name };
     inner.rsplit_once('.').map_or(inner, |(stem, _)| stem).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use diligence_base::ErrorKind;
+    use diligence_base::seams::LocalFiles;
+    use object_store::PutPayload;
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::external::testing::{all, open_path, read_all};
+    use crate::external::{ExternalTable, open, open_in_store};
+    use crate::{ScanRequest, Table};
+
+    fn rows(table: &ExternalTable) -> usize {
+        read_all(table, &ScanRequest { columns: all(table), predicate: None }, &[], 1000, true).num_rows()
+    }
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.csv", "x,y\n1,2\n"),
+            ("a.json", "{\"x\":1}\n"),
+            ("notes.txt", "hello"),
+            (".hidden.csv", "x\n1\n"),
+            ("parts/1.csv", "x\n1\n2\n"),
+            ("parts/deep/2.csv", "x\n3\n"),
+            ("parts/_tmp/3.csv", "x\n4\n"),
+            ("mixed/1.csv", "x\n1\n"),
+            ("mixed/2.json", "{}"),
+            ("empty/readme.txt", ""),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn open_text(location: String) -> Result<Arc<ExternalTable>> {
+        open(&location, &OpenOptions::default(), Arc::new(LocalFiles))
+    }
+
+    #[test]
+    fn folders_patterns_and_urls_are_found() {
+        let folder = folder();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        assert_eq!(rows(&open_text(path("parts")).unwrap()), 3);
+        assert_eq!(rows(&open_text(path("parts/*.csv")).unwrap()), 2);
+        assert_eq!(rows(&open_text(path("parts/**/*.csv")).unwrap()), 3);
+        assert_eq!(rows(&open_text(path("mixed/*.csv")).unwrap()), 1);
+        assert_eq!(rows(&open_text(format!("file://{}", path("a.csv"))).unwrap()), 1);
+        let csv = OpenOptions { format: Some(Format::Csv), ..OpenOptions::default() };
+        assert_eq!(rows(&open(&path("mixed"), &csv, Arc::new(LocalFiles)).unwrap()), 1);
+        for (location, message) in [
+            ("nothing.csv", "there is no such file"),
+            ("parts/*.parquet", "no file matches"),
+            ("nowhere/*.csv", "there is no such folder"),
+            ("mixed", "several formats (CSV and JSON)"),
+            ("empty", "no file here has a name that shows its format"),
+            ("notes.txt", "its format cannot be told from its name"),
+        ] {
+            let error = open_text(path(location)).unwrap_err();
+            assert!(error.message().contains(message), "{error}");
+            assert_eq!(error.kind(), ErrorKind::File);
+        }
+        assert_eq!(open_text("ftp://x/y.csv".to_owned()).unwrap_err().kind(), ErrorKind::Input);
+        assert!(open_path(&folder.path().join("a.csv")).unwrap().describe().starts_with("CSV "));
+    }
+
+    #[test]
+    fn what_can_be_a_table_is_discovered() {
+        let folder = folder();
+        let files: Arc<dyn Files> = Arc::new(LocalFiles);
+        let tables = discover(folder.path(), &files).unwrap();
+        let names = tables.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
+        assert_eq!(names, ["a", "a_json", "parts"]);
+        assert!(tables[0].1.ends_with("a.csv") && tables[1].1.ends_with("a.json"));
+        assert_eq!(stem_of("orders.csv.gz"), "orders");
+        assert_eq!(stem_of("a.b.parquet"), "a.b");
+    }
+
+    fn put(store: &Arc<dyn ObjectStore>, path: &str, bytes: Vec<u8>) {
+        let (store, path) = (store.clone(), object_store::path::Path::from(path));
+        wait(async move {
+            store.put(&path, PutPayload::from(bytes)).await.map(drop).map_err(|error| Error::bug(error.to_string()))
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn objects_are_read() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = ::parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        put(&store, "data/1.parquet", bytes.clone());
+        put(&store, "data/sub/2.parquet", bytes.clone());
+        put(&store, "data/_tmp/3.parquet", bytes.clone());
+        put(&store, "text/a.csv", b"x\n1\n2\n".to_vec());
+        put(&store, "text/a.csv.gz", b"not packed".to_vec());
+        let open =
+            |path: &str| open_in_store(&format!("mem://bucket/{path}"), store.clone(), path, &OpenOptions::default());
+        let one = open("data/1.parquet").unwrap();
+        assert_eq!(one.file_names().collect::<Vec<_>>(), ["mem://bucket/data/1.parquet"]);
+        assert_eq!(rows(&one), 5000);
+        assert_eq!(rows(&open("data/").unwrap()), 10_000);
+        assert_eq!(rows(&open("data/*.parquet").unwrap()), 5000);
+        assert_eq!(rows(&open("data/**/*.parquet").unwrap()), 10_000);
+        assert_eq!(rows(&open("text/a.csv").unwrap()), 2);
+        assert!(open("nothing/").unwrap_err().message().contains("there is no such object"));
+        put(&store, "data/1.parquet", bytes[..bytes.len() - 1].to_vec());
+        assert_ne!(open("data/").map(|table| table.version()).ok(), Some(one.version()));
+        let request = ScanRequest { columns: vec![0], predicate: None };
+        let error = crate::external::testing::try_read_all(&one, &request, &[], 100, true);
+        // The bytes that are read are still there; what matters is that nothing else comes.
+        assert!(error.is_ok_and(|read| read.num_rows() == 5000));
+    }
 }

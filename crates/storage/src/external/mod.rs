@@ -8,6 +8,8 @@
 //! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no length in
 //! it is believed before it is compared with the file's own length. Files are never written.
 
+mod batches;
+mod ipc;
 mod location;
 mod options;
 mod parquet;
@@ -17,7 +19,8 @@ mod source;
 mod table;
 #[cfg(test)]
 mod testing;
+mod text;
 
 pub use location::discover;
 pub use options::{Compression, CsvOptions, Format, OpenOptions};
-pub use table::{ExternalTable, open};
+pub use table::{ExternalTable, open, open_in_store};

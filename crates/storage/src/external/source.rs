@@ -108,6 +108,52 @@ impl Source {
         Fetch::Waiting(Box::pin(async move { finish(source.read_object(&ranges).await?) }))
     }
 
+    /// Like [`fetch`](Self::fetch) for one range, of which the end is not known: reads `beyond` more bytes, and twice as many
+    /// again, until `enough` or the file ends. More than `beyond_max` is an error.
+    pub fn fetch_until(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        beyond: u64,
+        beyond_max: u64,
+        enough: impl Fn(&[u8]) -> bool + Send + 'static,
+        finish: impl FnOnce(Bytes) -> Result<Fetched> + Send + 'static,
+    ) -> Fetch {
+        let source = self.clone();
+        let longer = move |source: &Self, beyond: u64| {
+            if beyond > beyond_max {
+                return Err(source.error(format!("a record is longer than {beyond_max} bytes")));
+            }
+            Ok(range.start..range.end.saturating_add(beyond).min(source.bytes))
+        };
+        let one = |mut parts: Vec<Bytes>| parts.pop().ok_or_else(|| Error::bug("a read of one range gave none"));
+        if self.is_local() {
+            return Fetch::Blocking(Box::new(move || {
+                let mut beyond = beyond;
+                loop {
+                    let range = longer(&source, beyond)?;
+                    let last = range.end == source.bytes;
+                    let bytes = one(source.read_local(&[range])?)?;
+                    if last || enough(&bytes) {
+                        return finish(bytes);
+                    }
+                    beyond *= 2;
+                }
+            }));
+        }
+        Fetch::Waiting(Box::pin(async move {
+            let mut beyond = beyond;
+            loop {
+                let range = longer(&source, beyond)?;
+                let last = range.end == source.bytes;
+                let bytes = one(source.read_object(&[range]).await?)?;
+                if last || enough(&bytes) {
+                    return finish(bytes);
+                }
+                beyond *= 2;
+            }
+        }))
+    }
+
     /// Reads ranges now, blocking the calling thread: while a table is opened or planned, never while it is scanned.
     pub fn read_now(self: &Arc<Self>, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
         if self.is_local() {

@@ -9,11 +9,15 @@ use datafusion_common::Statistics;
 use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_base::seams::Files;
+use object_store::ObjectStore;
 
-use super::location::{Located, locate};
+use super::ipc::ArrowTable;
+use super::location::{Located, locate, locate_in_store};
 use super::options::{Format, OpenOptions};
 use super::parquet::ParquetTable;
 use super::source::Source;
+use super::text::csv::CsvTable;
+use super::text::json::JsonTable;
 use crate::{ScanRequest, Table, TableScan};
 
 /// Foreign files as a table: one state of them, as found when it was opened.
@@ -31,6 +35,9 @@ pub struct ExternalTable {
 /// The parts that differ by format.
 enum Content {
     Parquet(Arc<ParquetTable>),
+    Arrow(Arc<ArrowTable>),
+    Csv(Arc<CsvTable>),
+    Json(Arc<JsonTable>),
 }
 
 /// Opens a file, a folder of files of one format, a pattern, or a URL as a table.
@@ -45,6 +52,19 @@ pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Files>) -> Res
     ExternalTable::open(location, located, options).map(Arc::new)
 }
 
+/// Opens an object, the objects below a folder (`location` ends in `/`), or a pattern, in a store that is already open.
+/// `location` is what messages call it; `path` is where it is in the store.
+pub fn open_in_store(
+    location: &str,
+    store: Arc<dyn ObjectStore>,
+    path: &str,
+    options: &OpenOptions,
+) -> Result<Arc<ExternalTable>> {
+    let path = object_store::path::Path::from(path);
+    let located = locate_in_store(location, options, store, path)?;
+    ExternalTable::open(location, located, options).map(Arc::new)
+}
+
 impl ExternalTable {
     fn open(location: &str, located: Located, options: &OpenOptions) -> Result<Self> {
         let Located { sources, format, base: _ } = located;
@@ -54,7 +74,9 @@ impl ExternalTable {
         let version = TableVersion(hasher.finish());
         let content = match format {
             Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources)?)),
-            _ => return Err(diligence_base::Error::unsupported("not yet")),
+            Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources)?)),
+            Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, options)?)),
+            Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, options)?)),
         };
         Ok(Self { location: location.to_owned(), format, sources, version, content })
     }
@@ -85,6 +107,9 @@ impl Table for ExternalTable {
     fn schema(&self) -> SchemaRef {
         match &self.content {
             Content::Parquet(table) => table.schema.clone(),
+            Content::Arrow(table) => table.schema.clone(),
+            Content::Csv(table) => table.schema.clone(),
+            Content::Json(table) => table.schema.clone(),
         }
     }
 
@@ -95,12 +120,18 @@ impl Table for ExternalTable {
     fn statistics(&self) -> Statistics {
         match &self.content {
             Content::Parquet(table) => table.statistics(),
+            Content::Arrow(table) => table.statistics(),
+            Content::Csv(table) => table.statistics(),
+            Content::Json(table) => table.statistics(),
         }
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         match &self.content {
             Content::Parquet(table) => table.scan(request),
+            Content::Arrow(table) => table.scan(request),
+            Content::Csv(table) => table.scan(request),
+            Content::Json(table) => table.scan(request),
         }
     }
 

@@ -1,0 +1,672 @@
+//! Files of separated values as a table.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::ArrayRef;
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
+use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, Statistics};
+use diligence_base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+
+use super::csv_fields::{Dialect, Field, Found, TEXT_BYTES_MAX, record};
+use super::csv_infer::{self, Guess};
+use super::csv_values::{self, Nulls, is_readable};
+use super::input::TextInput;
+use super::{Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, byte_order_mark, compressions, probes, sample};
+use crate::external::batches::columns_of;
+use crate::external::options::{Compression, OpenOptions};
+use crate::external::schema::{logical_schema, nulls};
+use crate::external::sieve::{Sieve, Windows};
+use crate::external::source::Source;
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, TableScan};
+
+/// Text in a window at most: a window of very long records has fewer of them.
+const WINDOW_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+const _: () = assert!(WINDOW_BYTES_MAX + 2 * RECORD_BYTES_MAX <= TEXT_BYTES_MAX);
+
+/// The files of a table, opened.
+pub(in crate::external) struct CsvTable {
+    pub(in crate::external) schema: SchemaRef,
+    nulls: Nulls,
+    files: Vec<CsvFile>,
+}
+
+struct CsvFile {
+    text: Arc<TextFile>,
+    dialect: Dialect,
+    /// Fields of every record.
+    fields: usize,
+    /// For each column of the table its field.
+    positions: Vec<Option<usize>>,
+    /// True if quoted fields hold line ends: then records cannot be told apart in the middle of the file.
+    multiline: AtomicBool,
+    /// Where parts begin, found by reading the file once, if `multiline`.
+    cuts: Mutex<Option<Vec<Part>>>,
+    /// Bytes of a record, on average of the sample.
+    record_bytes: f64,
+    /// Unpacked bytes.
+    bytes: u64,
+}
+
+/// What the sample of one file shows.
+struct Seen {
+    text: Arc<TextFile>,
+    dialect: Dialect,
+    /// The names in the header, if it has one.
+    header: Option<Vec<String>>,
+    fields: usize,
+    guesses: Vec<Guess>,
+    multiline: bool,
+    record_bytes: f64,
+    bytes: u64,
+}
+
+impl CsvTable {
+    /// Looks at the first records of all files.
+    pub fn open(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Self> {
+        let nulls = Nulls { text: options.csv.null.clone() };
+        let declared = match &options.schema {
+            Some(schema) => Some(declared(schema)?),
+            None => None,
+        };
+        let names = declared
+            .as_ref()
+            .map(|schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>());
+        let compressions = compressions(sources, options)?;
+        let seen = sources
+            .iter()
+            .zip(compressions)
+            .map(|(source, compression)| look(source, compression, options, &nulls, names.as_deref()));
+        let seen = seen.collect::<Result<Vec<_>>>()?;
+        let schema = match declared {
+            Some(schema) => schema,
+            None => inferred(&seen),
+        };
+        let files = seen.into_iter().map(|seen| {
+            let positions = positions(&seen, &schema, names.is_some())?;
+            Ok(CsvFile {
+                text: seen.text,
+                dialect: seen.dialect,
+                fields: seen.fields,
+                positions,
+                multiline: AtomicBool::new(seen.multiline),
+                cuts: Mutex::new(None),
+                record_bytes: seen.record_bytes,
+                bytes: seen.bytes,
+            })
+        });
+        Ok(Self { files: files.collect::<Result<_>>()?, schema, nulls })
+    }
+
+    /// Rows estimated from the sample.
+    pub fn statistics(&self) -> Statistics {
+        let rows = self.files.iter().map(|file| file.bytes.saturating_sub(file.text.body) as f64 / file.record_bytes);
+        let bytes = self.files.iter().map(|file| file.bytes).sum::<u64>();
+        let columns = self.schema.fields().iter().map(|_| ColumnStatistics::new_unknown());
+        Statistics {
+            num_rows: Precision::Inexact(rows.sum::<f64>().ceil() as usize),
+            total_byte_size: Precision::Inexact(bytes as usize),
+            column_statistics: columns.collect(),
+        }
+    }
+
+    /// All clusters: text files have no statistics.
+    pub fn scan(self: &Arc<Self>, _: &ScanRequest) -> Result<TableScan> {
+        let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
+        for (index, file) in self.files.iter().enumerate() {
+            for part in file.parts()? {
+                clusters.push(Arc::new(CsvCluster { table: self.clone(), file: index, part }));
+            }
+        }
+        Ok(TableScan { clusters, clusters_pruned: 0 })
+    }
+}
+
+/// The declared columns in their logical types.
+fn declared(schema: &Schema) -> Result<SchemaRef> {
+    let logical = logical_schema(schema);
+    for field in logical.fields() {
+        if !is_readable(field.data_type()) {
+            return Err(Error::unsupported(format!(
+                "column '{}' is declared as {}, which separated values cannot hold",
+                field.name(),
+                field.data_type()
+            ))
+            .with_hint("declare it as VARCHAR"));
+        }
+    }
+    Ok(Arc::new(logical))
+}
+
+/// Looks at one file.
+fn look(
+    source: &Arc<Source>,
+    compression: Compression,
+    options: &OpenOptions,
+    nulls: &Nulls,
+    declared: Option<&[String]>,
+) -> Result<Seen> {
+    let mut more = 0;
+    loop {
+        let sample = sample(source, compression, more)?;
+        let mark = byte_order_mark(source, &sample.text)?;
+        let text = &sample.text[mark..];
+        if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
+            return Err(source.error("it holds zero bytes; it is no text file"));
+        }
+        let dialect = csv_infer::dialect(text, sample.complete, &source.name, &options.csv);
+        let records = csv_infer::records(text, sample.complete, &dialect, options.rows_to_infer().saturating_add(1));
+        // A first record that is longer than the sample needs a longer one.
+        if records.is_empty() && !sample.complete && more < 4 {
+            more += 1;
+            continue;
+        }
+        return describe(source, compression, options, nulls, declared, &sample, mark, dialect, records);
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one thought, used once")]
+fn describe(
+    source: &Arc<Source>,
+    compression: Compression,
+    options: &OpenOptions,
+    nulls: &Nulls,
+    declared: Option<&[String]>,
+    sample: &Sample,
+    mark: usize,
+    dialect: Dialect,
+    records: Vec<Vec<Field>>,
+) -> Result<Seen> {
+    let text = &sample.text[mark..];
+    let is_null = |field: Field| {
+        let raw = field.raw(text);
+        !field.is_quoted() && (raw.is_empty() || nulls.text.as_ref().is_some_and(|null| raw == null.as_bytes()))
+    };
+    let Some(first) = records.first() else {
+        // Not one record: fine if the columns are known, and malformed if there is text.
+        if let Found::Malformed { at, what } = record(text, 0, sample.complete, &dialect, |_, _| {}) {
+            let line = memchr::memchr_iter(b'\n', &text[..at]).count() + 1;
+            return Err(source.error(format!("line {line}: {what}")));
+        }
+        let Some(names) = declared else {
+            return Err(source
+                .error("it is empty, so its columns are not known")
+                .with_hint("declare them: CREATE EXTERNAL TABLE t (a INT, …) STORED AS CSV LOCATION '…'"));
+        };
+        let text = Arc::new(TextFile { source: source.clone(), compression, body: sample.bytes });
+        return Ok(Seen {
+            text,
+            dialect,
+            header: None,
+            fields: names.len(),
+            guesses: vec![Guess::default(); names.len()],
+            multiline: false,
+            record_bytes: 1.0,
+            bytes: sample.bytes,
+        });
+    };
+    let has_header =
+        options.csv.has_header.unwrap_or_else(|| csv_infer::has_header(text, &records, &dialect, is_null, declared));
+    let header = has_header.then(|| {
+        let names = first.iter().enumerate().map(|(number, field)| {
+            let name = String::from_utf8_lossy(&field.text(text, &dialect)).trim().to_owned();
+            if name.is_empty() { format!("column_{}", number + 1) } else { name }
+        });
+        names.collect::<Vec<_>>()
+    });
+    let rest = if has_header { &records[1..] } else { &records[..] };
+    // Lines that end in a delimiter have an empty field at the end that the header may not have.
+    let fields = match rest.first() {
+        Some(record) if header.is_none() && is_trailing(rest, text) => record.len() - 1,
+        _ => first.len(),
+    };
+    let mut guesses = vec![Guess::default(); fields];
+    for record in rest {
+        see(&mut guesses, record, text, is_null);
+    }
+    for probe in probes(source, compression)? {
+        let dialect = dialect;
+        let probed = csv_infer::records(&probe, true, &dialect, usize::MAX);
+        // Where fields do not fit, the probe began inside a quoted field.
+        if probed.iter().all(|record| record.len() == fields || record.len() == fields + 1) {
+            let is_null = |field: Field| {
+                let raw = field.raw(&probe);
+                !field.is_quoted() && (raw.is_empty() || nulls.text.as_ref().is_some_and(|null| raw == null.as_bytes()))
+            };
+            probed.iter().for_each(|record| see(&mut guesses, record, &probe, is_null));
+        }
+    }
+    let multiline =
+        records.iter().flatten().any(|field| field.is_quoted() && memchr::memchr(b'\n', field.raw(text)).is_some());
+    let body = if has_header {
+        match record(text, skip_nothing(text, &dialect), sample.complete, &dialect, |_, _| {}) {
+            Found::Record { next } => next,
+            _ => 0,
+        }
+    } else {
+        0
+    };
+    let end = records.last().and_then(|record| record.last()).map_or(text.len(), |field| {
+        let raw = field.raw(text);
+        raw.as_ptr() as usize - text.as_ptr() as usize + raw.len()
+    });
+    let seen_all = sample.complete && records.len() <= options.rows_to_infer();
+    let end = if seen_all { text.len() } else { end };
+    let record_bytes = (end.saturating_sub(body) as f64 / rest.len().max(1) as f64).max(1.0);
+    let text = Arc::new(TextFile { source: source.clone(), compression, body: (mark + body) as u64 });
+    Ok(Seen { text, dialect, header, fields, guesses, multiline, record_bytes, bytes: sample.bytes })
+}
+
+fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Field) -> bool) {
+    for (guess, &field) in guesses.iter_mut().zip(record) {
+        if !is_null(field) {
+            guess.see(field.is_quoted(), field.raw(text));
+        }
+    }
+}
+
+/// Whether all records end in an empty field, as if delimiters ended fields rather than separated them.
+fn is_trailing(records: &[Vec<Field>], text: &[u8]) -> bool {
+    records.iter().all(|record| {
+        record.len() > 1 && record.last().is_some_and(|field| !field.is_quoted() && field.raw(text).is_empty())
+    })
+}
+
+/// Where the first record begins, after empty lines and comments.
+fn skip_nothing(text: &[u8], dialect: &Dialect) -> usize {
+    let mut at = 0;
+    while let Found::Nothing { next } = record(text, at, true, dialect, |_, _| {}) {
+        at = next;
+    }
+    at
+}
+
+/// One schema for all files: columns by name where files have headers, by position where not.
+fn inferred(seen: &[Seen]) -> SchemaRef {
+    let mut names: Vec<String> = Vec::new();
+    let mut guesses: Vec<Guess> = Vec::new();
+    for file in seen {
+        for (name, guess) in file.names().into_iter().zip(&file.guesses) {
+            match names.iter().position(|other| *other == name) {
+                Some(position) => guesses[position].merge(guess),
+                None => {
+                    names.push(name);
+                    guesses.push(guess.clone());
+                }
+            }
+        }
+    }
+    let fields = names.into_iter().zip(guesses).map(|(name, guess)| ArrowField::new(name, guess.data_type(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+impl Seen {
+    /// The names of the fields, none twice.
+    fn names(&self) -> Vec<String> {
+        let names = (0..self.fields).map(|number| {
+            let header = self.header.as_ref().and_then(|header| header.get(number)).cloned();
+            ArrowField::new(header.unwrap_or_else(|| format!("column_{}", number + 1)), DataType::Null, true)
+        });
+        let schema = logical_schema(&Schema::new(names.collect::<Vec<_>>()));
+        schema.fields().iter().map(|field| field.name().clone()).collect()
+    }
+}
+
+/// Which field each column of the table is.
+fn positions(seen: &Seen, schema: &Schema, declared: bool) -> Result<Vec<Option<usize>>> {
+    let names = seen.names();
+    let find = |name: &str, exact: bool| {
+        names.iter().position(|other| if exact { other == name } else { other.eq_ignore_ascii_case(name) })
+    };
+    let by_name = |exact| schema.fields().iter().map(|field| find(field.name(), exact)).collect::<Vec<_>>();
+    if !declared {
+        return Ok(by_name(true));
+    }
+    if seen.header.is_some() {
+        let found = by_name(false);
+        if found.iter().all(Option::is_some) {
+            return Ok(found);
+        }
+    }
+    let columns = schema.fields().len();
+    if seen.fields != columns {
+        return Err(seen
+            .text
+            .source
+            .error(format!("its records have {} fields, but {columns} columns are declared", seen.fields)));
+    }
+    Ok((0..columns).map(Some).collect())
+}
+
+impl CsvFile {
+    /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin.
+    fn parts(&self) -> Result<Vec<Part>> {
+        if !self.multiline.load(Ordering::Relaxed) || self.text.compression != Compression::Plain {
+            return Ok(self.text.parts(true));
+        }
+        let mut cuts = self.cuts.lock();
+        if let Some(cuts) = cuts.as_ref() {
+            return Ok(cuts.clone());
+        }
+        let found = self.find_cuts()?;
+        *cuts = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Reads the file from the start, following quotes. Cuts are after line feeds outside of quotes.
+    fn find_cuts(&self) -> Result<Vec<Part>> {
+        const READ_BYTES: u64 = 8 * 1024 * 1024;
+        let source = &self.text.source;
+        let Dialect { delimiter, quote, escape, .. } = self.dialect;
+        let mut parts = Vec::new();
+        let (mut start, mut at) = (self.text.body, self.text.body);
+        let mut inside = false;
+        // The byte before the one looked at, and whether an escape or a quote inside of quotes waits for its next byte.
+        let mut before = b'\n';
+        let mut waiting = false;
+        while at < source.bytes {
+            let end = (at + READ_BYTES).min(source.bytes);
+            let bytes = source.read_one_now(at..end)?;
+            let mut index = 0;
+            while index < bytes.len() {
+                let byte = bytes[index];
+                if waiting {
+                    waiting = false;
+                    if escape.is_none_or(|escape| escape == quote) && byte != quote {
+                        // It was the closing quote.
+                        inside = false;
+                    } else {
+                        (before, index) = (byte, index + 1);
+                        continue;
+                    }
+                }
+                if inside {
+                    let special = match escape.filter(|&escape| escape != quote) {
+                        Some(escape) => memchr::memchr2(quote, escape, &bytes[index..]),
+                        None => memchr::memchr(quote, &bytes[index..]),
+                    };
+                    let Some(skip) = special else { break };
+                    index += skip;
+                    match escape.filter(|&escape| escape != quote) {
+                        Some(_) if bytes[index] == quote => inside = false,
+                        _ => waiting = true,
+                    }
+                } else if byte == quote {
+                    inside = before == delimiter || before == b'\n';
+                } else if byte == b'\n' {
+                    let next = at + index as u64 + 1;
+                    if next - start >= super::CLUSTER_BYTES {
+                        parts.push(Part::Range(start..next));
+                        start = next;
+                    }
+                } else if let Some(skip) = memchr::memchr2(quote, b'\n', &bytes[index..]) {
+                    index += skip;
+                    before = bytes[index - 1];
+                    continue;
+                } else {
+                    break;
+                }
+                before = bytes[index];
+                index += 1;
+            }
+            before = bytes[bytes.len() - 1];
+            at = end;
+        }
+        if start < source.bytes || parts.is_empty() {
+            parts.push(Part::Range(start..source.bytes.max(start)));
+        }
+        Ok(parts)
+    }
+}
+
+/// A part of a file.
+struct CsvCluster {
+    table: Arc<CsvTable>,
+    file: usize,
+    part: Part,
+}
+
+impl CsvCluster {
+    fn file(&self) -> &CsvFile {
+        &self.table.files[self.file]
+    }
+}
+
+impl fmt::Debug for CsvCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl Cluster for CsvCluster {
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+
+    fn bytes(&self, _: &[usize]) -> usize {
+        self.file().text.part_bytes(&self.part)
+    }
+
+    fn fetch(&self, _: &[usize]) -> Fetch {
+        self.file().text.fetch(&self.part)
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        let bytes = fetched
+            .content
+            .downcast::<TextBytes>()
+            .map_err(|_| Error::bug("what was fetched from another cluster came to a CSV cluster"))?;
+        let input = TextInput::new(&self.file().text, &self.part, *bytes, None)?;
+        let columns = columns_of(request);
+        let file = self.file();
+        let mut slots = vec![None; file.fields];
+        let mut count = 0;
+        for position in columns.iter().filter_map(|&column| file.positions[column]) {
+            if slots[position].is_none() {
+                slots[position] = Some(count);
+                count += 1;
+            }
+        }
+        let windows = CsvWindows {
+            table: self.table.clone(),
+            file: self.file,
+            input,
+            slots,
+            fields: vec![Vec::new(); count],
+            starts: Vec::new(),
+            consumed: 0,
+            checked: 0,
+        };
+        Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
+    }
+
+    fn describe(&self) -> String {
+        self.file().text.describe(&self.part)
+    }
+}
+
+/// The records of a part, window by window. Finding the fields of a window and converting a column are two steps, so that
+/// only fields of wanted rows are converted.
+struct CsvWindows {
+    table: Arc<CsvTable>,
+    file: usize,
+    input: TextInput,
+    /// For each field of a record its place in `fields`, if it is wanted.
+    slots: Vec<Option<usize>>,
+    /// The wanted fields of the window's records.
+    fields: Vec<Vec<Field>>,
+    /// Where the window's records begin.
+    starts: Vec<u32>,
+    /// Bytes of the input that the window takes.
+    consumed: usize,
+    /// Bytes of the input known to be UTF-8.
+    checked: usize,
+}
+
+impl CsvWindows {
+    /// Takes one more record into the window; false at the end of the part.
+    fn take_record(&mut self) -> Result<bool> {
+        let table = self.table.clone();
+        let file = &table.files[self.file];
+        loop {
+            let rest = self.input.rest();
+            if self.consumed >= self.input.begin_before() || self.consumed >= rest.len() && self.input.is_last() {
+                return Ok(false);
+            }
+            let mut count = 0;
+            let (slots, fields) = (&self.slots, &mut self.fields);
+            let found = record(rest, self.consumed, self.input.is_last(), &file.dialect, |number, field| {
+                count = number + 1;
+                if let Some(Some(slot)) = slots.get(number) {
+                    fields[*slot].push(field);
+                }
+            });
+            match found {
+                Found::Record { next }
+                    if count == file.fields || count == file.fields + 1 && rest_is_empty(rest, next, file) =>
+                {
+                    self.starts.push(self.consumed as u32);
+                    self.consumed = next;
+                    return Ok(true);
+                }
+                Found::Record { .. } => {
+                    return Err(self
+                        .input
+                        .error(self.consumed, format!("the record has {count} fields instead of {}", file.fields)));
+                }
+                Found::Nothing { next } => self.consumed = next,
+                Found::Malformed { at, what } => return Err(self.input.error(at, what)),
+                Found::Incomplete => {
+                    // What was found of it will be found again.
+                    let rows = self.starts.len();
+                    self.fields.iter_mut().for_each(|fields| fields.truncate(rows));
+                    self.input.more()?;
+                }
+            }
+        }
+    }
+
+    /// Whether the window's text is UTF-8.
+    fn check_text(&mut self) -> Result<()> {
+        if self.checked < self.consumed {
+            let text = &self.input.rest()[self.checked..self.consumed];
+            if let Err(error) = std::str::from_utf8(text) {
+                let at = self.checked + error.valid_up_to();
+                return Err(self
+                    .input
+                    .error(at, format!("byte {:#04x} is not UTF-8", self.input.rest()[at]))
+                    .with_hint("convert the file to UTF-8, for example with iconv"));
+            }
+            self.checked = self.consumed;
+        }
+        Ok(())
+    }
+
+    /// At the end of a part: the next part begins where this one ended, or a line end inside of a field was taken for the
+    /// end of a record.
+    fn check_end(&self) -> Result<()> {
+        let file = &self.table.files[self.file];
+        match self.input.next_part() {
+            Some(next) if next != self.input.offset() => {
+                file.multiline.store(true, Ordering::Relaxed);
+                Err(Error::new(
+                    ErrorKind::Retry,
+                    format!(
+                        "{}: a field in quotes holds a line end near byte {next}, which the first records did not show",
+                        file.text.source.name
+                    ),
+                )
+                .with_hint("run the statement again: the file is now read with care"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the last field of the record that ends at `next` is empty: a delimiter at the end of the line.
+fn rest_is_empty(text: &[u8], next: usize, file: &CsvFile) -> bool {
+    let line = text[..next].strip_suffix(b"\n").unwrap_or(&text[..next]);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.ends_with(&[file.dialect.delimiter])
+}
+
+impl Windows for CsvWindows {
+    fn advance(&mut self, rows_max: usize) -> Result<usize> {
+        self.input.consume(self.consumed);
+        (self.consumed, self.checked) = (0, 0);
+        self.starts.clear();
+        self.fields.iter_mut().for_each(Vec::clear);
+        while self.starts.len() < rows_max && self.consumed < WINDOW_BYTES_MAX && self.take_record()? {}
+        if self.starts.is_empty() {
+            self.input.consume(self.consumed);
+            self.consumed = 0;
+            self.check_end()?;
+        } else {
+            self.check_text()?;
+        }
+        Ok(self.starts.len())
+    }
+
+    fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        let file = &self.table.files[self.file];
+        let ty = self.table.schema.field(column).data_type();
+        let slot = file.positions[column].map(|position| self.slots[position]);
+        let fields = match slot {
+            None => {
+                return Ok(nulls(ty, selected.map_or(self.starts.len(), BooleanBuffer::count_set_bits)));
+            }
+            Some(None) => return Err(Error::bug(format!("column {column} was not wanted"))),
+            Some(Some(slot)) => &self.fields[slot],
+        };
+        let text = self.input.rest();
+        let chosen;
+        let fields = match selected {
+            None => fields.as_slice(),
+            Some(selected) => {
+                chosen = selected.set_indices().map(|row| fields[row]).collect::<Vec<_>>();
+                &chosen
+            }
+        };
+        let array = csv_values::column(ty, text, fields.iter().copied(), &file.dialect, &self.table.nulls);
+        array.map_err(|no_value| {
+            let row = match selected {
+                None => Some(no_value.position),
+                Some(selected) => selected.set_indices().nth(no_value.position),
+            };
+            let at = row.and_then(|row| self.starts.get(row)).copied().unwrap_or(0);
+            let value = fields.get(no_value.position).map(|field| field.text(text, &file.dialect));
+            let value = value.map_or_else(String::new, |value| shorten(&String::from_utf8_lossy(&value)));
+            let name = self.table.schema.field(column).name();
+            self.input
+                .error(at as usize, format!("column '{name}': '{value}' is no {}", type_name(ty)))
+                .with_hint(format!("declare the column as VARCHAR, or give the text that stands for NULL; '{name}' was taken for {} from the first records", type_name(ty)))
+        })
+    }
+}
+
+/// A value for a message.
+fn shorten(value: &str) -> String {
+    match value.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+/// What people call a type.
+fn type_name(ty: &DataType) -> String {
+    match ty {
+        DataType::Int64 => "BIGINT".to_owned(),
+        DataType::Int32 => "INTEGER".to_owned(),
+        DataType::Float64 => "DOUBLE".to_owned(),
+        DataType::Boolean => "BOOLEAN".to_owned(),
+        DataType::Date32 => "DATE".to_owned(),
+        DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        other => other.to_string(),
+    }
+}

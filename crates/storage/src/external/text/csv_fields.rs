@@ -1,0 +1,256 @@
+//! Records of separated values into fields, without converting anything.
+//!
+//! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a doubled
+//! quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field that does
+//! not begin with one is text. Records end with a line feed, or a carriage return and a line feed. Empty lines are no
+//! records.
+
+use std::borrow::Cow;
+
+/// The bytes that have a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::external) struct Dialect {
+    pub delimiter: u8,
+    pub quote: u8,
+    /// `None`: quotes are doubled.
+    pub escape: Option<u8>,
+    pub comment: Option<u8>,
+}
+
+/// Where a field's text is: after the opening quote, if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::external) struct Field {
+    start: u32,
+    length: u32,
+}
+
+const QUOTED: u32 = 1 << 31;
+const ESCAPED: u32 = 1 << 30;
+const LENGTH: u32 = ESCAPED - 1;
+
+/// Text looked at from one position may have at most this many bytes, so that fields fit their numbers.
+pub(super) const TEXT_BYTES_MAX: usize = LENGTH as usize;
+
+/// What was found at a position.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::external) enum Found {
+    /// A record; the next thing begins at `next`.
+    Record { next: usize },
+    /// An empty line or a comment.
+    Nothing { next: usize },
+    /// The text ends before the record does.
+    Incomplete,
+    /// The record is malformed at this position.
+    Malformed { at: usize, what: &'static str },
+}
+
+impl Field {
+    /// True if it was written in quotes.
+    pub fn is_quoted(self) -> bool {
+        self.length & QUOTED != 0
+    }
+
+    /// The text as written, without the quotes around it.
+    pub fn raw(self, text: &[u8]) -> &[u8] {
+        &text[self.start as usize..(self.start + (self.length & LENGTH)) as usize]
+    }
+
+    /// The text as meant.
+    pub fn text<'a>(self, text: &'a [u8], dialect: &Dialect) -> Cow<'a, [u8]> {
+        let raw = self.raw(text);
+        if self.length & ESCAPED == 0 {
+            return Cow::Borrowed(raw);
+        }
+        let escape = dialect.escape.unwrap_or(dialect.quote);
+        let mut plain = Vec::with_capacity(raw.len());
+        let mut bytes = raw.iter().copied();
+        while let Some(byte) = bytes.next() {
+            // Any byte after an escape is itself; the escape alone at the end cannot be.
+            plain.push(if byte == escape { bytes.next().unwrap_or(byte) } else { byte });
+        }
+        Cow::Owned(plain)
+    }
+
+    fn new(start: usize, end: usize, flags: u32) -> Self {
+        Self { start: start as u32, length: (end - start) as u32 | flags }
+    }
+}
+
+/// Finds the record that begins at `at`. `last` says that nothing comes after the text; then its end ends a record.
+/// Fields are handed to `field` with their number, from 0.
+pub(in crate::external) fn record(
+    text: &[u8],
+    mut at: usize,
+    last: bool,
+    dialect: &Dialect,
+    mut field: impl FnMut(usize, Field),
+) -> Found {
+    let Some(&first) = text.get(at) else { return Found::Incomplete };
+    if first == b'\n' {
+        return Found::Nothing { next: at + 1 };
+    }
+    if first == b'\r' {
+        match text.get(at + 1) {
+            Some(b'\n') => return Found::Nothing { next: at + 2 },
+            None if last => return Found::Nothing { next: at + 1 },
+            None => return Found::Incomplete,
+            Some(_) => {}
+        }
+    }
+    if dialect.comment == Some(first) {
+        return match memchr::memchr(b'\n', &text[at..]) {
+            Some(feed) => Found::Nothing { next: at + feed + 1 },
+            None if last => Found::Nothing { next: text.len() },
+            None => Found::Incomplete,
+        };
+    }
+    let mut number = 0;
+    loop {
+        if text.get(at) == Some(&dialect.quote) {
+            let start = at + 1;
+            let (end, flags) = match closing_quote(text, start, dialect) {
+                Some((end, flags)) => (end, flags),
+                None if last => return Found::Malformed { at, what: "the quote that begins here is never closed" },
+                None => return Found::Incomplete,
+            };
+            let span = Field::new(start, end, flags | QUOTED);
+            at = end + 1;
+            match text.get(at) {
+                Some(&byte) if byte == dialect.delimiter => {
+                    field(number, span);
+                    at += 1;
+                }
+                Some(b'\n') => {
+                    field(number, span);
+                    return Found::Record { next: at + 1 };
+                }
+                Some(b'\r') if text.get(at + 1) == Some(&b'\n') => {
+                    field(number, span);
+                    return Found::Record { next: at + 2 };
+                }
+                None if last => {
+                    field(number, span);
+                    return Found::Record { next: at };
+                }
+                Some(b'\r') if at + 1 == text.len() && last => {
+                    field(number, span);
+                    return Found::Record { next: at + 1 };
+                }
+                None => return Found::Incomplete,
+                Some(b'\r') if at + 1 == text.len() => return Found::Incomplete,
+                Some(_) => return Found::Malformed { at, what: "there is text after the quote that ends a field" },
+            }
+        } else {
+            let Some(length) = memchr::memchr2(dialect.delimiter, b'\n', &text[at..]) else {
+                if !last {
+                    return Found::Incomplete;
+                }
+                let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
+                field(number, Field::new(at, end, 0));
+                return Found::Record { next: text.len() };
+            };
+            let end = at + length;
+            if text[end] != b'\n' {
+                field(number, Field::new(at, end, 0));
+                at = end + 1;
+            } else {
+                let carriage = length > 0 && text[end - 1] == b'\r';
+                field(number, Field::new(at, end - usize::from(carriage), 0));
+                return Found::Record { next: end + 1 };
+            }
+        }
+        number += 1;
+    }
+}
+
+/// The quote that ends a quoted field, and whether the text has escapes.
+fn closing_quote(text: &[u8], start: usize, dialect: &Dialect) -> Option<(usize, u32)> {
+    let mut flags = 0;
+    let mut at = start;
+    loop {
+        match dialect.escape.filter(|&escape| escape != dialect.quote) {
+            None => {
+                at += memchr::memchr(dialect.quote, text.get(at..)?)?;
+                if text.get(at + 1) != Some(&dialect.quote) {
+                    return Some((at, flags));
+                }
+            }
+            Some(escape) => {
+                at += memchr::memchr2(dialect.quote, escape, text.get(at..)?)?;
+                if text[at] == dialect.quote {
+                    return Some((at, flags));
+                }
+            }
+        }
+        flags = ESCAPED;
+        at += 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Dialect = Dialect { delimiter: b',', quote: b'"', escape: None, comment: None };
+
+    fn all(text: &str, dialect: &Dialect) -> Result<Vec<Vec<String>>, String> {
+        let bytes = text.as_bytes();
+        let (mut records, mut at) = (Vec::new(), 0);
+        while at < bytes.len() {
+            let mut fields = Vec::new();
+            let found = record(bytes, at, true, dialect, |_, field| {
+                let text = String::from_utf8(field.text(bytes, dialect).into_owned()).unwrap();
+                fields.push(if field.is_quoted() { format!("'{text}'") } else { text });
+            });
+            match found {
+                Found::Record { next } => {
+                    records.push(fields);
+                    at = next;
+                }
+                Found::Nothing { next } => at = next,
+                Found::Incomplete => return Err("incomplete".to_owned()),
+                Found::Malformed { at, what } => return Err(format!("{at}: {what}")),
+            }
+        }
+        Ok(records)
+    }
+
+    #[test]
+    fn fields_are_found() {
+        let cases: [(&str, &[&[&str]]); 9] = [
+            ("a,b\nc,d\n", &[&["a", "b"], &["c", "d"]]),
+            ("a,b\r\n\r\nc,d", &[&["a", "b"], &["c", "d"]]),
+            ("a,,\n,\n", &[&["a", "", ""], &["", ""]]),
+            ("\"a,\n\"\"b\",c\n", &[&["'a,\n\"b'", "c"]]),
+            ("\"\",5\" pipe\n", &[&["''", "5\" pipe"]]),
+            ("a,\"b\"\r\nc,\"d\"", &[&["a", "'b'"], &["c", "'d'"]]),
+            ("a,", &[&["a", ""]]),
+            ("x\r", &[&["x"]]),
+            ("\n\n", &[]),
+        ];
+        for (text, records) in cases {
+            assert_eq!(all(text, &PLAIN).unwrap(), records, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_records_say_where() {
+        assert!(all("a,\"b", &PLAIN).unwrap_err().starts_with("2: the quote"));
+        assert!(all("\"a\"b,c\n", &PLAIN).unwrap_err().starts_with("3: there is text"));
+    }
+
+    #[test]
+    fn escapes_and_comments() {
+        let dialect = Dialect { delimiter: b';', quote: b'\'', escape: Some(b'\\'), comment: Some(b'#') };
+        assert_eq!(all("# no\n'a\\'b\\\\';c\n#", &dialect).unwrap(), vec![vec!["'a'b\\'".to_owned(), "c".to_owned()]]);
+    }
+
+    #[test]
+    fn a_cut_off_record_is_incomplete() {
+        let text = b"ab,\"c\"\"d\ne\",f\r\n";
+        for end in 1..text.len() {
+            assert_eq!(record(&text[..end], 0, false, &PLAIN, |_, _| {}), Found::Incomplete, "{end}");
+        }
+        assert_eq!(record(text, 0, false, &PLAIN, |_, _| {}), Found::Record { next: text.len() });
+    }
+}

@@ -1,0 +1,303 @@
+//! What a file of separated values is: its delimiter, whether it has a header, and the types of its columns.
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
+
+use super::csv_fields::{Dialect, Field, Found, record};
+use super::csv_values::{parse_date, parse_integer, parse_text, parse_timestamp};
+use crate::external::options::CsvOptions;
+
+/// Records looked at to find the delimiter.
+const DELIMITER_RECORDS: usize = 50;
+
+/// What the values of a column seen so far could all be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Guess {
+    /// Whether there was a value at all.
+    seen: bool,
+    boolean: bool,
+    integer: bool,
+    /// Whole numbers that do not fit 64 bits.
+    long: bool,
+    float: bool,
+    date: bool,
+    timestamp: bool,
+    /// Timestamps with more than six digits of a second.
+    nanoseconds: bool,
+    /// Whether timestamps name their zone; `None` if some do and some do not.
+    zoned: Option<bool>,
+}
+
+impl Default for Guess {
+    fn default() -> Self {
+        Self {
+            seen: false,
+            boolean: true,
+            integer: true,
+            long: true,
+            float: true,
+            date: true,
+            timestamp: true,
+            nanoseconds: false,
+            zoned: None,
+        }
+    }
+}
+
+impl Guess {
+    /// Takes a value into account. NULLs are not shown to it.
+    pub fn see(&mut self, quoted: bool, raw: &[u8]) {
+        let raw = raw.trim_ascii();
+        if quoted && raw.is_empty() {
+            // An empty string, which is nothing else.
+            *self = Self { seen: true, zoned: self.zoned, ..Self::text() };
+            return;
+        }
+        self.boolean &= raw.eq_ignore_ascii_case(b"true") || raw.eq_ignore_ascii_case(b"false");
+        self.integer &= self.integer && parse_integer::<i64>(raw).is_some();
+        self.long &= self.long && is_long_integer(raw);
+        self.float &= self.float && is_float(raw);
+        self.date &= self.date && parse_date(raw).is_some();
+        if self.timestamp {
+            let zoned = is_zoned(raw);
+            let same = !self.seen || self.zoned == Some(zoned) || parse_date(raw).is_some();
+            self.timestamp = same && raw.len() >= 10 && parse_timestamp(raw, None).is_some();
+            self.zoned = Some(zoned || self.seen && self.zoned == Some(true));
+            let fraction = raw
+                .iter()
+                .rposition(|&byte| byte == b'.')
+                .map_or(0, |point| raw[point + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count());
+            self.nanoseconds |= fraction > 6;
+        }
+        self.seen = true;
+    }
+
+    fn text() -> Self {
+        Self {
+            boolean: false,
+            integer: false,
+            long: false,
+            float: false,
+            date: false,
+            timestamp: false,
+            ..Self::default()
+        }
+    }
+
+    /// What the values of both could all be.
+    pub fn merge(&mut self, other: &Self) {
+        if !self.seen || !other.seen {
+            if other.seen {
+                *self = other.clone();
+            }
+            return;
+        }
+        self.boolean &= other.boolean;
+        self.integer &= other.integer;
+        self.long &= other.long;
+        self.float &= other.float;
+        self.date &= other.date;
+        self.timestamp &= other.timestamp && self.zoned == other.zoned;
+        self.nanoseconds |= other.nanoseconds;
+    }
+
+    /// The narrowest type for all values; strings if there were none.
+    pub fn data_type(&self) -> DataType {
+        if !self.seen {
+            return DataType::Utf8View;
+        }
+        if self.boolean {
+            DataType::Boolean
+        } else if self.integer {
+            DataType::Int64
+        } else if self.long {
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0)
+        } else if self.float {
+            DataType::Float64
+        } else if self.date {
+            DataType::Date32
+        } else if self.timestamp {
+            let unit = if self.nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+            DataType::Timestamp(unit, (self.zoned == Some(true)).then(|| "UTC".into()))
+        } else {
+            DataType::Utf8View
+        }
+    }
+
+    /// Whether a value could be one of this column.
+    fn fits(&self, quoted: bool, raw: &[u8]) -> bool {
+        let mut with = self.clone();
+        with.see(quoted, raw);
+        with.data_type() == self.data_type()
+    }
+}
+
+/// Whole numbers of up to 38 digits.
+fn is_long_integer(raw: &[u8]) -> bool {
+    let digits = raw.strip_prefix(b"-").or(raw.strip_prefix(b"+")).unwrap_or(raw);
+    (1..=DECIMAL128_MAX_PRECISION as usize).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Numbers with a point or an exponent; the words `nan` and `inf` that the parser takes are left to strings unless other
+/// values are numbers, so at least one digit is wanted or the exact spelling of other programs.
+fn is_float(raw: &[u8]) -> bool {
+    let digits = raw.iter().any(u8::is_ascii_digit);
+    (digits || matches!(raw, b"NaN" | b"inf" | b"-inf" | b"Infinity" | b"-Infinity"))
+        && parse_text::<f64>(raw).is_some()
+}
+
+fn is_zoned(raw: &[u8]) -> bool {
+    raw.len() > 10 && (raw.ends_with(b"Z") || raw[10..].iter().any(|byte| matches!(byte, b'+' | b'-')))
+}
+
+/// The records at the start of a text, at most so many, as fields. Stops where a record is malformed or cut off.
+pub(super) fn records(text: &[u8], last: bool, dialect: &Dialect, at_most: usize) -> Vec<Vec<Field>> {
+    let (mut records, mut at) = (Vec::new(), 0);
+    while records.len() < at_most {
+        let mut fields = Vec::new();
+        match record(text, at, last, dialect, |_, field| fields.push(field)) {
+            Found::Record { next } => {
+                records.push(fields);
+                at = next;
+            }
+            Found::Nothing { next } => at = next,
+            Found::Incomplete | Found::Malformed { .. } => break,
+        }
+    }
+    records
+}
+
+/// The delimiter and quotes of a text: what the options say, else what splits its first records most evenly.
+pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
+    let with = |delimiter| Dialect {
+        delimiter,
+        quote: options.quote.unwrap_or(b'"'),
+        escape: options.escape,
+        comment: options.comment,
+    };
+    if let Some(delimiter) = options.delimiter {
+        return with(delimiter);
+    }
+    let lower = name.to_ascii_lowercase();
+    if lower.contains(".tsv") || lower.contains(".tab") {
+        return with(b'\t');
+    }
+    if lower.contains(".psv") {
+        return with(b'|');
+    }
+    let mut best = (0, b',');
+    for delimiter in [b',', b';', b'\t', b'|'] {
+        let records = records(text, last, &with(delimiter), DELIMITER_RECORDS);
+        let Some(first) = records.first() else { continue };
+        let even = records.iter().filter(|record| record.len() == first.len()).count();
+        // All records but perhaps a broken one must agree.
+        if first.len() > 1 && even * 10 >= records.len() * 9 && first.len() > best.0 {
+            best = (first.len(), delimiter);
+        }
+    }
+    with(best.1)
+}
+
+/// Whether the first record holds names. `declared` are the columns of a schema that was given.
+pub(super) fn has_header(
+    text: &[u8],
+    records: &[Vec<Field>],
+    dialect: &Dialect,
+    is_null: impl Fn(Field) -> bool,
+    declared: Option<&[String]>,
+) -> bool {
+    let Some((first, rest)) = records.split_first() else { return false };
+    if let Some(names) = declared {
+        let equal = first
+            .iter()
+            .zip(names)
+            .filter(|(field, name)| field.text(text, dialect).trim_ascii().eq_ignore_ascii_case(name.as_bytes()));
+        if equal.count() * 2 >= names.len().max(1) {
+            return true;
+        }
+    }
+    let mut guesses = vec![Guess::default(); first.len()];
+    for record in rest {
+        for (guess, &field) in guesses.iter_mut().zip(record) {
+            if !is_null(field) {
+                guess.see(field.is_quoted(), field.raw(text));
+            }
+        }
+    }
+    // A name among numbers or dates gives the header away.
+    let typed = |guess: &Guess| guess.seen && guess.data_type() != DataType::Utf8View;
+    let stranger = guesses
+        .iter()
+        .zip(first)
+        .any(|(guess, &field)| typed(guess) && !is_null(field) && !guess.fits(field.is_quoted(), field.raw(text)));
+    if stranger {
+        return true;
+    }
+    if guesses.iter().any(typed) || declared.is_some() {
+        return false;
+    }
+    // Only strings everywhere: names are there, differ from each other, and are no numbers.
+    let mut names = first.iter().map(|field| field.text(text, dialect)).collect::<Vec<_>>();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    let named = first.iter().all(|&field| {
+        let mut alone = Guess::default();
+        alone.see(field.is_quoted(), field.raw(text));
+        !field.raw(text).is_empty() && alone.data_type() == DataType::Utf8View
+    });
+    named && names.len() == count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guess(values: &[&str]) -> DataType {
+        let mut guess = Guess::default();
+        values.iter().for_each(|value| guess.see(false, value.as_bytes()));
+        guess.data_type()
+    }
+
+    #[test]
+    fn types_are_guessed() {
+        use DataType::*;
+        assert_eq!(guess(&["1", "-2"]), Int64);
+        assert_eq!(guess(&["1", "2.5"]), Float64);
+        assert_eq!(guess(&["1", "99999999999999999999"]), Decimal128(38, 0));
+        assert_eq!(guess(&["true", "False"]), Boolean);
+        assert_eq!(guess(&["1", "true"]), Utf8View);
+        assert_eq!(guess(&["2024-01-01"]), Date32);
+        assert_eq!(guess(&["2024-01-01", "2024-01-01 10:00:00"]), Timestamp(TimeUnit::Microsecond, None));
+        assert_eq!(guess(&["2024-01-01 10:00:00.1234567"]), Timestamp(TimeUnit::Nanosecond, None));
+        assert_eq!(guess(&["2024-01-01T10:00:00Z"]), Timestamp(TimeUnit::Microsecond, Some("UTC".into())));
+        assert_eq!(guess(&["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"]), Utf8View);
+        assert_eq!(guess(&["nan"]), Utf8View);
+        assert_eq!(guess(&[]), Utf8View);
+        assert_eq!(guess(&["x"]), Utf8View);
+    }
+
+    fn header(text: &str) -> bool {
+        let dialect = dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default());
+        let records = records(text.as_bytes(), true, &dialect, 100);
+        has_header(text.as_bytes(), &records, &dialect, |field| field.raw(text.as_bytes()).is_empty(), None)
+    }
+
+    #[test]
+    fn headers_are_recognized() {
+        assert!(header("a,b\n1,2\n"));
+        assert!(header("name,city\nann,rome\n"));
+        assert!(!header("1,2\n3,4\n"));
+        assert!(!header("x,1\ny,2\n"));
+        assert!(header("a\n"));
+        assert!(!header("a,a\nb,c\n"));
+    }
+
+    #[test]
+    fn delimiters_are_recognized() {
+        let find = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).delimiter;
+        assert_eq!(find("a,b\n1,2\n"), b',');
+        assert_eq!(find("a;b\n1,5;2\n3;4\n"), b';');
+        assert_eq!(find("a|b|c\nx|y|z\n"), b'|');
+        assert_eq!(find("alone\nword\n"), b',');
+    }
+}

@@ -1,0 +1,422 @@
+//! Fields into values: one column of one window at a time.
+//!
+//! A field that is empty and not in quotes is NULL. Spaces around numbers, dates and truth values are left out.
+
+use std::sync::Arc;
+
+use arrow::array::types::*;
+use arrow::array::{ArrayRef, BooleanBuilder, Decimal128Builder, NullArray, PrimitiveBuilder, StringViewBuilder};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, TimeUnit};
+use chrono::{DateTime, NaiveDate, Utc};
+
+use super::csv_fields::{Dialect, Field};
+
+/// What stands for NULL in a column.
+#[derive(Clone, Debug)]
+pub(super) struct Nulls {
+    /// The text, besides the empty field.
+    pub text: Option<String>,
+}
+
+/// A field that is no value of its column's type: its position among the fields.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoValue {
+    pub position: usize,
+}
+
+impl Nulls {
+    fn is_null(&self, field: Field, raw: &[u8], is_text: bool) -> bool {
+        if field.is_quoted() {
+            return false;
+        }
+        match &self.text {
+            None => raw.is_empty(),
+            Some(text) => raw == text.as_bytes() || !is_text && raw.is_empty(),
+        }
+    }
+}
+
+/// True if fields can become values of the type.
+pub(super) fn is_readable(ty: &DataType) -> bool {
+    match ty {
+        DataType::Decimal128(_, scale) => *scale >= 0,
+        DataType::Timestamp(_, zone) => {
+            zone.as_deref().is_none_or(|zone| zone.parse::<arrow::array::timezone::Tz>().is_ok())
+        }
+        DataType::Null
+        | DataType::Boolean
+        | DataType::Utf8View
+        | DataType::BinaryView
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Decimal256(..)
+        | DataType::Float32
+        | DataType::Float64 => true,
+        other => other.is_integer(),
+    }
+}
+
+/// The fields as an array of the type. The text is known to be UTF-8.
+pub(super) fn column(
+    ty: &DataType,
+    text: &[u8],
+    fields: impl ExactSizeIterator<Item = Field>,
+    dialect: &Dialect,
+    nulls: &Nulls,
+) -> Result<ArrayRef, NoValue> {
+    let source = Fields { text, dialect, nulls };
+    Ok(match ty {
+        DataType::Null => Arc::new(NullArray::new(fields.len())),
+        DataType::Boolean => {
+            let mut builder = BooleanBuilder::with_capacity(fields.len());
+            source.each(fields, parse_boolean, |value| builder.append_option(value))?;
+            Arc::new(builder.finish())
+        }
+        DataType::Int8 => source.primitive::<Int8Type>(fields, ty, parse_integer)?,
+        DataType::Int16 => source.primitive::<Int16Type>(fields, ty, parse_integer)?,
+        DataType::Int32 => source.primitive::<Int32Type>(fields, ty, parse_integer)?,
+        DataType::Int64 => source.primitive::<Int64Type>(fields, ty, parse_integer)?,
+        DataType::UInt8 => source.primitive::<UInt8Type>(fields, ty, parse_integer)?,
+        DataType::UInt16 => source.primitive::<UInt16Type>(fields, ty, parse_integer)?,
+        DataType::UInt32 => source.primitive::<UInt32Type>(fields, ty, parse_integer)?,
+        DataType::UInt64 => source.primitive::<UInt64Type>(fields, ty, parse_integer)?,
+        DataType::Float32 => source.primitive::<Float32Type>(fields, ty, parse_text)?,
+        DataType::Float64 => source.primitive::<Float64Type>(fields, ty, parse_text)?,
+        DataType::Date32 => source.primitive::<Date32Type>(fields, ty, parse_date)?,
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            source.timestamp::<TimestampSecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp()))?
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, zone) => {
+            source.timestamp::<TimestampMillisecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp_millis()))?
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            source.timestamp::<TimestampMicrosecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp_micros()))?
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+            source.timestamp::<TimestampNanosecondType>(fields, ty, zone.as_deref(), |t| t.timestamp_nanos_opt())?
+        }
+        DataType::Decimal128(precision, scale) => {
+            let mut builder = Decimal128Builder::with_capacity(fields.len()).with_data_type(ty.clone());
+            let limit = 10i128.pow(u32::from(*precision));
+            let scale = *scale as u32;
+            source.each(fields, |raw| parse_decimal(raw, scale, limit), |value| builder.append_option(value))?;
+            Arc::new(builder.finish())
+        }
+        DataType::Utf8View => Arc::new(source.strings(fields).finish()),
+        // What is rare goes through text and Arrow's conversion; a failure is then looked for field by field.
+        _ => {
+            let fields = fields.collect::<Vec<_>>();
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let convert = |fields: &[Field]| {
+                let strings = source.strings_but_empty(fields.iter().copied()).finish();
+                cast_with_options(&strings, ty, &options)
+            };
+            match convert(&fields) {
+                Ok(array) => array,
+                Err(_) => {
+                    let bad = (0..fields.len()).find(|&i| convert(&fields[i..=i]).is_err());
+                    return Err(NoValue { position: bad.unwrap_or(0) });
+                }
+            }
+        }
+    })
+}
+
+struct Fields<'a> {
+    text: &'a [u8],
+    dialect: &'a Dialect,
+    nulls: &'a Nulls,
+}
+
+impl Fields<'_> {
+    fn each<T>(
+        &self,
+        fields: impl Iterator<Item = Field>,
+        parse: impl Fn(&[u8]) -> Option<T>,
+        mut append: impl FnMut(Option<T>),
+    ) -> Result<(), NoValue> {
+        // A given text for NULL may look like a value.
+        let nulls_first = self.nulls.text.is_some();
+        for (position, field) in fields.enumerate() {
+            let raw = field.raw(self.text).trim_ascii();
+            if nulls_first && self.nulls.is_null(field, raw, false) {
+                append(None);
+                continue;
+            }
+            match parse(raw) {
+                Some(value) => append(Some(value)),
+                None if self.nulls.is_null(field, raw, false) => append(None),
+                None => return Err(NoValue { position }),
+            }
+        }
+        Ok(())
+    }
+
+    fn primitive<T: ArrowPrimitiveType>(
+        &self,
+        fields: impl ExactSizeIterator<Item = Field>,
+        ty: &DataType,
+        parse: impl Fn(&[u8]) -> Option<T::Native>,
+    ) -> Result<ArrayRef, NoValue> {
+        let mut builder = PrimitiveBuilder::<T>::with_capacity(fields.len()).with_data_type(ty.clone());
+        self.each(fields, parse, |value| builder.append_option(value))?;
+        Ok(Arc::new(builder.finish()))
+    }
+
+    fn timestamp<T: ArrowPrimitiveType<Native = i64>>(
+        &self,
+        fields: impl ExactSizeIterator<Item = Field>,
+        ty: &DataType,
+        zone: Option<&str>,
+        count: impl Fn(&DateTime<Utc>) -> Option<i64>,
+    ) -> Result<ArrayRef, NoValue> {
+        let zone = zone.and_then(|zone| zone.parse::<arrow::array::timezone::Tz>().ok());
+        self.primitive::<T>(fields, ty, |raw| count(&parse_timestamp(raw, zone.as_ref())?))
+    }
+
+    fn strings(&self, fields: impl ExactSizeIterator<Item = Field>) -> StringViewBuilder {
+        let mut builder = StringViewBuilder::with_capacity(fields.len());
+        for field in fields {
+            if self.nulls.is_null(field, field.raw(self.text), true) {
+                builder.append_null();
+                continue;
+            }
+            match field.text(self.text, self.dialect) {
+                // SAFETY: the whole text is UTF-8, and fields begin and end at ASCII bytes.
+                std::borrow::Cow::Borrowed(text) => {
+                    builder.append_value(unsafe { std::str::from_utf8_unchecked(text) })
+                }
+                std::borrow::Cow::Owned(text) => builder.append_value(String::from_utf8_lossy(&text)),
+            }
+        }
+        builder
+    }
+
+    /// Strings for conversion to something else: an empty one is NULL.
+    fn strings_but_empty(&self, fields: impl ExactSizeIterator<Item = Field>) -> StringViewBuilder {
+        let mut builder = StringViewBuilder::with_capacity(fields.len());
+        for field in fields {
+            let raw = field.raw(self.text);
+            if self.nulls.is_null(field, raw.trim_ascii(), false) {
+                builder.append_null();
+            } else {
+                builder.append_value(String::from_utf8_lossy(&field.text(self.text, self.dialect)).trim());
+            }
+        }
+        builder
+    }
+}
+
+/// A truth value as people write it.
+pub(super) fn parse_boolean(raw: &[u8]) -> Option<bool> {
+    let is = |words: &[&str]| words.iter().any(|word| raw.eq_ignore_ascii_case(word.as_bytes()));
+    if is(&["true", "t", "yes", "y", "1"]) {
+        Some(true)
+    } else if is(&["false", "f", "no", "n", "0"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// A decimal integer with an optional sign, if it fits.
+pub(super) fn parse_integer<T: TryFrom<i128> + FromDigits>(raw: &[u8]) -> Option<T> {
+    let (negative, digits) = match raw {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    if digits.len() <= 18 {
+        let mut value = 0i64;
+        for &byte in digits {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value * 10 + i64::from(digit);
+        }
+        return T::from_digits(if negative { -value } else { value });
+    }
+    let value = std::str::from_utf8(raw).ok()?.parse::<i128>().ok()?;
+    T::try_from(value).ok()
+}
+
+/// An integer type that a short number may fit in.
+pub(super) trait FromDigits: Sized {
+    fn from_digits(value: i64) -> Option<Self>;
+}
+
+macro_rules! from_digits {
+    ($($ty:ty),*) => {$(
+        impl FromDigits for $ty {
+            fn from_digits(value: i64) -> Option<Self> {
+                Self::try_from(value).ok()
+            }
+        }
+    )*};
+}
+
+from_digits!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// Anything that the standard library parses.
+pub(super) fn parse_text<T: std::str::FromStr>(raw: &[u8]) -> Option<T> {
+    std::str::from_utf8(raw).ok()?.parse().ok()
+}
+
+/// A decimal number with `scale` digits after the point, rounded half away from zero; `None` if it is not below the limit.
+pub(super) fn parse_decimal(raw: &[u8], scale: u32, limit: i128) -> Option<i128> {
+    let (negative, mut digits) = match raw {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let mut exponent = 0i32;
+    if let Some(at) = digits.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        exponent = parse_text::<i32>(&digits[at + 1..])?.clamp(-1000, 1000);
+        digits = &digits[..at];
+    }
+    let point = digits.iter().position(|&byte| byte == b'.');
+    let whole = &digits[..point.unwrap_or(digits.len())];
+    let fraction = point.map_or(&[][..], |at| &digits[at + 1..]);
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    // How many of the digits, read as one number, are kept.
+    let kept = whole.len() as i64 + i64::from(scale) + i64::from(exponent);
+    let mut value = 0i128;
+    let mut number = 0i64;
+    let mut round = false;
+    for &byte in whole.iter().chain(fraction) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        if number < kept {
+            value = value.checked_mul(10)?.checked_add(i128::from(digit))?;
+        } else if number == kept {
+            round = digit >= 5;
+        }
+        number += 1;
+    }
+    while number < kept && value != 0 {
+        value = value.checked_mul(10)?;
+        number += 1;
+    }
+    value += i128::from(round);
+    (value < limit).then_some(if negative { -value } else { value })
+}
+
+/// Days since 1970 of a date like `2024-02-29`.
+pub(super) fn parse_date(raw: &[u8]) -> Option<i32> {
+    let (date, rest) = split_date(raw)?;
+    rest.is_empty().then(|| days(date))
+}
+
+fn days(date: NaiveDate) -> i32 {
+    (date - NaiveDate::default()).num_days() as i32
+}
+
+/// Two or four digits as a number.
+fn number(digits: &[u8]) -> Option<u32> {
+    let mut value = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u32::from(digit);
+    }
+    Some(value)
+}
+
+/// A date `YYYY-MM-DD` at the start, and what comes after it.
+fn split_date(raw: &[u8]) -> Option<(NaiveDate, &[u8])> {
+    let (date, rest) = raw.split_at_checked(10)?;
+    if date[4] != b'-' || date[7] != b'-' {
+        return None;
+    }
+    let date = NaiveDate::from_ymd_opt(number(&date[..4])? as i32, number(&date[5..7])?, number(&date[8..])?)?;
+    Some((date, rest))
+}
+
+/// A point in time: a date, or a date, `T` or a space, a time, and perhaps a zone. Without a zone it is in `zone`, or as if
+/// it were UTC.
+pub(super) fn parse_timestamp(raw: &[u8], zone: Option<&arrow::array::timezone::Tz>) -> Option<DateTime<Utc>> {
+    if zone.is_none()
+        && let Some(plain) = parse_plain_timestamp(raw)
+    {
+        return Some(plain);
+    }
+    let text = std::str::from_utf8(raw).ok()?;
+    match zone {
+        Some(zone) => arrow::compute::kernels::cast_utils::string_to_datetime(zone, text).ok().map(|t| t.to_utc()),
+        None => arrow::compute::kernels::cast_utils::string_to_datetime(&Utc, text).ok(),
+    }
+}
+
+/// The common form `YYYY-MM-DD[T ]HH:MM:SS[.fraction]`, and the date alone.
+fn parse_plain_timestamp(raw: &[u8]) -> Option<DateTime<Utc>> {
+    let (date, rest) = split_date(raw)?;
+    if rest.is_empty() {
+        return Some(date.and_hms_opt(0, 0, 0)?.and_utc());
+    }
+    let (time, fraction) = rest.split_at_checked(9)?;
+    if !matches!(time[0], b'T' | b' ') || time[3] != b':' || time[6] != b':' {
+        return None;
+    }
+    let nanos = match fraction {
+        [] => 0,
+        [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => number(digits)? * 10u32.pow(9 - digits.len() as u32),
+        _ => return None,
+    };
+    let time = date.and_hms_nano_opt(number(&time[1..3])?, number(&time[4..6])?, number(&time[7..9])?, nanos)?;
+    Some(time.and_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_parsed_or_refused() {
+        assert_eq!(parse_integer::<i8>(b"-128"), Some(-128));
+        assert_eq!(parse_integer::<i8>(b"128"), None);
+        assert_eq!(parse_integer::<u64>(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_integer::<i64>(b"9223372036854775808"), None);
+        assert_eq!(parse_integer::<i64>(b""), None);
+        assert_eq!(parse_integer::<i64>(b"1.0"), None);
+        let decimal = |text: &str| parse_decimal(text.as_bytes(), 2, 10i128.pow(5));
+        assert_eq!(decimal("12.345"), Some(1235));
+        assert_eq!(decimal("-12.344"), Some(-1234));
+        assert_eq!(decimal(".5"), Some(50));
+        assert_eq!(decimal("7."), Some(700));
+        assert_eq!(decimal("1e2"), Some(10_000));
+        assert_eq!(decimal("125e-3"), Some(13));
+        assert_eq!(decimal("1e-9"), Some(0));
+        assert_eq!(decimal("999.99"), Some(99_999));
+        assert_eq!(decimal("999.995"), None);
+        assert_eq!(decimal("1000"), None);
+        assert_eq!(decimal("."), None);
+        assert_eq!(decimal("1x"), None);
+    }
+
+    #[test]
+    fn dates_and_times_are_parsed_or_refused() {
+        assert_eq!(parse_date(b"1970-01-02"), Some(1));
+        assert_eq!(parse_date(b"2023-02-29"), None);
+        assert_eq!(parse_date(b"2023-02-2"), None);
+        let micros = |text: &str| parse_timestamp(text.as_bytes(), None).map(|t| t.timestamp_micros());
+        assert_eq!(micros("1970-01-01 00:00:01.5"), Some(1_500_000));
+        assert_eq!(micros("1970-01-01T00:00:01"), Some(1_000_000));
+        assert_eq!(micros("1970-01-02"), Some(86_400_000_000));
+        assert_eq!(micros("1970-01-01T01:00:00+01:00"), Some(0));
+        assert_eq!(micros("1970-01-01 25:00:00"), None);
+        assert_eq!(micros("yesterday"), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! Text files: records that end with a line feed, in plain or compressed files.
+//!
+//! A plain file whose records can be told apart anywhere is cut into ranges of [`CLUSTER_BYTES`]; a cluster has the
+//! records that *begin* in its range, wherever they end. A compressed file is one cluster and is unpacked while it is
+//! decoded, so that only the packed bytes and a window of text are in memory.
+
+pub(super) mod csv;
+pub(super) mod csv_fields;
+pub(super) mod csv_infer;
+pub(super) mod csv_values;
+pub(super) mod input;
+pub(super) mod json;
+#[cfg(test)]
+mod tests;
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use diligence_base::{Error, Result};
+
+use super::options::{Compression, OpenOptions};
+use super::source::Source;
+use crate::{Fetch, Fetched};
+
+/// Bytes of text in a cluster: about ten milliseconds of parsing.
+pub(super) const CLUSTER_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Bytes read beyond a cluster's range at first, to find the end of its last record.
+const BEYOND_BYTES: u64 = 64 * 1024;
+
+/// Bytes that one record may have. A file without line ends would else be read as one record.
+pub(super) const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Text looked at when a file is opened, to infer its schema.
+const SAMPLE_BYTES: u64 = 1024 * 1024;
+
+/// Packed bytes read for a sample.
+const PACKED_SAMPLE_BYTES: u64 = 512 * 1024;
+
+/// Further places of a large file looked at, and how much there.
+const PROBES: u64 = 8;
+const PROBE_BYTES: u64 = 64 * 1024;
+
+/// A text file, opened.
+#[derive(Debug)]
+pub(super) struct TextFile {
+    pub source: Arc<Source>,
+    pub compression: Compression,
+    /// Where the first record begins: after the byte order mark and the header. Counted in unpacked bytes.
+    pub body: u64,
+}
+
+/// A part of a text file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The records that begin in this range of bytes.
+    Range(Range<u64>),
+    /// All records.
+    Whole,
+}
+
+/// What a fetch brings.
+pub(super) struct TextBytes {
+    pub bytes: Bytes,
+    /// Where the bytes are in the file.
+    pub offset: u64,
+}
+
+/// The first text of a file.
+pub(super) struct Sample {
+    /// Unpacked text, from the first byte.
+    pub text: Vec<u8>,
+    /// True if that is all.
+    pub complete: bool,
+    /// Unpacked bytes of the whole file, estimated if it is packed.
+    pub bytes: u64,
+}
+
+impl TextFile {
+    /// The parts that become clusters.
+    pub fn parts(&self, splittable: bool) -> Vec<Part> {
+        let (start, end) = (self.body, self.source.bytes);
+        if self.compression != Compression::Plain || !splittable {
+            return vec![Part::Whole];
+        }
+        if end - start.min(end) <= CLUSTER_BYTES {
+            return vec![Part::Range(start..end.max(start))];
+        }
+        let count = (end - start).div_ceil(CLUSTER_BYTES);
+        let cut = |part: u64| start + (u128::from(end - start) * u128::from(part) / u128::from(count)) as u64;
+        (0..count).map(|part| Part::Range(cut(part)..cut(part + 1))).collect()
+    }
+
+    /// Reads a part. A range begins one byte early, to see whether a record begins at its first byte, and goes on to the
+    /// end of its last record.
+    pub fn fetch(&self, part: &Part) -> Fetch {
+        let range = match part {
+            Part::Whole => 0..self.source.bytes,
+            Part::Range(range) => range.start.saturating_sub(u64::from(range.start > self.body))..range.end,
+        };
+        let offset = range.start;
+        let finish =
+            move |bytes: Bytes| Ok(Fetched { bytes: bytes.len(), content: Box::new(TextBytes { bytes, offset }) });
+        if range.end >= self.source.bytes {
+            let whole = move |mut parts: Vec<Bytes>| {
+                finish(parts.pop().ok_or_else(|| Error::bug("a read of one range gave none"))?)
+            };
+            return self.source.fetch(vec![range], whole);
+        }
+        let last = (range.end - range.start - 1) as usize;
+        let enough = move |bytes: &[u8]| bytes.get(last..).is_some_and(|rest| memchr::memchr(b'\n', rest).is_some());
+        self.source.fetch_until(range, BEYOND_BYTES, RECORD_BYTES_MAX as u64, enough, finish)
+    }
+
+    /// Bytes that fetching a part reads, about.
+    pub fn part_bytes(&self, part: &Part) -> usize {
+        match part {
+            Part::Whole => self.source.bytes as usize,
+            Part::Range(range) => (range.end - range.start) as usize,
+        }
+    }
+
+    /// What a part is called in messages.
+    pub fn describe(&self, part: &Part) -> String {
+        match part {
+            Part::Whole => self.source.name.clone(),
+            Part::Range(range) => format!("{}, bytes {} to {}", self.source.name, range.start, range.end),
+        }
+    }
+
+    /// The number of the line that begins at or holds a byte of a plain file, counted from 1, if it can be found out
+    /// cheaply. Reads the file up to there: only for messages.
+    pub fn line_of(&self, offset: u64) -> Option<u64> {
+        const READ_BYTES: u64 = 8 * 1024 * 1024;
+        const COUNTED_BYTES_MAX: u64 = 1 << 30;
+        if self.compression != Compression::Plain || !self.source.is_local() || offset > COUNTED_BYTES_MAX {
+            return None;
+        }
+        let mut lines = 1;
+        let mut at = 0;
+        while at < offset {
+            let end = (at + READ_BYTES).min(offset);
+            let bytes = self.source.read_one_now(at..end).ok()?;
+            lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+            at = end;
+        }
+        Some(lines)
+    }
+}
+
+/// Reads the first text of a file, or some more than that if `more`.
+pub(super) fn sample(source: &Arc<Source>, compression: Compression, more: u64) -> Result<Sample> {
+    let wanted = SAMPLE_BYTES << (2 * more);
+    if compression == Compression::Plain {
+        let end = source.bytes.min(wanted);
+        let text = source.read_one_now(0..end)?.to_vec();
+        return Ok(Sample { text, complete: end == source.bytes, bytes: source.bytes });
+    }
+    let packed = source.bytes.min(PACKED_SAMPLE_BYTES << (2 * more));
+    let bytes = source.read_one_now(0..packed)?;
+    let mut text = Vec::new();
+    let mut reader = unpack(compression, bytes)?.take(wanted);
+    let outcome = reader.read_to_end(&mut text);
+    let complete = packed == source.bytes && (text.len() as u64) < wanted;
+    // The end of a cut-off sample is expected to be missing.
+    if let Err(error) = outcome
+        && (packed == source.bytes || text.is_empty())
+    {
+        return Err(source.error(format!("it cannot be unpacked as {}: {error}", compression.name())));
+    }
+    let ratio = text.len() as f64 / packed.max(1) as f64;
+    let bytes = if complete { text.len() as u64 } else { (source.bytes as f64 * ratio.max(1.0)) as u64 };
+    Ok(Sample { text, complete, bytes })
+}
+
+/// Pieces of whole lines from further places of a large plain file.
+pub(super) fn probes(source: &Arc<Source>, compression: Compression) -> Result<Vec<Vec<u8>>> {
+    if compression != Compression::Plain || source.bytes < SAMPLE_BYTES * 4 {
+        return Ok(Vec::new());
+    }
+    let ranges = (1..=PROBES).map(|probe| {
+        let start = (source.bytes - PROBE_BYTES) / PROBES * probe;
+        start..(start + PROBE_BYTES).min(source.bytes)
+    });
+    let mut pieces = Vec::new();
+    for range in ranges {
+        let piece = source.read_one_now(range)?;
+        let first = memchr::memchr(b'\n', &piece);
+        let last = memchr::memrchr(b'\n', &piece);
+        if let (Some(first), Some(last)) = (first, last) {
+            pieces.push(piece[first + 1..last.max(first) + 1].to_vec());
+        }
+    }
+    Ok(pieces)
+}
+
+/// Unpacks while it is read.
+pub(super) fn unpack(compression: Compression, bytes: Bytes) -> Result<Box<dyn Read + Send>> {
+    let packed = std::io::Cursor::new(bytes);
+    Ok(match compression {
+        Compression::Plain => Box::new(packed),
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+        Compression::Zstandard => {
+            let reader = zstd::stream::read::Decoder::with_buffer(packed)
+                .map_err(|error| Error::resource(format!("no memory for unpacking: {error}")))?;
+            Box::new(reader)
+        }
+        Compression::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
+        Compression::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(packed)),
+    })
+}
+
+/// The byte order mark that some programs put at the start of a text file; an error for encodings that are not UTF-8.
+pub(super) fn byte_order_mark(source: &Source, text: &[u8]) -> Result<usize> {
+    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+        return Err(source.error("it is encoded as UTF-16; only UTF-8 is read").with_hint("convert it with iconv"));
+    }
+    Ok(if text.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 })
+}
+
+/// The compressions of all files.
+pub(super) fn compressions(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Vec<Compression>> {
+    sources.iter().map(|source| super::location::compression_of(source, options)).collect()
+}
