@@ -64,9 +64,9 @@ impl Rival {
         if let Some(error) = answer["error"].as_str() {
             return Err(Error::value(format!("{} says: {error}", self.name)));
         }
-        let rows = answer["rows"].as_array().map_or_else(Vec::new, |rows| {
-            rows.iter().map(|row| row.as_array().cloned().unwrap_or_default()).collect()
-        });
+        let rows = answer["rows"]
+            .as_array()
+            .map_or_else(Vec::new, |rows| rows.iter().map(|row| row.as_array().cloned().unwrap_or_default()).collect());
         Ok(Answer { ms: answer["ms"].as_f64().unwrap_or(f64::NAN), rows })
     }
 

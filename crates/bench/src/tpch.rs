@@ -95,8 +95,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
             contestants.push(Contestant::Rival(Rival::start(name, &directory, arguments.workers)?));
         }
     }
-    let chosen: Vec<usize> =
-        if arguments.queries.is_empty() { (1..=22).collect() } else { arguments.queries.clone() };
+    let chosen: Vec<usize> = if arguments.queries.is_empty() { (1..=22).collect() } else { arguments.queries.clone() };
     if let Some(wrong) = chosen.iter().find(|&&query| !(1..=22).contains(&query)) {
         return Err(Error::input(format!("there is no TPC-H query {wrong}: they are 1 to 22")));
     }
@@ -154,7 +153,10 @@ fn print(
     let means: Vec<f64> = (0..names.len()).map(|contestant| geometric_mean(&column(contestant))).collect();
     rows.push(row("sum".into(), &sums));
     rows.push(row("geomean".into(), &means));
-    println!("TPC-H SF{} on Parquet, {} workers, medians of {} rounds", arguments.sf, arguments.workers, arguments.rounds);
+    println!(
+        "TPC-H SF{} on Parquet, {} workers, medians of {} rounds",
+        arguments.sf, arguments.workers, arguments.rounds
+    );
     print_table(&header, &rows);
     if disagreements.is_empty() {
         println!("all answers agree");

@@ -146,8 +146,7 @@ fn workers(engine: Arc<Engine>) -> Computed {
 }
 
 fn all(settings: Settings) -> Computed {
-    let schema =
-        schema(&[("name", DataType::Utf8), ("value", DataType::Utf8), ("description", DataType::Utf8)]);
+    let schema = schema(&[("name", DataType::Utf8), ("value", DataType::Utf8), ("description", DataType::Utf8)]);
     let rows = move || columns(&settings.own());
     Computed { name: "settings", schema, rows: Box::new(rows) }
 }

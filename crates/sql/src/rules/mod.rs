@@ -2,6 +2,9 @@
 //!
 //! A rule is added to [`install`] at the place in DataFusion's list where its input has the form that it expects.
 
+mod cardinality;
+mod join_order;
+
 use std::sync::Arc;
 
 use datafusion::optimizer::{Optimizer, OptimizerRule};
@@ -10,6 +13,8 @@ use datafusion::optimizer::{Optimizer, OptimizerRule};
 pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| !USELESS.contains(&rule.name()));
+    // Conditions have found their tables by then, and projections do not stand between the joins yet.
+    insert_after(&mut rules, "push_down_filter", Arc::new(join_order::JoinOrder));
     rules
 }
 
@@ -18,7 +23,6 @@ const USELESS: [&str; 4] =
     ["unions_to_filter", "filter_null_join_keys", "extract_leaf_expressions", "push_down_leaf_projections"];
 
 /// Puts a rule right after another; at the end if there is no such rule.
-#[allow(dead_code, reason = "used by the join-order rule")]
 fn insert_after(
     rules: &mut Vec<Arc<dyn OptimizerRule + Send + Sync>>,
     name: &str,
