@@ -28,11 +28,6 @@ impl KeyReader {
         Self { keys, blocks }
     }
 
-    /// The number of groups.
-    pub fn groups(&self) -> usize {
-        self.keys.groups
-    }
-
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.keys.bytes()

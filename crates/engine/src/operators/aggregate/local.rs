@@ -11,12 +11,13 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use arrow::array::UInt32Array;
 use diligence_base::Result;
 
 use super::direct::DirectGroups;
 use super::group_table::GroupTable;
 use super::key_encoding::EncodedKeys;
-use super::program::{Inputs, Program, evaluate_groups, rows_array};
+use super::program::{Inputs, Program, evaluate_groups};
 use super::sink::{Handed, Shared};
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
@@ -122,7 +123,7 @@ impl LocalGroups {
         } else if !program.has_grouping_id && self.direct.code(columns, rows)? {
             let unknown = self.direct.find(&mut ids);
             if !unknown.is_empty() {
-                let picks = rows_array(unknown.clone());
+                let picks = UInt32Array::from(unknown.clone());
                 let some = Batch::new(columns.to_vec(), rows).pick(&picks)?;
                 let stride = self.table.keys.keys.stride;
                 self.encoded.encode_set(&program.layout, some.columns(), set, unknown.len(), stride)?;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::array::Array;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_functions_aggregate::average::Avg;
@@ -15,7 +15,6 @@ use datafusion_functions_aggregate::min_max::{Max, Min};
 use datafusion_functions_aggregate::sum::Sum;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use diligence_base::{Error, Result};
-use diligence_storage::foreign_error::from_datafusion;
 
 use super::key_layout::KeyLayout;
 use super::output::{AverageKind, Output};
@@ -203,7 +202,7 @@ impl Program {
     fn add_view(&mut self, filter: Option<&Expr>) -> usize {
         let same = |view: &Option<Expr>| match (view, filter) {
             (None, None) => true,
-            (Some(view), Some(filter)) => view.physical().as_ref() == filter.physical().as_ref(),
+            (Some(view), Some(filter)) => view == filter,
             _ => false,
         };
         self.views.iter().position(same).unwrap_or_else(|| {
@@ -213,9 +212,7 @@ impl Program {
     }
 
     fn add_argument(&mut self, expression: &Expr, view: usize) -> usize {
-        let same = |argument: &Argument| {
-            argument.view == view && argument.expression.physical().as_ref() == expression.physical().as_ref()
-        };
+        let same = |argument: &Argument| argument.view == view && argument.expression == *expression;
         self.arguments.iter().position(same).unwrap_or_else(|| {
             self.arguments.push(Argument { view, expression: expression.clone() });
             self.arguments.len() - 1
@@ -332,12 +329,12 @@ impl Program {
                 }
                 (StateSpec::Sum { argument, .. }, State::Sum(sums)) => {
                     if let Some((column, placement)) = self.input(inputs, *argument, &place) {
-                        sums.update(&self.numbers(column, *argument)?, placement)?;
+                        sums.update(&column.flat()?, placement)?;
                     }
                 }
                 (StateSpec::MinMax { argument, .. }, State::MinMax(values)) => {
                     if let Some((column, placement)) = self.input(inputs, *argument, &place) {
-                        values.update(&self.numbers(column, *argument)?, placement)?;
+                        values.update(&column.flat()?, placement)?;
                     }
                 }
                 (StateSpec::Distinct { argument, .. }, State::Distinct(distinct)) => {
@@ -371,15 +368,6 @@ impl Program {
         place: &impl Fn(usize) -> Option<Placement<'b>>,
     ) -> Option<(&'a Column, Placement<'b>)> {
         Some((inputs.arguments[argument].as_ref()?, place(self.arguments[argument].view)?))
-    }
-
-    /// The values of an argument as an array that states read: logical, or a narrow decimal.
-    fn numbers(&self, column: &Column, argument: usize) -> Result<ArrayRef> {
-        let values = column.flat()?;
-        match values.data_type() {
-            DataType::Dictionary(..) => to_logical(&values, self.arguments[argument].expression.data_type()),
-            _ => Ok(values),
-        }
     }
 }
 
@@ -423,14 +411,4 @@ fn grouping_sets(plan: &plan::Aggregate) -> Vec<GroupingSet> {
 /// Evaluates the group columns of a batch.
 pub(super) fn evaluate_groups(program: &Program, batch: &Batch) -> Result<Vec<Column>> {
     program.groups.iter().map(|group| group.evaluate(batch)).collect()
-}
-
-/// The rows of a batch by number, for picking.
-pub(super) fn rows_array(rows: Vec<u32>) -> UInt32Array {
-    UInt32Array::from(rows)
-}
-
-/// Turns a DataFusion error into ours at the edges of this operator.
-pub(super) fn foreign<T>(result: datafusion_common::Result<T>) -> Result<T> {
-    result.map_err(from_datafusion)
 }

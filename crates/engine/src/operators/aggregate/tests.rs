@@ -1,1 +1,531 @@
-//! Proves the aggregate against the slow judge.
+//! Proves the aggregate against the slow judge: random rows in random physical forms, dealt to several packets, with tables so
+//! small that they are flushed all the time.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::*;
+use arrow::compute::{SortOptions, cast};
+use arrow::datatypes::*;
+use datafusion_common::ScalarValue;
+use datafusion_expr::AggregateUDF;
+use datafusion_functions_aggregate as functions;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use datafusion_physical_expr::expressions::{Column as ColumnExpr, Literal};
+use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use diligence_base::Result;
+use proptest::prelude::*;
+
+use super::local::Tuning;
+use super::{AggregateParts, aggregate, build};
+use crate::batch::{Batch, Column};
+use crate::expressions::Expr;
+use crate::memory::QueryMemory;
+use crate::pipeline::{Accept, Pull, Setup};
+use crate::plan::{self, AggregateCall};
+use crate::reference::aggregate as judge;
+
+/// A small generator: a failure is one seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % sides.max(1)
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.roll(100) < percent
+    }
+}
+
+const KEYS: usize = 9;
+
+fn input_schema() -> SchemaRef {
+    let fields = vec![
+        ("int", DataType::Int32),
+        ("big", DataType::Int64),
+        ("text", DataType::Utf8View),
+        ("dec", DataType::Decimal128(12, 2)),
+        ("bool", DataType::Boolean),
+        ("date", DataType::Date32),
+        ("wide", DataType::Decimal128(30, 3)),
+        ("float_key", DataType::Float64),
+        ("list", DataType::new_list(DataType::Int32, true)),
+        ("amount", DataType::Decimal128(15, 2)),
+        ("number", DataType::Int64),
+        ("float", DataType::Float64),
+        ("flag", DataType::Boolean),
+        ("unsigned", DataType::UInt64),
+        ("utf8", DataType::Utf8),
+    ];
+    Arc::new(Schema::new(fields.into_iter().map(|(name, t)| Field::new(name, t, true)).collect::<Vec<_>>()))
+}
+
+/// How the random rows look.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    rows: usize,
+    batch_rows: usize,
+    /// Values of each key column.
+    domain: usize,
+    nulls_percent: usize,
+    huge: bool,
+}
+
+fn word(value: usize) -> String {
+    match value % 4 {
+        0 => format!("w{value}"),
+        1 => "x".repeat(value % 14),
+        2 => format!("a string that is long {value}"),
+        _ => format!("twelve{value:06}"),
+    }
+}
+
+fn batches(dice: &mut Dice, shape: Shape) -> Vec<Batch> {
+    let mut left = shape.rows;
+    let mut batches = Vec::new();
+    while left > 0 {
+        let rows = (1 + dice.roll(shape.batch_rows)).min(left);
+        left -= rows;
+        // Some batches have no NULL at all, so that tables get their null words late.
+        let nulls = if dice.chance(40) { 0 } else { shape.nulls_percent };
+        let columns = (0..input_schema().fields().len()).map(|index| column(dice, index, rows, shape, nulls)).collect();
+        batches.push(Batch::new(columns, rows));
+    }
+    batches
+}
+
+/// A skewed value.
+fn value(dice: &mut Dice, domain: usize) -> usize {
+    if dice.chance(30) { 0 } else { dice.roll(domain) }
+}
+
+fn options<T>(dice: &mut Dice, rows: usize, nulls: usize, mut make: impl FnMut(&mut Dice) -> T) -> Vec<Option<T>> {
+    (0..rows).map(|_| if dice.chance(nulls) { None } else { Some(make(dice)) }).collect()
+}
+
+fn column(dice: &mut Dice, index: usize, rows: usize, shape: Shape, nulls: usize) -> Column {
+    let domain = shape.domain;
+    // Now and then few values behind picks.
+    if dice.chance(25) {
+        let values = 1 + dice.roll(6);
+        let (array, _) = array(dice, index, values, domain, nulls, shape.huge);
+        let picks = options(dice, rows, nulls / 2, |dice| dice.roll(values) as u32);
+        return Column::picked(array, Arc::new(UInt32Array::from(picks)));
+    }
+    let (array, may_encode) = array(dice, index, rows, domain, nulls, shape.huge);
+    if may_encode && dice.chance(40) {
+        let keys = if dice.chance(50) && rows < 100 { DataType::Int8 } else { DataType::UInt32 };
+        let encoded = DataType::Dictionary(Box::new(keys), Box::new(array.data_type().clone()));
+        return Column::flat_array(cast(&array, &encoded).unwrap());
+    }
+    Column::flat_array(array)
+}
+
+/// A random array of a column's type, in one of its physical forms; and whether it may become a dictionary.
+fn array(dice: &mut Dice, index: usize, rows: usize, domain: usize, nulls: usize, huge: bool) -> (ArrayRef, bool) {
+    let number = |dice: &mut Dice| value(dice, domain) as i64 - 3;
+    let decimal = |dice: &mut Dice, precision: u8, scale: i8, greatest: i64| -> ArrayRef {
+        let values = options(dice, rows, nulls, |dice| {
+            let value = number(dice);
+            if huge && dice.chance(50) { value.signum() * (greatest - value.abs()) } else { value }
+        });
+        if dice.chance(50) {
+            let array = Decimal64Array::from(values).with_precision_and_scale(precision.min(18), scale);
+            return Arc::new(array.unwrap());
+        }
+        let array = values.into_iter().map(|value| value.map(|value| value as i128)).collect::<Decimal128Array>();
+        Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
+    };
+    match index {
+        0 => (Arc::new(Int32Array::from(options(dice, rows, nulls, |dice| number(dice) as i32))), true),
+        1 => {
+            let far = dice.chance(50);
+            let make =
+                |dice: &mut Dice| if far { number(dice).wrapping_mul(0x1234_5678_9abc_def1) } else { number(dice) };
+            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), false)
+        }
+        2 => {
+            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
+            (Arc::new(StringViewArray::from_iter(strings)), true)
+        }
+        3 => (decimal(dice, 12, 2, 999_999_999_999), false),
+        4 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(50)))), false),
+        5 => (Arc::new(Date32Array::from(options(dice, rows, nulls, |dice| 9000 + number(dice) as i32))), false),
+        6 => {
+            let values = options(dice, rows, nulls, |dice| number(dice) as i128 * if huge { 1 << 70 } else { 1 });
+            let array = Decimal128Array::from(values).with_precision_and_scale(30, 3).unwrap();
+            (Arc::new(array), false)
+        }
+        7 => {
+            let make = |dice: &mut Dice| match dice.roll(10) {
+                0 => -0.0,
+                1 => f64::NAN,
+                _ => number(dice) as f64 * 0.5,
+            };
+            (Arc::new(Float64Array::from(options(dice, rows, nulls, make))), false)
+        }
+        8 => {
+            let lists = options(dice, rows, nulls, |dice| {
+                let length = dice.roll(8);
+                (0..length).map(|_| if dice.chance(20) { None } else { Some(number(dice) as i32) }).collect::<Vec<_>>()
+            });
+            (Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)), false)
+        }
+        9 => (decimal(dice, 15, 2, 999_999_999_999_999), false),
+        10 => {
+            let make = |dice: &mut Dice| if huge { i64::MAX - number(dice) } else { number(dice) };
+            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), true)
+        }
+        // Halves of small integers: their sums are exact in every order.
+        11 => (Arc::new(Float64Array::from(options(dice, rows, nulls, |dice| number(dice) as f64 * 0.5))), false),
+        12 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(60)))), false),
+        13 => (Arc::new(UInt64Array::from(options(dice, rows, nulls, |dice| u64::MAX - dice.roll(5) as u64))), false),
+        _ => {
+            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
+            (Arc::new(StringArray::from_iter(strings)), true)
+        }
+    }
+}
+
+fn column_expr(name: &str) -> Arc<dyn PhysicalExpr> {
+    Arc::new(ColumnExpr::new_with_schema(name, &input_schema()).unwrap())
+}
+
+fn expr(name: &str) -> Expr {
+    Expr::new(column_expr(name), &input_schema()).unwrap()
+}
+
+struct CallBuilder {
+    function: Arc<AggregateUDF>,
+    arguments: Vec<Arc<dyn PhysicalExpr>>,
+    distinct: bool,
+    filter: Option<Expr>,
+    order: Vec<PhysicalSortExpr>,
+}
+
+fn call(function: Arc<AggregateUDF>, arguments: &[&str]) -> CallBuilder {
+    let arguments = arguments.iter().map(|name| column_expr(name)).collect();
+    CallBuilder { function, arguments, distinct: false, filter: None, order: Vec::new() }
+}
+
+fn count_star() -> CallBuilder {
+    let one: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::Int64(Some(1))));
+    CallBuilder { arguments: vec![one], ..call(functions::count::count_udaf(), &[]) }
+}
+
+impl CallBuilder {
+    fn distinct(mut self) -> Self {
+        self.distinct = true;
+        self
+    }
+
+    fn filtered(mut self) -> Self {
+        self.filter = Some(expr("flag"));
+        self
+    }
+
+    fn ordered_by(mut self, names: &[&str]) -> Self {
+        let options = SortOptions::default();
+        self.order = names.iter().map(|name| PhysicalSortExpr { expr: column_expr(name), options }).collect();
+        self
+    }
+
+    fn build(self) -> AggregateCall {
+        let schema = input_schema();
+        let arguments = self.arguments.iter().map(|a| Expr::new(a.clone(), &schema).unwrap()).collect();
+        let function = AggregateExprBuilder::new(self.function, self.arguments)
+            .schema(schema)
+            .alias("result")
+            .with_distinct(self.distinct)
+            .order_by(self.order)
+            .build()
+            .unwrap();
+        AggregateCall { function: Arc::new(function), arguments, filter: self.filter }
+    }
+}
+
+/// Everything that has a state of its own.
+fn native_calls() -> Vec<AggregateCall> {
+    use functions::{average::avg_udaf, count::count_udaf, min_max::*, sum::sum_udaf};
+    vec![
+        count_star(),
+        count_star().filtered(),
+        call(count_udaf(), &["amount"]),
+        call(count_udaf(), &["text"]).filtered(),
+        call(sum_udaf(), &["amount"]),
+        call(avg_udaf(), &["amount"]),
+        call(sum_udaf(), &["amount"]).filtered(),
+        call(avg_udaf(), &["amount"]).filtered(),
+        call(sum_udaf(), &["number"]),
+        call(sum_udaf(), &["unsigned"]),
+        call(sum_udaf(), &["float"]),
+        call(avg_udaf(), &["float"]),
+        call(sum_udaf(), &["wide"]),
+        call(min_udaf(), &["amount"]),
+        call(max_udaf(), &["number"]),
+        call(min_udaf(), &["float"]),
+        call(max_udaf(), &["float_key"]),
+        call(min_udaf(), &["date"]).filtered(),
+        call(max_udaf(), &["wide"]),
+    ]
+    .into_iter()
+    .map(CallBuilder::build)
+    .collect()
+}
+
+fn distinct_calls() -> Vec<AggregateCall> {
+    use functions::{average::avg_udaf, count::count_udaf, sum::sum_udaf};
+    vec![
+        call(count_udaf(), &["text"]).distinct(),
+        call(count_udaf(), &["utf8"]).distinct().filtered(),
+        call(count_udaf(), &["int"]).distinct(),
+        call(count_udaf(), &["float_key"]).distinct(),
+        call(count_udaf(), &["wide"]).distinct(),
+        call(count_udaf(), &["list"]).distinct(),
+        call(count_udaf(), &["amount"]).distinct(),
+        call(sum_udaf(), &["amount"]).distinct(),
+        call(avg_udaf(), &["amount"]).distinct().filtered(),
+        call(sum_udaf(), &["number"]).distinct(),
+        call(sum_udaf(), &["float"]).distinct(),
+        call(sum_udaf(), &["wide"]).distinct(),
+    ]
+    .into_iter()
+    .map(CallBuilder::build)
+    .collect()
+}
+
+/// DataFusion's accumulators. All give the same for every order of rows.
+fn foreign_calls() -> Vec<AggregateCall> {
+    use functions::{array_agg::array_agg_udaf, average::avg_udaf, bit_and_or_xor::*, bool_and_or::*, first_last::*};
+    use functions::{count::count_udaf, median::median_udaf, min_max::*};
+    vec![
+        call(min_udaf(), &["text"]),
+        call(max_udaf(), &["utf8"]).filtered(),
+        call(bool_and_udaf(), &["flag"]),
+        call(bit_xor_udaf(), &["number"]),
+        call(median_udaf(), &["number"]),
+        call(avg_udaf(), &["wide"]),
+        call(min_udaf(), &["bool"]),
+        call(array_agg_udaf(), &["int"]).ordered_by(&["int"]),
+        call(first_value_udaf(), &["number"]).ordered_by(&["number"]),
+        call(last_value_udaf(), &["text"]).ordered_by(&["text"]).filtered(),
+        call(count_udaf(), &["int", "text"]),
+    ]
+    .into_iter()
+    .map(CallBuilder::build)
+    .collect()
+}
+
+fn plan_of(
+    groups: &[&str],
+    sets: Option<Vec<Vec<bool>>>,
+    aggregates: Vec<AggregateCall>,
+) -> (plan::Aggregate, SchemaRef) {
+    let groups = groups.iter().map(|name| expr(name)).collect::<Vec<_>>();
+    let mut fields = groups
+        .iter()
+        .enumerate()
+        .map(|(index, group)| Field::new(format!("g{index}"), group.data_type().clone(), true))
+        .collect::<Vec<_>>();
+    if sets.is_some() {
+        fields.push(Field::new("__grouping_id", DataType::UInt8, false));
+    }
+    for (index, call) in aggregates.iter().enumerate() {
+        fields.push(call.function.field().as_ref().clone().with_name(format!("a{index}")));
+    }
+    let dummy = plan::Plan::new(plan::Node::Values { batches: vec![] }, input_schema());
+    let plan = plan::Aggregate {
+        input: Box::new(dummy),
+        has_grouping_id: sets.is_some(),
+        grouping_sets: sets.unwrap_or_else(|| vec![vec![false; groups.len()]]),
+        groups,
+        aggregates,
+        limit: None,
+    };
+    (plan, Arc::new(Schema::new(fields)))
+}
+
+/// Runs both ends by hand with so many packets, which get batches in a random order.
+fn run(
+    dice: &mut Dice,
+    parts: &AggregateParts,
+    batches: &[Batch],
+    output: &SchemaRef,
+    setup: &Setup,
+) -> Result<Vec<RecordBatch>> {
+    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
+    let mut wanting = vec![true; setup.packets];
+    for batch in batches {
+        let packet = dice.roll(setup.packets);
+        if wanting[packet] {
+            wanting[packet] = states[packet].push(batch.clone(), Waker::noop())? == Accept::More;
+        }
+    }
+    for mut state in states {
+        state.finish(Waker::noop())?;
+    }
+    for part in 0..parts.sink.parts()? {
+        parts.sink.part(part, setup)?;
+    }
+    parts.sink.complete()?;
+    let mut readers = (0..setup.packets).map(|_| parts.source.open(setup)).collect::<Result<Vec<_>>>()?;
+    let mut results = Vec::new();
+    while !readers.is_empty() {
+        let packet = dice.roll(readers.len());
+        match readers[packet].pull(Waker::noop())? {
+            Pull::Batch(batch) => {
+                assert!(batch.rows() > 0 && batch.rows() <= setup.batch_rows);
+                results.push(batch.to_record_batch(output)?);
+            }
+            Pull::Done => drop(readers.swap_remove(packet)),
+            other => panic!("groups are there at once: {other:?}"),
+        }
+    }
+    Ok(results)
+}
+
+fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let values = batch.columns().iter().map(|column| ScalarValue::try_from_array(column, row).unwrap());
+            rows.push(judge::text(&values.collect::<Vec<_>>()));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+fn setup(packets: usize, batch_rows: usize) -> Setup {
+    Setup { memory: QueryMemory::unbounded(), batch_rows, packets }
+}
+
+fn small_tuning(dice: &mut Dice) -> Tuning {
+    let local_groups = 1 + dice.roll(60);
+    Tuning {
+        local_groups,
+        grown_groups: local_groups * (1 + dice.roll(4)),
+        handed_groups: dice.roll(40),
+        part_groups: 1 + dice.roll(40),
+        spread_flushes: 1 + dice.roll(3),
+    }
+}
+
+fn check(
+    seed: u64,
+    shape: Shape,
+    packets: usize,
+    groups: &[&str],
+    sets: Option<Vec<Vec<bool>>>,
+    calls: Vec<AggregateCall>,
+) {
+    let mut dice = Dice(seed);
+    let batches = batches(&mut dice, shape);
+    let (plan, output) = plan_of(groups, sets, calls);
+    let expected = judge::aggregate(&plan, &batches, &input_schema(), &output).unwrap();
+    let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
+    expected.sort();
+    let tuning = if dice.chance(70) { small_tuning(&mut dice) } else { Tuning::default() };
+    let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
+    let setup = setup(packets, 1 + dice.roll(50));
+    let found = rows_of(&run(&mut dice, &parts, &batches, &output, &setup).unwrap());
+    assert_eq!(found.len(), expected.len(), "as many groups, with {tuning:?}");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected, "with {tuning:?}");
+    }
+    drop(parts);
+    assert_eq!(setup.memory.reserved_bytes(), 0, "every reservation is given back");
+}
+
+fn key_names(dice: &mut Dice) -> Vec<String> {
+    let schema = input_schema();
+    let count = 1 + dice.roll(4);
+    let mut keys = (0..count).map(|_| schema.field(dice.roll(KEYS)).name().clone()).collect::<Vec<_>>();
+    keys.dedup();
+    keys
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    (0usize..600, 1usize..120, 1usize..200, prop_oneof![Just(0usize), Just(10), Just(60)], any::<bool>()).prop_map(
+        |(rows, batch_rows, domain, nulls_percent, huge)| Shape { rows, batch_rows, domain, nulls_percent, huge },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
+
+    #[test]
+    fn native_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
+        let keys = key_names(&mut Dice(seed ^ 1));
+        let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
+        check(seed, shape, packets, &keys, None, native_calls());
+    }
+
+    #[test]
+    fn without_group_by_there_is_one_row(seed: u64, shape in shapes(), packets in 1usize..5) {
+        let calls = native_calls().into_iter().chain(distinct_calls()).chain(foreign_calls()).collect();
+        check(seed, shape, packets, &[], None, calls);
+    }
+
+    #[test]
+    fn distinct_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
+        let keys = key_names(&mut Dice(seed ^ 2));
+        let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
+        check(seed, shape, packets, &keys, None, distinct_calls());
+    }
+
+    #[test]
+    fn foreign_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
+        let keys = key_names(&mut Dice(seed ^ 3));
+        let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
+        check(seed, shape, packets, &keys, None, foreign_calls());
+    }
+
+    #[test]
+    fn grouping_sets_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5, few in any::<bool>()) {
+        let mut dice = Dice(seed ^ 4);
+        let keys = key_names(&mut dice);
+        let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
+        let sets = (0..1 + dice.roll(4)).map(|_| keys.iter().map(|_| dice.chance(50)).collect()).collect();
+        let shape = if few { Shape { rows: 0, ..shape } } else { shape };
+        let calls = native_calls().into_iter().chain(distinct_calls()).chain(foreign_calls()).collect();
+        check(seed, shape, packets, &keys, Some(sets), calls);
+    }
+}
+
+#[test]
+fn a_limit_of_distinct_groups_ends_early() {
+    let mut dice = Dice(7);
+    let batches = batches(&mut dice, Shape { rows: 2000, batch_rows: 50, domain: 500, nulls_percent: 0, huge: false });
+    let (mut plan, output) = plan_of(&["big"], None, vec![]);
+    plan.limit = Some(13);
+    for packets in 1..4 {
+        let parts = aggregate(&plan, &input_schema(), &output).unwrap();
+        let setup = setup(packets, 5);
+        let mut rows = rows_of(&run(&mut dice, &parts, &batches, &output, &setup).unwrap());
+        assert_eq!(rows.len(), 13);
+        rows.dedup();
+        assert_eq!(rows.len(), 13, "groups come once");
+        let mut state = parts.sink.open(&setup).unwrap();
+        let enough = batches.iter().any(|batch| state.push(batch.clone(), Waker::noop()).unwrap() == Accept::Enough);
+        assert!(enough, "a packet with enough groups wants no more");
+    }
+}
+
+#[test]
+fn no_memory_is_an_error_that_says_so() {
+    let mut dice = Dice(9);
+    let batches =
+        batches(&mut dice, Shape { rows: 5000, batch_rows: 500, domain: 5000, nulls_percent: 0, huge: false });
+    let (plan, output) = plan_of(&["text", "big"], None, native_calls());
+    let broker = crate::memory::Broker::new(100_000);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let setup = Setup { memory, batch_rows: 100, packets: 2 };
+    let parts = aggregate(&plan, &input_schema(), &output).unwrap();
+    let error = run(&mut dice, &parts, &batches, &output, &setup).unwrap_err();
+    assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
+    drop(parts);
+    assert_eq!(broker.reserved_bytes(), 0);
+}

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_empty_array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion_expr::{Accumulator, EmitTo, GroupsAccumulator};
@@ -23,6 +23,7 @@ pub(in super::super) struct ForeignState {
     held: Held,
     /// Types of the arguments, those of its ORDER BY included.
     arguments: Arc<[DataType]>,
+    result: DataType,
     /// Groups that the accumulator knows.
     groups: usize,
     ids: Vec<usize>,
@@ -40,6 +41,7 @@ enum Held {
 
 impl ForeignState {
     pub fn new(function: &Arc<AggregateFunctionExpr>, arguments: Arc<[DataType]>, grouped: bool) -> Result<Self> {
+        let result = function.field().data_type().clone();
         let held = if !grouped {
             Held::One(Mutex::new(function.create_accumulator().map_err(from_datafusion)?))
         } else if function.groups_accumulator_supported() {
@@ -48,7 +50,7 @@ impl ForeignState {
             let function = function.clone();
             Held::Groups(Mutex::new(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator()))))
         };
-        Ok(Self { held, arguments, groups: 0, ids: Vec::new() })
+        Ok(Self { held, arguments, result, groups: 0, ids: Vec::new() })
     }
 
     /// Adds a batch's values, all logical.
@@ -129,7 +131,8 @@ impl ForeignState {
         let order = UInt32Array::from(order.to_vec());
         let states = states.iter().map(|state| take(state, &order, None)).collect::<Result<_, _>>();
         let held = Held::States(states.map_err(from_arrow)?);
-        Ok(Self { held, arguments: self.arguments.clone(), groups: order.values().len(), ids: Vec::new() })
+        let (arguments, result) = (self.arguments.clone(), self.result.clone());
+        Ok(Self { held, arguments, result, groups: order.values().len(), ids: Vec::new() })
     }
 
     /// Computes the results of all groups.
@@ -138,6 +141,8 @@ impl ForeignState {
             Held::One(one) => {
                 unlocked(one)?.evaluate().and_then(|result| result.to_array()).map_err(from_datafusion)?
             }
+            // The adapter cannot make an array of nothing.
+            Held::Groups(_) if self.groups == 0 => new_empty_array(&self.result),
             Held::Groups(groups) => unlocked(groups)?.evaluate(EmitTo::All).map_err(from_datafusion)?,
             Held::Results(_) => return Ok(()),
             Held::States(_) => return Err(Error::bug("an aggregate's state was finished before it was merged")),

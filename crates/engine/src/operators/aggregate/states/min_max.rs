@@ -13,6 +13,8 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray}
 use arrow::datatypes::*;
 use diligence_base::{Error, Result};
 
+use crate::batch::to_logical;
+
 use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, permuted, scatter};
 
 /// The extremes of a column, for all groups.
@@ -168,18 +170,18 @@ where
     T::Native: Ordered,
 {
     fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
-        let nulls = values.nulls();
-        self.seen.update(nulls, placement);
-        if let Some(values) = values.as_primitive_opt::<T>() {
-            self.look_at(values.values(), placement, nulls);
-            return Ok(());
-        }
-        // A narrow decimal: as wide as the state.
-        let wide = crate::batch::to_logical(values, &self.data_type)?;
-        match wide.as_primitive_opt::<T>() {
-            Some(wide) => self.look_at(wide.values(), placement, nulls),
-            None => return Err(Error::bug(format!("min or max met values of type {}", values.data_type()))),
-        }
+        let wide;
+        let array = match values.as_primitive_opt::<T>() {
+            Some(array) => array,
+            None => {
+                // A narrow decimal, or a dictionary.
+                wide = to_logical(values, &self.data_type)?;
+                wide.as_primitive_opt::<T>()
+                    .ok_or_else(|| Error::bug(format!("min or max met values of type {}", values.data_type())))?
+            }
+        };
+        self.seen.update(array.nulls(), placement);
+        self.look_at(array.values(), placement, array.nulls());
         Ok(())
     }
 

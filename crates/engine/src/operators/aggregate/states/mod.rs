@@ -85,7 +85,8 @@ impl State {
                 let range = range.start.min(other.len())..range.end.min(other.len());
                 if !range.is_empty() {
                     counts.resize(placement.groups.max(counts.len()), 0);
-                    let placement = Placement { rows: range.len(), ..placement };
+                    let ids = placement.ids.map(|ids| &ids[..range.len()]);
+                    let placement = Placement { ids, rows: range.len(), ..placement };
                     scatter(counts, &other[range], placement, None, |sum, value| *sum += value);
                 }
             }

@@ -5,11 +5,14 @@
 //! batch be formed in registers; when the bound runs out, the sums move to 128 bits for good.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use diligence_base::{Error, Result};
+
+use crate::batch::to_logical;
 
 use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, for_each_valid, permuted, scatter};
 
@@ -73,6 +76,14 @@ impl SumState {
 
     /// Adds a batch's values.
     pub fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
+        let decoded;
+        let values = match values.data_type() {
+            DataType::Dictionary(_, plain) => {
+                decoded = to_logical(values, plain)?;
+                &decoded
+            }
+            _ => values,
+        };
         let nulls = values.nulls();
         self.seen.update(nulls, placement);
         self.grow(placement.groups);
@@ -219,19 +230,17 @@ impl SumState {
     pub fn output(&self, range: Range<usize>, data_type: &DataType) -> Result<ArrayRef> {
         let nulls = self.seen.nulls(range.clone());
         let decimal = |values: Vec<i128>| -> ArrayRef {
-            std::sync::Arc::new(Decimal128Array::new(values.into(), nulls.clone()).with_data_type(data_type.clone()))
+            Arc::new(Decimal128Array::new(values.into(), nulls.clone()).with_data_type(data_type.clone()))
         };
         Ok(match (&self.sums, data_type) {
             (Sums::Wrapping(sums), DataType::Int64) => {
-                std::sync::Arc::new(PrimitiveArray::<Int64Type>::new(sums[range].to_vec().into(), nulls))
+                Arc::new(PrimitiveArray::<Int64Type>::new(sums[range].to_vec().into(), nulls))
             }
             (Sums::Wrapping(sums), DataType::UInt64) => {
                 let sums = sums[range].iter().map(|&sum| sum as u64).collect::<Vec<_>>();
-                std::sync::Arc::new(PrimitiveArray::<UInt64Type>::new(sums.into(), nulls))
+                Arc::new(PrimitiveArray::<UInt64Type>::new(sums.into(), nulls))
             }
-            (Sums::Float(sums), DataType::Float64) => {
-                std::sync::Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls))
-            }
+            (Sums::Float(sums), DataType::Float64) => Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls)),
             (Sums::Narrow { sums, .. }, DataType::Decimal128(..)) => {
                 decimal(sums[range].iter().map(|&sum| sum as i128).collect())
             }
