@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, UInt32Array, new_empty_array};
 use arrow::compute::{CastOptions, cast_with_options, concat, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Decimal64Type};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
@@ -110,6 +110,13 @@ pub(super) fn pick_all(columns: &[Column], rows: &UInt32Array) -> Result<Vec<Col
 pub fn to_logical(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
     if array.data_type() == logical {
         return Ok(array.clone());
+    }
+    if let (DataType::Decimal64(_, narrow_scale), DataType::Decimal128(precision, scale)) = (array.data_type(), logical)
+        && narrow_scale == scale
+    {
+        // The narrow precision says nothing about the values, so they are not measured against either precision.
+        let wide: Decimal128Array = array.as_primitive::<Decimal64Type>().unary(i128::from);
+        return Ok(Arc::new(wide.with_precision_and_scale(*precision, *scale).map_err(from_arrow)?));
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, logical, &options).map_err(from_arrow)

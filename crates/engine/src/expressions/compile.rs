@@ -24,7 +24,7 @@ use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
 use super::members::Members;
 use super::node::Node;
-use super::strings::{Pattern, is_string, text_of};
+use super::strings::{Pattern, is_string, owned, text_of};
 use super::test::{Predicate, Test};
 
 /// The node of an expression over batches of `input`.
@@ -193,7 +193,7 @@ fn compile_test(
 ) -> Result<Option<Node>> {
     let value_type = value_type(data_type(physical, input)?);
     let predicate = if is_string(&value_type) && is_string(&self::value_type(constant.data_type())) {
-        text_of(constant).map(|text| Predicate::Text(comparison, text.to_owned()))
+        text_of(constant).map(|text| Predicate::Text(comparison, owned(text)))
     } else if value_type == constant.data_type() {
         Constant::from_scalar(constant).map(|constant| Predicate::Compare(comparison, constant))
     } else {

@@ -67,7 +67,7 @@ const DECIMALS: [i128; 14] = [
     10,
     100,
     -12_345,
-    99_999_99,
+    9_999_999,
     1_000_000_000,
     -4_000_000_000_000,
     999_999_999_999_999_999,
@@ -134,6 +134,7 @@ fn cast(physical: Physical, to: DataType) -> Physical {
 fn expression(data_type: &DataType, depth: usize, choices: &mut Choices) -> Physical {
     let columns = (0..COLUMNS.len()).filter(|&index| COLUMNS[index].1 == *data_type).collect::<Vec<_>>();
     let leaf = |choices: &mut Choices| match columns.is_empty() || choices.below(4) == 3 {
+        true if choices.below(12) == 11 => literal(ScalarValue::try_new_null(data_type).unwrap()),
         true => literal(value(data_type, choices.below(2) == 0, choices)),
         false => column(choices.of(&columns)),
     };
@@ -154,7 +155,7 @@ fn expression(data_type: &DataType, depth: usize, choices: &mut Choices) -> Phys
         (DataType::Float64, 5) => cast(decimal(depth, choices), DataType::Float64),
         (DataType::Float64, 6) => cast(expression(&DataType::Int64, depth, choices), DataType::Float64),
         (DataType::Int32 | DataType::Int64, _) => Arc::new(NegativeExpr::new(expression(data_type, depth, choices))),
-        (DataType::Decimal128(..), 3 | 4 | 5) => cast(decimal(depth, choices), data_type.clone()),
+        (DataType::Decimal128(..), 3..=5) => cast(decimal(depth, choices), data_type.clone()),
         (DataType::Decimal128(..), 6) => cast(expression(&DataType::Int32, depth, choices), data_type.clone()),
         _ => leaf(choices),
     }
@@ -437,7 +438,7 @@ fn tpch_revenue_is_computed_in_64_bits_and_falls_back_when_it_must() {
         assert_eq!(to_logical(&found, expr.data_type()).unwrap().as_ref(), expected.as_ref());
         found.data_type().clone()
     };
-    assert_eq!(evaluate(vec![1234, -55, 9_999_999_99]), DataType::Decimal64(18, 4));
+    assert_eq!(evaluate(vec![1234, -55, 999_999_999]), DataType::Decimal64(18, 4));
     assert_eq!(evaluate(vec![1234, -55, 999_999_999_999_999]), *expr.data_type());
 }
 

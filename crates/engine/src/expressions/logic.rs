@@ -11,7 +11,7 @@
 //! that fails, the error is forgotten and the term runs on the undecided rows.
 
 use arrow::array::{Array, BooleanArray, UInt32Array};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::{and_kleene, or_kleene};
 use diligence_base::Result;
 
@@ -48,17 +48,15 @@ impl Junction {
 
     /// The rows whose answer is `wanted`.
     pub(super) fn rows_that_are(&self, wanted: bool, batch: &Batch) -> Result<BooleanBuffer> {
-        let decisive = self.decisive();
-        let undecided = self.undecided(batch, wanted)?;
-        let bits = as_bits(&undecided, batch.rows());
+        let bits = self.undecided(batch, wanted)?.into_bits(batch.rows());
         // Asked for the deciding answer, the rows that no term decided are the ones without it.
-        Ok(if wanted == decisive { !&bits } else { bits })
+        Ok(if wanted == self.decisive() { !&bits } else { bits })
     }
 
     /// The rows where all terms are true. Only for AND.
     pub(super) fn select(&self, batch: &Batch) -> Result<Selection> {
         debug_assert_eq!(self.connective, Connective::And);
-        self.undecided(batch, true)
+        Ok(self.undecided(batch, true)?.into_selection())
     }
 
     /// The answer of one term that decides the whole.
@@ -68,52 +66,35 @@ impl Junction {
 
     /// The rows that no term decides. If the answer that is wanted is not the deciding one, a NULL decides too: it cannot
     /// become what is wanted any more.
-    fn undecided(&self, batch: &Batch, wanted: bool) -> Result<Selection> {
+    fn undecided(&self, batch: &Batch, wanted: bool) -> Result<Undecided> {
         let decisive = self.decisive();
-        let leaves = |term: &Node, batch: &Batch| -> Result<BooleanBuffer> {
+        let left_by = |term: &Node, batch: &Batch| -> Result<BooleanBuffer> {
             if wanted == decisive {
                 Ok(!&term.rows_that_are(decisive, batch)?)
             } else {
                 term.rows_that_are(!decisive, batch)
             }
         };
-        let mut left = Selection::All;
-        // The bitmap of `left` while that is cheaper to go on with than row numbers.
-        let mut dense: Option<(BooleanBuffer, usize)> = None;
+        let mut left = Undecided::All;
         for term in &self.terms {
-            if let Some((bits, count)) = dense.take() {
-                match term.on_undecided(batch, count, |batch| leaves(term, batch))? {
-                    Some(more) => {
-                        (left, dense) = settle(&bits & &more);
-                        continue;
-                    }
-                    None => left = as_rows(&bits, count),
-                }
-            }
             left = match left {
-                Selection::None => return Ok(Selection::None),
-                Selection::All => {
-                    (left, dense) = settle(leaves(term, batch)?);
-                    continue;
-                }
-                Selection::Rows(rows) => {
-                    let kept = leaves(term, &batch.pick(&rows)?)?;
-                    match kept.count_set_bits() {
-                        0 => return Ok(Selection::None),
-                        count if count == rows.len() => Selection::Rows(rows),
-                        count => {
-                            let mut numbers = Vec::with_capacity(count);
-                            numbers.extend(kept.set_indices().map(|index| rows.value(index)));
-                            Selection::Rows(numbers.into())
-                        }
+                Undecided::None => return Ok(Undecided::None),
+                Undecided::All => Undecided::bits(left_by(term, batch)?),
+                Undecided::Bits(bits, count) => match term.on_undecided(batch, count, |batch| left_by(term, batch))? {
+                    Some(more) => Undecided::bits(&bits & &more),
+                    None => {
+                        let rows = UInt32Array::from(bits::set_rows(&bits, count));
+                        let more = left_by(term, &batch.pick(&rows)?)?;
+                        Undecided::rows(rows, &more)
                     }
+                },
+                Undecided::Rows(rows) => {
+                    let more = left_by(term, &batch.pick(&rows)?)?;
+                    Undecided::rows(rows, &more)
                 }
             };
         }
-        Ok(match dense {
-            Some((bits, count)) => as_rows(&bits, count),
-            None => left,
-        })
+        Ok(left)
     }
 
     /// The three-valued answer for every row.
@@ -133,7 +114,7 @@ impl Junction {
             let next = match term.on_undecided(batch, count, |batch| term.mask(batch))? {
                 Some(mask) => mask,
                 None => {
-                    let Selection::Rows(rows) = as_rows(&undecided, count) else { return Ok(so_far) };
+                    let rows = UInt32Array::from(bits::set_rows(&undecided, count));
                     scatter(&term.mask(&batch.pick(&rows)?)?, &rows, batch.rows(), decisive)
                 }
             };
@@ -226,12 +207,52 @@ impl Node {
     }
 }
 
-/// A bitmap of rows as what is cheapest to go on with.
-fn settle(bits: BooleanBuffer) -> (Selection, Option<(BooleanBuffer, usize)>) {
-    match bits.count_set_bits() {
-        0 => (Selection::None, None),
-        count if count == bits.len() => (Selection::All, None),
-        count => (Selection::All, Some((bits, count))),
+/// The rows of a batch that are still of interest: a bitmap while they are many, row numbers once they are few.
+enum Undecided {
+    All,
+    None,
+    /// The set bits, and how many there are: some, but not all.
+    Bits(BooleanBuffer, usize),
+    /// At least one row.
+    Rows(UInt32Array),
+}
+
+impl Undecided {
+    fn bits(bits: BooleanBuffer) -> Self {
+        match bits.count_set_bits() {
+            0 => Self::None,
+            count if count == bits.len() => Self::All,
+            count => Self::Bits(bits, count),
+        }
+    }
+
+    /// Those of some rows whose bit, one for each of them, is set.
+    fn rows(rows: UInt32Array, bits: &BooleanBuffer) -> Self {
+        match bits.count_set_bits() {
+            0 => Self::None,
+            count if count == rows.len() => Self::Rows(rows),
+            count => {
+                Self::Rows(bits::set_rows(bits, count).into_iter().map(|place| rows.value(place as usize)).collect())
+            }
+        }
+    }
+
+    fn into_bits(self, total: usize) -> BooleanBuffer {
+        match self {
+            Self::All => BooleanBuffer::new_set(total),
+            Self::None => BooleanBuffer::new_unset(total),
+            Self::Bits(bits, _) => bits,
+            Self::Rows(rows) => bits_of(rows.values(), total),
+        }
+    }
+
+    fn into_selection(self) -> Selection {
+        match self {
+            Self::All => Selection::All,
+            Self::None => Selection::None,
+            Self::Bits(bits, count) => as_rows(&bits, count),
+            Self::Rows(rows) => Selection::Rows(rows),
+        }
     }
 }
 
@@ -243,38 +264,30 @@ pub(super) fn as_rows(bits: &BooleanBuffer, count: usize) -> Selection {
     if count == bits.len() {
         return Selection::All;
     }
-    let mut rows = Vec::with_capacity(count);
-    rows.extend(bits.set_indices_u32());
-    Selection::Rows(rows.into())
+    Selection::Rows(bits::set_rows(bits, count).into())
 }
 
-/// The selected rows of `total` as a bitmap.
-fn as_bits(selection: &Selection, total: usize) -> BooleanBuffer {
-    match selection {
-        Selection::All => BooleanBuffer::new_set(total),
-        Selection::None => BooleanBuffer::new_unset(total),
-        Selection::Rows(rows) => {
-            let mut words = vec![0_u64; total.div_ceil(64)];
-            for row in rows.values() {
-                words[*row as usize / 64] |= 1 << (row % 64);
-            }
-            BooleanBuffer::new(arrow::buffer::Buffer::from_vec(words), 0, total)
-        }
+/// A bitmap of `total` rows with these set.
+fn bits_of(rows: &[u32], total: usize) -> BooleanBuffer {
+    let mut words = vec![0_u64; total.div_ceil(64)];
+    for row in rows {
+        words[*row as usize / 64] |= 1 << (row % 64);
     }
+    BooleanBuffer::new(Buffer::from_vec(words), 0, total)
 }
 
 /// Answers for some rows among `total` with the same answer elsewhere.
 fn scatter(answers: &BooleanArray, rows: &UInt32Array, total: usize, elsewhere: bool) -> BooleanArray {
-    let picked = |bits: &BooleanBuffer| {
-        let mut numbers = Vec::with_capacity(rows.len());
-        numbers.extend(bits.set_indices().map(|index| rows.value(index)));
-        as_bits(&Selection::Rows(numbers.into()), total)
+    let spread = |bits: &BooleanBuffer| {
+        let places = bits::set_rows(bits, bits.count_set_bits());
+        let rows = places.into_iter().map(|place| rows.value(place as usize)).collect::<Vec<_>>();
+        bits_of(&rows, total)
     };
-    let others = !&as_bits(&Selection::Rows(rows.clone()), total);
-    let mut values = picked(answers.values());
+    let others = !&bits_of(rows.values(), total);
+    let mut values = spread(answers.values());
     if elsewhere {
         values = &values | &others;
     }
     let nulls = answers.nulls().filter(|nulls| nulls.null_count() > 0);
-    BooleanArray::new(values, nulls.map(|nulls| NullBuffer::new(&picked(nulls.inner()) | &others)))
+    BooleanArray::new(values, nulls.map(|nulls| NullBuffer::new(&spread(nulls.inner()) | &others)))
 }

@@ -13,8 +13,8 @@ use super::strings::{Strings, text_of};
 
 /// Up to this many integers are compared one after another, in vector registers.
 const LINEAR_MEMBERS_MAX: usize = 8;
-/// Integers that lie within this distance have a bit each.
-const BITMAP_BITS_MAX: usize = 1 << 16;
+/// Integers that lie within this distance have a byte each: a table that stays in the first cache.
+const TABLE_BYTES_MAX: usize = 1 << 14;
 
 /// A list of literals of one type, at least one of them not NULL.
 #[derive(Debug)]
@@ -71,8 +71,10 @@ struct Integers {
 #[derive(Debug)]
 enum Search {
     Linear,
-    /// A bit for every integer from the least member to the greatest.
-    Bitmap(BooleanBuffer),
+    /// A bit for each of the 64 integers from the least member on.
+    Word(u64),
+    /// A byte for every integer from the least member to the greatest.
+    Bytes(Vec<bool>),
     Hash(HashSet<i64, foldhash::fast::RandomState>),
 }
 
@@ -87,10 +89,12 @@ impl Integers {
         };
         let search = if narrow.len() <= LINEAR_MEMBERS_MAX {
             Search::Linear
-        } else if distance < BITMAP_BITS_MAX as u64 {
-            let mut bits = vec![false; distance as usize + 1];
-            narrow.iter().for_each(|member| bits[member.abs_diff(narrow[0]) as usize] = true);
-            Search::Bitmap(bits.into())
+        } else if distance < 64 {
+            Search::Word(narrow.iter().fold(0, |word, member| word | 1 << member.abs_diff(narrow[0])))
+        } else if distance < TABLE_BYTES_MAX as u64 {
+            let mut bytes = vec![false; distance as usize + 1];
+            narrow.iter().for_each(|member| bytes[member.abs_diff(narrow[0]) as usize] = true);
+            Search::Bytes(bytes)
         } else {
             Search::Hash(narrow.iter().copied().collect())
         };
@@ -117,16 +121,32 @@ impl Integers {
             Search::Linear => {
                 // In the column's own width: more values per register, and members it cannot hold drop out.
                 let members = self.narrow.iter().filter_map(|member| T::try_from(*member).ok()).collect::<Vec<_>>();
-                pack(values, |value| members.iter().fold(false, |found, member| found | (*member == value)))
+                match members.len() {
+                    0 => BooleanBuffer::new_unset(values.len()),
+                    1..=2 => any_of::<T, 2>(values, &members),
+                    3..=4 => any_of::<T, 4>(values, &members),
+                    _ => any_of::<T, LINEAR_MEMBERS_MAX>(values, &members),
+                }
             }
-            Search::Bitmap(bits) => {
+            Search::Word(word) => {
                 let first = self.narrow[0];
-                let has = |distance: u64| distance < bits.len() as u64 && bits.value(distance as usize);
-                pack(values, |value| has(value.into().wrapping_sub(first) as u64))
+                let distance = |value: T| value.into().wrapping_sub(first) as u64;
+                pack(values, |value| (distance(value) < 64) & ((word >> (distance(value) % 64)) & 1 == 1))
+            }
+            Search::Bytes(bytes) => {
+                let first = self.narrow[0];
+                let place = |value: T| value.into().wrapping_sub(first) as u64 as usize;
+                pack(values, |value| bytes.get(place(value)).is_some_and(|byte| *byte))
             }
             Search::Hash(members) => pack(values, |value| members.contains(&value.into())),
         }
     }
+}
+
+/// For each value whether it is one of at most `N` members; compiled for each `N`, so that the members stay in registers.
+fn any_of<T: Copy + PartialEq, const N: usize>(values: &[T], members: &[T]) -> BooleanBuffer {
+    let members: [T; N] = std::array::from_fn(|index| members[index.min(members.len() - 1)]);
+    pack(values, |value| members.iter().fold(false, |found, member| found | (*member == value)))
 }
 
 #[cfg(test)]
@@ -146,8 +166,10 @@ mod tests {
     fn every_way_to_search_finds_the_same() {
         let values = [i64::MIN, -3, 0, 7, 8, 1_000_000, i64::MAX];
         let array: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
-        let sets: [Vec<i64>; 3] = [
+        let sets: [Vec<i64>; 5] = [
             vec![7, i64::MIN],
+            vec![7, -3, 8, 100, 200],
+            (0..20).collect(),
             (0..40).map(|number| number * 7 - 21).collect(),
             (0..40).map(|number| number * 1_000_000).chain([i64::MIN, i64::MAX]).collect(),
         ];

@@ -37,6 +37,14 @@ pub(super) fn is_string(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
+/// A copy of a text in memory, also if it is empty. An empty `String` points nowhere, and comparing bytes there, none of
+/// them, costs some processors a microcode assist of more than a hundred nanoseconds.
+pub(super) fn owned(text: &str) -> String {
+    let mut owned = String::with_capacity(text.len().max(1));
+    owned.push_str(text);
+    owned
+}
+
 /// The strings of an array compared with a constant.
 pub(super) fn compare_text(array: &ArrayRef, comparison: Comparison, text: &str) -> Result<BooleanArray> {
     let bits = match comparison {
@@ -109,7 +117,7 @@ impl Pattern {
             Some(mut pieces) if !ignore_case => {
                 let head = pieces.remove(0);
                 match pieces.pop() {
-                    None => Shape::Exact(head),
+                    None => Shape::Exact(owned(&head)),
                     Some(tail) => {
                         let inner = pieces.iter().filter(|piece| !piece.is_empty());
                         let middle = inner.map(|piece| Finder::new(piece.as_bytes()).into_owned()).collect();
@@ -191,7 +199,11 @@ fn scalar_of(text: &str, data_type: &DataType) -> Result<Scalar<ArrayRef>> {
 /// Whether a string is the head, the middle pieces in their order somewhere, and the tail, without overlap. The leftmost
 /// place for each piece leaves the most room for the rest, so no other choice need be tried.
 fn fits(bytes: &[u8], head: &[u8], middle: &[Finder<'_>], tail: &[u8]) -> bool {
-    if bytes.len() < head.len() + tail.len() || !bytes.starts_with(head) || !bytes.ends_with(tail) {
+    if bytes.len() < head.len() + tail.len() {
+        return false;
+    }
+    // Nothing is compared with nothing: see `owned`.
+    if !head.is_empty() && !bytes.starts_with(head) || !tail.is_empty() && !bytes.ends_with(tail) {
         return false;
     }
     let mut rest = &bytes[head.len()..bytes.len() - tail.len()];
@@ -238,10 +250,11 @@ pub(super) struct Strings {
 
 impl Strings {
     pub(super) fn new<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut all = members.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let mut all = members.into_iter().map(owned).collect::<Vec<_>>();
         all.sort_unstable();
         all.dedup();
-        let (short, long): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|text| text.len() <= INLINE_BYTES_MAX);
+        let (short, long): (Vec<_>, Vec<_>) =
+            all.iter().map(|text| owned(text)).partition(|text| text.len() <= INLINE_BYTES_MAX);
         let inline = short.iter().map(|text| make_view(text.as_bytes(), 0, 0)).collect::<Vec<_>>();
         Self {
             inline_set: inline.iter().copied().collect(),
