@@ -20,6 +20,7 @@ use super::arithmetic::Arithmetic;
 use super::case::Case;
 use super::cast::Cast;
 use super::compare::{Compare, Comparison, Constant, has_natives};
+use super::dates::{DatePart, Part};
 use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
 use super::members::Members;
@@ -237,6 +238,10 @@ fn compile_function(function: &ScalarFunctionExpr, input: &Schema) -> Result<Opt
             };
             let predicate = Predicate::Like(Pattern::starting_with(prefix));
             Ok(Some(Node::Test(Test { input: Box::new(compile(text, input)?), predicate, value_type })))
+        }
+        ("date_part", [part, date]) if data_type(date, input)? == DataType::Date32 => {
+            let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
+            Ok(Some(Node::DatePart(DatePart { input: Box::new(compile(date, input)?), part })))
         }
         _ => Ok(None),
     }

@@ -24,6 +24,7 @@ mod case;
 mod cast;
 mod compare;
 mod compile;
+mod dates;
 mod foreign;
 #[cfg(test)]
 mod judged;
