@@ -93,22 +93,25 @@ impl OperatorState for ProbeState {
             return Ok(Flow::NeedInput);
         };
         self.look_up(&input, table)?;
-        if pairs.has_residual() || table.packing().is_none() {
-            table.find(&self.words, &self.hashes, &mut self.found);
-            return self.begin_pairs(input, &held, &lookup, out);
-        }
-        if pairs.is_right_existence() {
+        if pairs.is_right_existence() && !pairs.has_residual() && table.packing().is_some() {
             table.find_any(&self.words, &self.hashes, &mut self.found);
             pairs.emit_existing(&pairs.shape.probe_part(&input), &self.found.probe, out)?;
             return Ok(Flow::NeedInput);
         }
         table.find(&self.words, &self.hashes, &mut self.found);
+        if pairs.has_residual() {
+            return self.begin_pairs(input, &held, &lookup, out);
+        }
         if table.is_unique() {
-            let Found { probe, position, .. } = &self.found;
+            let Found { probe, position, .. } = &mut self.found;
+            for (key, values) in self.keys.iter().zip(&lookup.values) {
+                compare(key, values, probe, position);
+            }
             pairs.emit_unique(&held, &pairs.shape.probe_part(&input), probe, position, out)?;
             return Ok(Flow::NeedInput);
         }
-        if matches!(pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) {
+        let marks_only = matches!(pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark);
+        if marks_only && table.packing().is_some() {
             self.mark_runs(&held, table);
             return Ok(Flow::NeedInput);
         }

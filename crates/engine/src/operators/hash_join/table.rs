@@ -58,7 +58,8 @@ struct PackedKey {
 }
 
 impl Packing {
-    /// The packing for keys between these bounds, of which some may be NULL, if 63 bits suffice.
+    /// The packing for keys between these bounds, of which some may be NULL, if a code has room for them and is never
+    /// [`NO_CODE`].
     pub fn new(bounds: &[(u64, u64)], null_codes: &[bool]) -> Option<Self> {
         let mut shift = 0;
         let mut keys = Vec::with_capacity(bounds.len());
@@ -67,7 +68,7 @@ impl Packing {
             // Without a value that is not NULL the bounds are the wrong way round.
             let span = max.checked_sub(min).unwrap_or(0).checked_add(null_code as u64)?;
             let bits = 64 - span.leading_zeros();
-            if shift + bits > 63 {
+            if shift + bits > 63 && (bounds.len() > 1 || span == NO_CODE) {
                 return None;
             }
             keys.push(PackedKey { min, span: max.saturating_sub(min), shift, null_code });
@@ -138,9 +139,9 @@ pub(in crate::operators) enum Table {
 pub(in crate::operators) struct Found {
     /// The probe row.
     pub probe: Vec<u32>,
-    /// The position of its first candidate. With unique codes: the build row itself.
+    /// The position of its first candidate. With unique words: the build row itself.
     pub position: Vec<u32>,
-    /// The position after the last one. Not filled with unique codes, nor by [`Hashed`], where the run ends by itself.
+    /// The position after the last one. Says nothing with unique words; a run in [`Hashed`] may end before.
     pub end: Vec<u32>,
 }
 
@@ -248,41 +249,86 @@ fn slot_of(hash: u64, part_bits: u32, slot_bits: u32) -> usize {
     ((hash >> 1) >> (63 - slot_bits)) as usize + ((hash >> 1) >> (63 - part_bits)) as usize
 }
 
+/// Rows that are looked up together: each step asks for the cache lines of the next, for all of them, before that begins.
+/// Few enough for the lines to stay in the first-level cache.
+const LOOKUP_ROWS: usize = 256;
+
 impl Hashed {
     fn find(&self, words: &[u64], hashes: &[u64], found: &mut Found) {
         let rows = words.len();
         found.clear(rows);
-        let (probe, position, end) = (&mut found.probe[..rows], &mut found.position[..rows], &mut found.end[..rows]);
         let mut count = 0;
-        for (row, (&word, &hash)) in words.iter().zip(hashes).enumerate() {
-            let slot = slot_of(hash, self.part_bits, self.slot_bits);
-            let (entry, next) = (self.directory[slot], self.directory[slot + 1]);
-            let tag = tag(hash);
-            probe[count] = row as u32;
-            position[count] = entry as u32;
-            end[count] = next as u32;
-            count += (entry & tag == tag && word != NO_CODE) as usize;
-        }
-        // The first entry with the word, if any; the tags let few pass in vain.
-        let candidates = count;
-        count = 0;
-        for candidate in 0..candidates {
-            let row = probe[candidate];
-            let word = words[row as usize];
-            let mut at = position[candidate];
-            let stop = end[candidate];
-            while at < stop && self.entries[at as usize][0] != word {
-                at += 1;
+        let mut slots = [0; LOOKUP_ROWS];
+        for start in (0..rows).step_by(LOOKUP_ROWS) {
+            let block = start..rows.min(start + LOOKUP_ROWS);
+            for (slot, &hash) in slots.iter_mut().zip(&hashes[block.clone()]) {
+                *slot = slot_of(hash, self.part_bits, self.slot_bits);
+                prefetch(&self.directory, *slot);
             }
-            if at < stop {
-                probe[count] = row;
-                position[count] = if self.unique { self.entries[at as usize][1] as u32 } else { at };
-                end[count] = stop;
-                count += 1;
-            }
+            count = self.find_block(block, words, hashes, &slots, found, count);
         }
         found.truncate(count);
     }
+
+    #[inline(always)]
+    fn find_block(
+        &self,
+        block: std::ops::Range<usize>,
+        words: &[u64],
+        hashes: &[u64],
+        slots: &[usize; LOOKUP_ROWS],
+        found: &mut Found,
+        first: usize,
+    ) -> usize {
+        // Everything below is written at most as often as the block has rows.
+        let written = first..first + block.len();
+        let probe = &mut found.probe[written.clone()];
+        let position = &mut found.position[written.clone()];
+        let end = &mut found.end[written];
+        let mut candidates = 0;
+        for (row, &slot) in block.zip(slots) {
+            let (entry, next) = (self.directory[slot], self.directory[slot + 1]);
+            let tag = tag(hashes[row]);
+            probe[candidates] = row as u32;
+            position[candidates] = entry as u32;
+            end[candidates] = next as u32;
+            prefetch(&self.entries, entry as u32 as usize);
+            candidates += (entry & tag == tag && words[row] != NO_CODE) as usize;
+        }
+        // The first entry with the word, if any. The tags let few pass in vain, and most buckets have one entry or two:
+        // two are looked at without a branch that could be mispredicted.
+        let mut count = 0;
+        for candidate in 0..candidates {
+            let row = probe[candidate];
+            let word = words[row as usize];
+            let stop = end[candidate];
+            let mut at = position[candidate];
+            at += (self.entries[at as usize][0] != word && at + 1 < stop) as u32;
+            let mut entry = self.entries[at as usize];
+            while entry[0] != word && at + 1 < stop {
+                at += 1;
+                entry = self.entries[at as usize];
+            }
+            probe[count] = row;
+            position[count] = if self.unique { entry[1] as u32 } else { at };
+            end[count] = stop;
+            count += (entry[0] == word) as usize;
+        }
+        first + count
+    }
+}
+
+/// Asks for the cache line of a value that will be read soon.
+#[inline(always)]
+fn prefetch<T>(values: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and cannot fault, wherever the address is.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (values, index);
 }
 
 impl Table {
@@ -299,7 +345,7 @@ impl Table {
         matches!(self, Table::Hashed(_))
     }
 
-    /// Whether no two rows have the same code. Never true where words are hashes.
+    /// Whether no two rows have the same word, be it a code or a hash.
     pub fn is_unique(&self) -> bool {
         match self {
             Table::Dense(dense) => dense.ranges.is_none(),
@@ -489,7 +535,7 @@ impl TableWork {
                 slot_bits: work.slot_bits,
                 directory: work.directory.into_vec(),
                 entries: work.entries.into_vec(),
-                unique: !work.duplicates.into_inner() && work.packing.is_some(),
+                unique: !work.duplicates.into_inner(),
                 packing: work.packing,
             }),
         }
