@@ -85,13 +85,24 @@ impl Bits {
         self.0[row / 64].load(Ordering::Relaxed) >> (row % 64) & 1 == 1
     }
 
-    /// Looks before it writes: most bits are set many times, and a write takes the cache line from the other workers.
-    #[inline(always)]
-    pub fn set(&self, row: usize) {
-        let bit = 1 << (row % 64);
-        if self.0[row / 64].load(Ordering::Relaxed) & bit == 0 {
-            self.0[row / 64].fetch_or(bit, Ordering::Relaxed);
+    /// Sets the bits of rows. Neighbours are set together, and it looks before it writes: most bits are set many times,
+    /// and a write takes the cache line from the other workers.
+    pub fn set(&self, rows: &[u32]) {
+        let write = |at: usize, bits: u64| {
+            if self.0[at].load(Ordering::Relaxed) & bits != bits {
+                self.0[at].fetch_or(bits, Ordering::Relaxed);
+            }
+        };
+        let Some(&first) = rows.first() else { return };
+        let (mut at, mut bits) = (first as usize / 64, 0);
+        for &row in rows {
+            if row as usize / 64 != at {
+                write(at, bits);
+                (at, bits) = (row as usize / 64, 0);
+            }
+            bits |= 1 << (row % 64);
         }
+        write(at, bits);
     }
 
     pub fn set_all(&self) {
@@ -310,11 +321,9 @@ impl PairJoin {
             && !probe.is_empty()
         {
             let probe_picks: UInt32Array = probe.into();
-            let build_picks: UInt32Array = build.into();
+            let build_picks: Picks = Arc::new(build.into());
             match residual.select(held, &work.batch, &probe_picks, &build_picks)? {
-                Selection::All => {
-                    (probe, build) = (probe_picks.values().to_vec(), build_picks.values().to_vec());
-                }
+                Selection::All => (probe, build) = (probe_picks.values().to_vec(), build_picks.values().to_vec()),
                 Selection::None => (probe, build) = (vec![], vec![]),
                 Selection::Rows(rows) => {
                     let of = |picks: &UInt32Array| rows.values().iter().map(|&row| picks.value(row as usize)).collect();
@@ -323,7 +332,7 @@ impl PairJoin {
             }
         }
         if let Some(matched) = &held.matched {
-            build.iter().for_each(|&row| matched.set(row as usize));
+            matched.set(&build);
         }
         match self.join_type {
             Inner | Left => self.emit_pairs(held, work, probe, build, out),
@@ -347,7 +356,14 @@ impl PairJoin {
         }
         let rows = probe.len();
         let held = HeldRows::Picked(Arc::new(build.into()), held);
-        out.emit(self.shape.batch(rows, ProbeRows::Picked(&work.probe, &probe.into()), held, None)?);
+        let picks;
+        let probe = if is_every_row(&probe, work.probe.rows()) {
+            ProbeRows::All(&work.probe)
+        } else {
+            picks = probe.into();
+            ProbeRows::Picked(&work.probe, &picks)
+        };
+        out.emit(self.shape.batch(rows, probe, held, None)?);
         Ok(())
     }
 
@@ -433,7 +449,7 @@ impl PairJoin {
     ) -> Result<()> {
         use JoinType::*;
         if let Some(matched) = &held.matched {
-            partners.iter().for_each(|&row| matched.set(row as usize));
+            matched.set(partners);
         }
         let rows = probe.rows();
         match self.join_type {
@@ -492,18 +508,25 @@ impl PairJoin {
     }
 }
 
+/// Whether the picks are all of so many rows, once each and in order.
+fn is_every_row(picks: &[u32], rows: usize) -> bool {
+    picks.len() == rows && (0..).zip(picks).all(|(row, &pick): (u32, _)| row == pick)
+}
+
 impl Residual {
-    fn select(&self, held: &Held, batch: &Batch, probe: &UInt32Array, build: &UInt32Array) -> Result<Selection> {
-        let build: Picks = Arc::new(build.clone());
-        let of_probe = |side: &JoinSide| *side == JoinSide::Right;
-        let probe_columns: Vec<usize> =
-            self.columns.iter().filter(|(side, _)| of_probe(side)).map(|&(_, index)| index).collect();
-        let mut picked = batch.project(&probe_columns).pick(probe)?.columns().to_vec().into_iter();
+    fn select(&self, held: &Held, batch: &Batch, probe: &UInt32Array, build: &Picks) -> Result<Selection> {
+        let probe_columns = self.columns.iter().filter(|(side, _)| *side == JoinSide::Right);
+        let probe_columns: Vec<usize> = probe_columns.map(|&(_, index)| index).collect();
+        let mut picked = batch.project(&probe_columns);
+        if !is_every_row(probe.values(), batch.rows()) {
+            picked = picked.pick(probe)?;
+        }
+        let mut picked = picked.columns().iter();
         let columns = self.columns.iter().map(|(side, index)| match side {
-            JoinSide::Right => picked.next().ok_or_else(|| Error::bug("a column of the probe side was lost")),
+            JoinSide::Right => picked.next().cloned().ok_or_else(|| Error::bug("a column of the probe side was lost")),
             _ => Ok(Column::picked(held.columns[*index].clone(), build.clone())),
         });
-        let pairs = Batch::new(columns.collect::<Result<_>>()?, probe.len());
+        let pairs = Batch::new(columns.collect::<Result<_>>()?, build.len());
         self.expression.select(&pairs)
     }
 }
@@ -554,6 +577,13 @@ impl CrossPairs {
     /// Appends pairs until there are `pairs`.
     pub fn fill(&mut self, pairs: usize, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
         let held_len = self.held_len();
+        if let (CrossHeld::All(1), true) = (&self.held, build.is_empty()) {
+            let to = self.probe.len().min(self.next.0 + pairs);
+            probe.extend_from_slice(&self.probe[self.next.0..to]);
+            build.resize(probe.len(), 0);
+            self.next.0 = to;
+            return;
+        }
         while !self.is_done() && build.len() < pairs {
             let (row, from) = self.next;
             let to = held_len.min(from + pairs - build.len());

@@ -80,9 +80,14 @@ impl KeyKind {
 
     /// A batch's values of this key, which may be in any physical form of the logical type.
     pub fn column(&self, array: &ArrayRef) -> Result<KeyColumn> {
+        self.column_into(array, Vec::with_capacity(if self.is_word() { array.len() } else { 0 }))
+    }
+
+    /// The same with memory that is used again: see [`KeyColumn::into_words`].
+    pub fn column_into(&self, array: &ArrayRef, mut words: Vec<u64>) -> Result<KeyColumn> {
         match self {
             KeyKind::Word => {
-                let mut words = Vec::new();
+                words.clear();
                 let array = hydrated(array)?;
                 words_of(array.as_ref(), &mut words)?;
                 Ok(KeyColumn { nulls: nulls_of(array.as_ref()), data: KeyData::Words(words) })
@@ -125,6 +130,14 @@ impl KeyColumn {
         match &self.data {
             KeyData::Words(words) => words,
             KeyData::Bytes(..) => &[],
+        }
+    }
+
+    /// The words' memory, to be used again.
+    pub fn into_words(self) -> Vec<u64> {
+        match self.data {
+            KeyData::Words(words) => words,
+            KeyData::Bytes(..) => vec![],
         }
     }
 

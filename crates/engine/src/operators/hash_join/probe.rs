@@ -152,9 +152,10 @@ impl ProbeState {
 
     /// Computes keys, words and, where needed, hashes.
     fn look_up(&mut self, input: &Batch, table: &Table) -> Result<()> {
-        self.keys.clear();
+        let mut spare = std::mem::take(&mut self.keys).into_iter();
         for key in &self.config.keys {
-            self.keys.push(key.kind.column(&key.probe.evaluate(input)?.flat()?)?);
+            let words = spare.next().map_or(vec![], KeyColumn::into_words);
+            self.keys.push(key.kind.column_into(&key.probe.evaluate(input)?.flat()?, words)?);
         }
         if table.needs_hashes() {
             hash_rows(&self.keys, &mut self.hashes);
@@ -176,24 +177,28 @@ impl ProbeState {
         Ok(())
     }
 
-    /// Marks the build rows that have a partner. Runs whose first row is marked are marked, or are being marked.
+    /// Marks the build rows that have a partner. A run whose first row is marked is marked already, or by another packet
+    /// at this moment.
     fn mark_runs(&self, held: &Held, table: &Table) {
         let Some(matched) = &held.matched else { return };
-        let mut rows = Vec::new();
+        let mut rows = Vec::with_capacity(2 * self.batch_rows);
         for (index, &probe) in self.found.probe.iter().enumerate() {
             let (word, end) = (self.words[probe as usize], self.found.end[index]);
-            let mut next = Some(self.found.position[index]);
-            let mut room = 1;
+            let before = rows.len();
+            let mut next = table.run(word, self.found.position[index], end, 1, &mut rows);
+            if matched.get(rows[before] as usize) {
+                rows.truncate(before);
+                continue;
+            }
             while let Some(position) = next {
-                rows.clear();
-                next = table.run(word, position, end, room, &mut rows);
-                if room == 1 && rows.first().is_some_and(|&row| matched.get(row as usize)) {
-                    break;
+                next = table.run(word, position, end, self.batch_rows, &mut rows);
+                if rows.len() > self.batch_rows {
+                    matched.set(&rows);
+                    rows.clear();
                 }
-                rows.iter().for_each(|&row| matched.set(row as usize));
-                room = self.batch_rows;
             }
         }
+        matched.set(&rows);
     }
 
     fn begin_pairs(&mut self, input: Batch, held: &Held, lookup: &Lookup, out: &mut Output) -> Result<Flow> {

@@ -422,7 +422,7 @@ pub(super) struct DenseWork {
     packing: Packing,
     part_codes: u64,
     parts: usize,
-    /// Every chunk ascends and none overlaps another: positions are rows.
+    /// One key without NULLs, which ascends throughout: positions are rows.
     sorted: bool,
     blocks: SharedVec<[u64; 2]>,
     rows: Option<SharedVec<u32>>,
@@ -544,36 +544,88 @@ impl TableWork {
 
 impl DenseWork {
     fn work(&self, part: usize, chunks: &[Chunk]) {
+        if self.sorted { self.work_sorted(part, chunks) } else { self.work_unsorted(part, chunks) }
+    }
+
+    /// The blocks of a part, and its first code.
+    #[expect(clippy::mut_from_ref, reason = "as for SharedVec::range_mut")]
+    fn blocks_of(&self, part: usize) -> (&mut [[u64; 2]], u64) {
         let first_code = part as u64 * self.part_codes;
-        let (mine, first_row) = self.collect(part, chunks);
-        let count = mine.len();
-        let start = match self.sorted {
-            true => first_row,
-            false => self.taken.fetch_add(count, Ordering::Relaxed),
+        let first = (first_code / 64) as usize;
+        let count = ((self.packing.codes / 64 + 1) as usize - first).min((self.part_codes / 64) as usize);
+        // SAFETY: parts own disjoint ranges of codes, a whole number of blocks each, and each part is worked on once.
+        (unsafe { self.blocks.range_mut(first..first + count) }, first_code)
+    }
+
+    /// A part of a sorted build of one key without NULLs: its rows stand side by side, and positions are rows.
+    fn work_sorted(&self, part: usize, chunks: &[Chunk]) {
+        let (blocks, first_code) = self.blocks_of(part);
+        let min = self.packing.keys[0].min;
+        let codes = first_code..first_code + self.part_codes;
+        let mut start = None;
+        let mut count = 0;
+        let mine = || {
+            chunks.iter().filter_map(|chunk| {
+                let (low, high) = (chunk.bounds[0].0 - min, chunk.bounds[0].1 - min);
+                if high < codes.start || low >= codes.end {
+                    return None;
+                }
+                let words = chunk.keys[0].words();
+                let from = if low >= codes.start { 0 } else { words.partition_point(|&word| word - min < codes.start) };
+                let to =
+                    if high < codes.end { words.len() } else { words.partition_point(|&word| word - min < codes.end) };
+                Some((chunk.first_row + from, &words[from..to]))
+            })
         };
-        let first_block = (first_code / 64) as usize;
-        let block_count = ((self.packing.codes / 64 + 1) as usize - first_block).min((self.part_codes / 64) as usize);
-        // SAFETY: parts own disjoint ranges of codes, a whole number of blocks each.
-        let blocks = unsafe { self.blocks.range_mut(first_block..first_block + block_count) };
+        for (row, words) in mine() {
+            start.get_or_insert(row);
+            count += words.len();
+            for &word in words {
+                let code = word - min - first_code;
+                blocks[(code >> 6) as usize][0] |= 1 << (code & 63);
+            }
+        }
+        let start = start.unwrap_or(0);
+        let distinct = rank_blocks(blocks, start);
+        if distinct == count {
+            self.unique.lock().push((start, count));
+            return;
+        }
+        self.duplicates.store(true, Ordering::Relaxed);
+        // SAFETY: in a sorted build the ranks of a part are among the numbers of its rows.
+        let ranges = unsafe { self.ranges.range_mut(start..start + distinct) };
+        let mut last = None;
+        let mut rank = 0;
+        for (row, words) in mine() {
+            for (row, &word) in (row as u32..).zip(words) {
+                if last != Some(word) {
+                    rank += last.is_some() as usize;
+                    ranges[rank][0] = row;
+                    last = Some(word);
+                }
+                ranges[rank][1] = row + 1;
+            }
+        }
+    }
+
+    fn work_unsorted(&self, part: usize, chunks: &[Chunk]) {
+        let mine = self.collect(part, chunks);
+        let count = mine.len();
+        let start = self.taken.fetch_add(count, Ordering::Relaxed);
+        let (blocks, _) = self.blocks_of(part);
         for &(code, _) in &mine {
             blocks[(code >> 6) as usize][0] |= 1 << (code & 63);
         }
-        let mut rank = start as u64;
-        for [bits, first] in blocks.iter_mut() {
-            *first = rank;
-            rank += u64::from(bits.count_ones());
-        }
-        let distinct = rank as usize - start;
+        let distinct = rank_blocks(blocks, start);
         let rank_of = |code: u64| {
             let [bits, rank] = blocks[(code >> 6) as usize];
             (rank as usize - start) + (bits & ((1 << (code & 63)) - 1)).count_ones() as usize
         };
-        // SAFETY: these positions were taken by this part: in sorted builds they are its rows, else from the counter.
+        // SAFETY: these positions were taken from the counter by this part.
         let rows = self.rows.as_ref().map(|rows| unsafe { rows.range_mut(start..start + count) });
+        let Some(rows) = rows else { return };
         if distinct == count {
-            if let Some(rows) = rows {
-                mine.iter().for_each(|&(code, row)| rows[rank_of(code)] = row);
-            }
+            mine.iter().for_each(|&(code, row)| rows[rank_of(code)] = row);
             self.unique.lock().push((start, count));
             return;
         }
@@ -588,56 +640,51 @@ impl DenseWork {
             (*first, *end) = (position, position);
             position += len;
         }
-        match rows {
-            Some(rows) => {
-                for &(code, row) in &mine {
-                    let [_, next] = &mut ranges[rank_of(code)];
-                    rows[*next as usize - start] = row;
-                    *next += 1;
-                }
-            }
-            None => mine.iter().for_each(|&(code, _)| ranges[rank_of(code)][1] += 1),
+        for &(code, row) in &mine {
+            let [_, next] = &mut ranges[rank_of(code)];
+            rows[*next as usize - start] = row;
+            *next += 1;
         }
     }
 
-    /// The rows with these codes, codes counted from the first; and the row number of the first in a sorted build.
-    fn collect(&self, part: usize, chunks: &[Chunk]) -> (Vec<(u64, u32)>, usize) {
+    /// The rows with the part's codes, counted from its first.
+    fn collect(&self, part: usize, chunks: &[Chunk]) -> Vec<(u64, u32)> {
         let codes = part as u64 * self.part_codes..(part as u64 + 1) * self.part_codes;
-        let mut mine = Vec::new();
-        let mut first_row = usize::MAX;
+        let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+        let mut mine = Vec::with_capacity(rows / self.parts + rows / self.parts / 16);
         let single = match &self.packing.keys[..] {
             [key] => Some(key),
             _ => None,
         };
         for chunk in staggered(chunks, part, self.parts) {
             if let Some(key) = single {
-                let Some((min, max)) = chunk.bounds.first().copied() else { continue };
+                let (min, max) = chunk.bounds[0];
                 let code = |word: u64| word.saturating_sub(key.min) + key.null_code as u64;
                 // The chunk's NULLs have the code 0.
                 let low = if key.null_code && chunk.keys[0].nulls.is_some() { 0 } else { code(min) };
-                if min > max && low != 0 || code(max) < codes.start || low >= codes.end {
+                if (min > max && low != 0) || code(max) < codes.start || low >= codes.end {
                     continue;
                 }
             }
-            let packed = chunk.codes(&self.packing);
-            let (mut from, mut to) = (0, packed.len());
-            if self.sorted {
-                from = packed.partition_point(|&code| code < codes.start);
-                to = packed.partition_point(|&code| code < codes.end);
-                if from < to {
-                    first_row = first_row.min(chunk.first_row + from);
-                }
-            }
-            let span = codes.end - codes.start;
-            for (row, &code) in packed[from..to].iter().enumerate() {
+            for (row, &code) in chunk.codes(&self.packing).iter().enumerate() {
                 let distance = code.wrapping_sub(codes.start);
-                if distance < span && chunk.can_match(from + row) {
-                    mine.push((distance, (chunk.first_row + from + row) as u32));
+                if distance < self.part_codes && chunk.can_match(row) {
+                    mine.push((distance, (chunk.first_row + row) as u32));
                 }
             }
         }
-        (mine, if first_row == usize::MAX { 0 } else { first_row })
+        mine
     }
+}
+
+/// Fills in the ranks, the first of which is `start`, and tells how many there are.
+fn rank_blocks(blocks: &mut [[u64; 2]], start: usize) -> usize {
+    let mut rank = start as u64;
+    for [bits, first] in blocks.iter_mut() {
+        *first = rank;
+        rank += u64::from(bits.count_ones());
+    }
+    rank as usize - start
 }
 
 impl HashedWork {
