@@ -1,6 +1,6 @@
-//! A database: an engine, a catalog, and what its sessions share.
+//! A database: an engine, and the relations that its sessions share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -8,127 +8,144 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::seams::{Files, LocalFiles};
 use diligence_base::{Error, Result};
 use diligence_engine::{Engine, EngineOptions};
-use diligence_sql::catalog::{Catalog, Relation, RelationName, StoredRelation};
-use diligence_storage::external;
+use diligence_sql::catalog::{Catalog, DEFAULT_SCHEMA, FileRelation, Relation, RelationName};
+use diligence_sql::stores::runtime_env;
+use diligence_storage::Table;
+use diligence_storage::external::{OpenOptions, discover};
 
 use crate::session::Session;
+use crate::settings::Defaults;
 
-/// How a database is opened.
+/// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseOptions {
-    /// A folder: every Parquet, CSV, JSON or Arrow file in it, and every folder of such files, becomes a table named by its
-    /// stem.
+    /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
-    /// The memory budget in bytes; 70 % of the machine's or the container's memory if `None`.
+    /// The memory budget in bytes; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
-    /// Runs packets on the thread that reads results, in an order given by this seed.
+    /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,
-    /// Settings of every session, as by SET.
+    /// Settings that every session begins with, by name.
     pub settings: Vec<(String, String)>,
 }
 
-/// A table and where it is.
+/// A database. Clones are the same database; it lives as long as one of them, or a session.
+#[derive(Clone)]
+pub struct Database(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<Engine>,
+    catalog: Arc<Catalog>,
+    runtime_env: Arc<RuntimeEnv>,
+    files: Arc<dyn Files>,
+    defaults: Defaults,
+}
+
+/// A table or view, as [`Database::tables`] lists it.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
-    /// The schema that the table is in.
-    pub schema_name: String,
-    /// Its name.
+    /// Its name; with the schema, if that is not the default one.
     pub name: String,
-    /// Its kind: external table, table or view.
+    /// What it is: `table`, `view`, `external table`.
     pub kind: &'static str,
-    /// Its columns.
-    pub schema: SchemaRef,
-}
-
-/// An open database. Clones are the same database; the engine ends with the last clone, session and result.
-#[derive(Clone, Debug)]
-pub struct Database {
-    pub(crate) shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) runtime: Arc<RuntimeEnv>,
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) settings: Vec<(String, String)>,
+    /// Its columns, or why they are not known: files may be missing or corrupt.
+    pub schema: Result<SchemaRef>,
 }
 
 impl Database {
-    /// Opens a database. Fails if the folder or a file in it cannot be read, or a setting does not exist.
+    /// Opens a database: starts its engine, and lists the folder's files without opening them.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
-        let runtime = Arc::new(RuntimeEnv::default());
-        let mut engine = match options.inline_seed {
+        let runtime_env = runtime_env()?;
+        let base = match options.inline_seed {
             Some(seed) => EngineOptions::inline(seed),
             None => EngineOptions::default(),
         };
-        engine.runtime_env = runtime.clone();
-        if let Some(workers) = options.workers {
-            engine.workers = workers;
-        }
-        if let Some(bytes) = options.memory_bytes {
-            engine.memory_bytes = bytes;
-        }
-        let shared = Shared {
-            engine: Engine::start(engine)?,
+        let engine = Engine::start(EngineOptions {
+            workers: options.workers.unwrap_or(base.workers),
+            memory_bytes: options.memory_bytes.unwrap_or(base.memory_bytes),
+            runtime_env: runtime_env.clone(),
+            ..base
+        })?;
+        let inner = Inner {
+            defaults: Defaults::new(&engine),
+            engine,
             catalog: Arc::default(),
-            runtime,
+            runtime_env,
             files: Arc::new(LocalFiles),
-            settings: options.settings,
         };
-        let database = Self { shared: Arc::new(shared) };
-        if let Some(folder) = options.data {
-            database.register_folder(&folder)?;
+        if let Some(folder) = &options.data {
+            inner.add_folder(folder)?;
         }
-        // Wrong settings are told now, not by the first session.
-        Session::open(database.shared.clone())?;
+        let database = Self(Arc::new(inner));
+        // A wrong name or value is an error now, not in every session.
+        let session = database.session();
+        for (name, value) in &options.settings {
+            session.set(name, value)?;
+        }
+        database.0.defaults.remember(&options.settings);
         Ok(database)
     }
 
-    /// A database without files.
+    /// An empty database on all cores.
     pub fn in_memory() -> Result<Self> {
         Self::open(DatabaseOptions::default())
     }
 
-    /// A new session with the database's settings.
+    /// A new session. Sessions share tables and the engine, and have settings and prepared statements of their own.
     pub fn session(&self) -> Session {
-        // `open` has applied the same settings once without an error.
-        Session::open(self.shared.clone()).unwrap_or_else(|error| panic!("settings that were accepted before: {error}"))
+        Session::new(self.clone())
     }
 
     /// The engine that runs the queries.
     pub fn engine(&self) -> &Arc<Engine> {
-        &self.shared.engine
+        &self.0.engine
     }
 
-    /// All tables and views, by name.
+    /// The tables and views, in order of their names. Opens files that no statement has used yet.
     pub fn tables(&self) -> Vec<TableInfo> {
-        let relations = self.shared.catalog.relations().into_iter();
+        let relations = self.0.catalog.relations().into_iter();
         relations
             .map(|(name, relation)| TableInfo {
-                schema_name: name.schema,
-                name: name.name,
+                name: name.to_string(),
                 kind: relation.kind(),
                 schema: relation.schema(),
             })
             .collect()
     }
 
-    /// Makes a table of every file and every folder of files in a folder.
-    fn register_folder(&self, folder: &std::path::Path) -> Result<()> {
-        let files = &self.shared.files;
-        if !files.is_dir(folder) {
-            return Err(Error::file(format!("{} is not a folder", folder.display()))
-                .with_hint("name a folder of Parquet, CSV, JSON or Arrow files"));
+    /// Gives a table that the caller made a name, in place of what had it before.
+    pub fn register(&self, name: &str, table: Arc<dyn Table>) -> Result<()> {
+        self.0.catalog.create(&RelationName::new(DEFAULT_SCHEMA, name), Relation::Table(table), true)
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.0.catalog
+    }
+
+    pub(crate) fn runtime_env(&self) -> &Arc<RuntimeEnv> {
+        &self.0.runtime_env
+    }
+
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.0.files
+    }
+
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+}
+
+impl Inner {
+    fn add_folder(&self, folder: &Path) -> Result<()> {
+        if !self.files.is_dir(folder) {
+            return Err(Error::input(format!("{}: there is no such folder", folder.display())));
         }
-        for (name, location) in external::discover(folder, files)? {
-            let table = external::open(&location, &external::OpenOptions::default(), files.clone())?;
-            let relation = Relation::Table(StoredRelation::from(table as Arc<dyn diligence_storage::Table>));
-            let name = RelationName::new(diligence_sql::catalog::DEFAULT_SCHEMA, name);
-            self.shared.catalog.create(&name, relation, true)?;
+        for (name, location) in discover(folder, &self.files)? {
+            let relation = FileRelation::new(location, OpenOptions::default(), self.files.clone());
+            let name = RelationName::new(DEFAULT_SCHEMA, name);
+            self.catalog.create(&name, Relation::Files(Arc::new(relation)), false)?;
         }
         Ok(())
     }

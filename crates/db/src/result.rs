@@ -1,119 +1,186 @@
 //! What a statement gives: rows as they appear, or the word that it is done.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
-use diligence_base::Result;
-use diligence_base::ids::QueryId;
-use diligence_engine::query::profile::Profile;
-use diligence_engine::query::{CancelToken, Progress, QueryStream};
-use futures::Stream;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-/// What kind of result it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResultKind {
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use diligence_base::ids::QueryId;
+use diligence_base::{Error, Result};
+use diligence_engine::memory::Reservation;
+use diligence_engine::query::profile::Profile;
+use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
+use diligence_sql::Target;
+use diligence_sql::catalog::Catalog;
+use diligence_storage::foreign_error::from_arrow;
+use futures::{Stream, StreamExt};
+
+/// What kind of result a statement has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind<'a> {
     /// Rows.
     Rows,
-    /// A command that was done.
+    /// Something was done.
     Command {
-        /// What was done: CREATE TABLE, SET, …
-        tag: &'static str,
-        /// Rows that it wrote, if it wrote any.
+        /// What, as PostgreSQL says it: `CREATE TABLE`, `INSERT`.
+        tag: &'a str,
+        /// Rows that it concerned, where that makes sense. Known when the work is done.
         rows: Option<u64>,
     },
 }
 
-/// The result of one statement. A stream of batches, for async code and for threads. Dropping it cancels the query.
-#[derive(Debug)]
-pub struct QueryResult {
-    kind: ResultKind,
-    schema: SchemaRef,
-    source: Source,
+/// Cancels a statement from anywhere: another thread, a signal handler.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Option<QueryToken>);
+
+impl CancelToken {
+    /// Cancels the statement, if it still runs.
+    pub fn cancel(&self) {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
+    }
 }
 
-#[derive(Debug)]
-enum Source {
-    /// A query of the engine.
-    Stream(Box<QueryStream>),
-    /// Rows that are known already.
-    Batches(std::vec::IntoIter<RecordBatch>),
+/// The result of a statement: a stream of batches, blocking or not. Dropping it cancels what still runs.
+pub struct QueryResult {
+    schema: SchemaRef,
+    command: Option<Done>,
+    body: Body,
+    id: Option<QueryId>,
+    token: CancelToken,
+    /// Of a query that has ended.
+    last: Option<(Profile, Progress)>,
+}
+
+/// A command's tag and count.
+struct Done {
+    tag: &'static str,
+    rows: Option<u64>,
+}
+
+enum Body {
+    /// Rows that are there already.
+    Ready(VecDeque<RecordBatch>),
+    /// Rows of a running query.
+    Query(QueryStream),
+    /// A query whose rows go into a table when all are there.
+    Write(Box<WriteBody>),
+    /// A query that writes by itself and gives a count.
+    Copy(QueryStream),
+    /// A query whose rows nobody wants, only how it ran.
+    Analyze(QueryStream),
+}
+
+struct WriteBody {
+    stream: QueryStream,
+    batches: Vec<RecordBatch>,
+    memory: Reservation,
+    target: Target,
+    catalog: Arc<Catalog>,
 }
 
 impl QueryResult {
-    pub(crate) fn stream(stream: QueryStream) -> Self {
-        Self { kind: ResultKind::Rows, schema: stream.schema(), source: Source::Stream(Box::new(stream)) }
+    pub(crate) fn query(stream: QueryStream) -> Self {
+        Self::of(stream.schema(), None, stream, Body::Query)
     }
 
-    pub(crate) fn batch(batch: RecordBatch) -> Self {
-        Self { kind: ResultKind::Rows, schema: batch.schema(), source: Source::Batches(vec![batch].into_iter()) }
+    pub(crate) fn copy(stream: QueryStream) -> Self {
+        let command = Done { tag: "COPY", rows: None };
+        Self::of(Arc::new(Schema::empty()), Some(command), stream, Body::Copy)
     }
 
-    pub(crate) fn command(tag: &'static str, rows: Option<u64>) -> Self {
-        Self {
-            kind: ResultKind::Command { tag, rows },
-            schema: Arc::new(Schema::empty()),
-            source: Source::Batches(Vec::new().into_iter()),
-        }
+    pub(crate) fn analyze(stream: QueryStream) -> Self {
+        Self::of(plan_schema(), None, stream, Body::Analyze)
     }
 
-    /// Rows or a command.
-    pub fn kind(&self) -> &ResultKind {
-        &self.kind
+    pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
+        let tag = match target {
+            Target::Create { .. } => "CREATE TABLE",
+            Target::Insert { .. } => "INSERT",
+        };
+        let body = |stream| Body::Write(Box::new(WriteBody { stream, batches: vec![], memory, target, catalog }));
+        Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, body)
     }
 
-    /// The columns.
+    pub(crate) fn done(tag: &'static str) -> Self {
+        Self { command: Some(Done { tag, rows: None }), ..Self::rows(Arc::new(Schema::empty()), vec![]) }
+    }
+
+    /// A column of lines.
+    pub(crate) fn lines(text: &str) -> Result<Self> {
+        Ok(Self::rows(plan_schema(), vec![line_batch(text)?]))
+    }
+
+    pub(crate) fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        let body = Body::Ready(batches.into());
+        Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None }
+    }
+
+    fn of(schema: SchemaRef, command: Option<Done>, stream: QueryStream, body: impl FnOnce(QueryStream) -> Body) -> Self {
+        let (id, token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
+        Self { schema, command, body: body(stream), id, token, last: None }
+    }
+
+    /// The columns; none for a command.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// The query's number, if the engine runs one.
+    /// Rows, or a command with its tag.
+    pub fn kind(&self) -> ResultKind<'_> {
+        match &self.command {
+            None => ResultKind::Rows,
+            Some(done) => ResultKind::Command { tag: done.tag, rows: done.rows },
+        }
+    }
+
+    /// The query's number in `system.queries`, if the statement runs one.
     pub fn id(&self) -> Option<QueryId> {
-        self.query().map(QueryStream::id)
+        self.id
     }
 
-    /// How far the query is.
+    /// Cancels the statement from elsewhere.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.token.clone()
+    }
+
+    /// How far the query is; all zero for a statement without one.
     pub fn progress(&self) -> Progress {
-        self.query().map(QueryStream::progress).unwrap_or_default()
-    }
-
-    /// What the query has done so far; final after the last batch.
-    pub fn profile(&self) -> Profile {
-        self.query().map(QueryStream::profile).unwrap_or_default()
-    }
-
-    /// Cancels the query from another thread, if the engine runs one.
-    pub fn cancel_token(&self) -> Option<CancelToken> {
-        self.query().map(QueryStream::cancel_token)
-    }
-
-    fn query(&self) -> Option<&QueryStream> {
-        match &self.source {
-            Source::Stream(stream) => Some(stream),
-            Source::Batches(_) => None,
+        match (self.stream(), &self.last) {
+            (Some(stream), _) => stream.progress(),
+            (None, Some((_, progress))) => *progress,
+            (None, None) => Progress { clusters_done: 0, clusters_total: 0, rows_out: 0 },
         }
     }
 
-    /// The next batch; waits for it. Not for async code.
+    /// What the query has done so far; final after the last row. `None` for a statement without a query.
+    pub fn profile(&self) -> Option<Profile> {
+        match (self.stream(), &self.last) {
+            (Some(stream), _) => Some(stream.profile()),
+            (None, Some((profile, _))) => Some(profile.clone()),
+            (None, None) => None,
+        }
+    }
+
+    /// The next batch; waits for it. Not for async code, which polls this as a stream.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
-        match &mut self.source {
-            Source::Stream(stream) => stream.next_blocking(),
-            Source::Batches(batches) => batches.next().map(Ok),
+        match self.advance(|stream| Poll::Ready(stream.next_blocking())) {
+            Poll::Ready(batch) => batch,
+            Poll::Pending => Some(Err(Error::bug("a blocking read did not wait"))),
         }
     }
 
-    /// The next batch, if there is one within `timeout`; pending otherwise.
+    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
-        match &mut self.source {
-            Source::Stream(stream) => stream.next_within(timeout),
-            Source::Batches(batches) => Poll::Ready(batches.next().map(Ok)),
-        }
+        let end = Instant::now() + timeout;
+        self.advance(|stream| stream.next_within(end.saturating_duration_since(Instant::now())))
     }
 
-    /// All batches; waits for them. Not for async code.
+    /// All rows; waits for them.
     pub fn collect(mut self) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next_blocking() {
@@ -121,15 +188,129 @@ impl QueryResult {
         }
         Ok(batches)
     }
+
+    /// Does a command's work to its end; the count is known then. Leaves rows alone.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        while self.command.is_some() {
+            match self.next_blocking() {
+                Some(batch) => drop(batch?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`settle`](Self::settle), without blocking.
+    pub(crate) async fn settle_async(&mut self) -> Result<()> {
+        while self.command.is_some() {
+            match self.next().await {
+                Some(batch) => drop(batch?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&self) -> Option<&QueryStream> {
+        match &self.body {
+            Body::Ready(_) => None,
+            Body::Query(stream) | Body::Copy(stream) | Body::Analyze(stream) => Some(stream),
+            Body::Write(write) => Some(&write.stream),
+        }
+    }
+
+    /// The next batch for the reader, asking for as many of the query's as it takes.
+    fn advance(
+        &mut self,
+        mut pull: impl FnMut(&mut QueryStream) -> Poll<Option<Result<RecordBatch>>>,
+    ) -> Poll<Option<Result<RecordBatch>>> {
+        loop {
+            let ended = match &mut self.body {
+                Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
+                Body::Query(stream) => return pull(stream),
+                Body::Write(write) => match ready!(pull(&mut write.stream)) {
+                    Some(Ok(batch)) => write.take(batch),
+                    Some(Err(error)) => Err(error),
+                    None => Ok(true),
+                },
+                Body::Copy(stream) => match ready!(pull(stream)) {
+                    Some(Ok(batch)) => {
+                        let count = count_of(&batch);
+                        if let Some(done) = &mut self.command {
+                            done.rows = Some(done.rows.unwrap_or(0) + count);
+                        }
+                        Ok(false)
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => Ok(true),
+                },
+                Body::Analyze(stream) => match ready!(pull(stream)) {
+                    Some(Ok(_)) => Ok(false),
+                    Some(Err(error)) => Err(error),
+                    None => Ok(true),
+                },
+            };
+            match ended {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Err(error) = self.end() {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+                Err(error) => {
+                    self.body = Body::Ready(VecDeque::new());
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+    }
+
+    /// The query has given all its rows.
+    fn end(&mut self) -> Result<()> {
+        self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
+        match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
+            Body::Write(write) => {
+                let WriteBody { batches, target, catalog, .. } = *write;
+                let (tag, rows) = target.finish(batches, &catalog)?;
+                self.command = Some(Done { tag, rows: Some(rows) });
+            }
+            Body::Analyze(stream) => {
+                self.body = Body::Ready(VecDeque::from([line_batch(&stream.profile().to_string())?]));
+            }
+            Body::Ready(_) | Body::Query(_) | Body::Copy(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl WriteBody {
+    /// Keeps a batch; false, because the end is not there yet.
+    fn take(&mut self, batch: RecordBatch) -> Result<bool> {
+        self.memory.grow(batch.get_array_memory_size())?;
+        self.batches.push(batch);
+        Ok(false)
+    }
 }
 
 impl Stream for QueryResult {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match &mut self.source {
-            Source::Stream(stream) => Pin::new(stream.as_mut()).poll_next(context),
-            Source::Batches(batches) => Poll::Ready(batches.next().map(Ok)),
-        }
+        self.advance(|stream| stream.poll_next_unpin(context))
     }
+}
+
+/// The one number in the one row that a writing plan gives.
+fn count_of(batch: &RecordBatch) -> u64 {
+    let counts = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>());
+    counts.map_or(0, |counts| counts.values().iter().sum())
+}
+
+fn plan_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8View, false)]))
+}
+
+fn line_batch(text: &str) -> Result<RecordBatch> {
+    let lines: ArrayRef = Arc::new(StringViewArray::from_iter_values(text.trim_end().lines()));
+    RecordBatch::try_new(plan_schema(), vec![lines]).map_err(from_arrow)
 }

@@ -1,257 +1,179 @@
-//! A session: a planner with its settings and prepared statements.
+//! One client's conversation with a database.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::Result;
-use diligence_engine::query::{QueryOptions, QueryStream};
 use diligence_sql::catalog::SessionCatalogs;
-use diligence_sql::{Planner, PlannerOptions, Query, Statement};
+use diligence_sql::{Planner, PlannerOptions, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
-use parking_lot::Mutex;
 
-use crate::database::Shared;
+use crate::database::Database;
 use crate::result::QueryResult;
-use crate::settings::{SessionSettings, SettingInfo, Settings};
+use crate::settings::{Settings, SettingsView, Shown};
 use crate::system;
 
-/// Words that a completion offers besides the names of tables, columns and functions.
-const KEYWORDS: &[&str] = &[
-    "ALL",
-    "ANALYZE",
-    "AND",
-    "ANTI",
-    "AS",
-    "ASC",
-    "BETWEEN",
-    "BY",
-    "CASE",
-    "CAST",
-    "COPY",
-    "CREATE",
-    "CROSS",
-    "CUBE",
-    "CURRENT",
-    "DELIMITER",
-    "DESC",
-    "DESCRIBE",
-    "DISTINCT",
-    "DROP",
-    "ELSE",
-    "END",
-    "EXCEPT",
-    "EXECUTE",
-    "EXISTS",
-    "EXPLAIN",
-    "EXTERNAL",
-    "FILTER",
-    "FIRST",
-    "FOLLOWING",
-    "FROM",
-    "FULL",
-    "GROUP",
-    "GROUPING",
-    "HAVING",
-    "IN",
-    "INNER",
-    "INSERT",
-    "INTERSECT",
-    "INTERVAL",
-    "INTO",
-    "IS",
-    "JOIN",
-    "LAST",
-    "LATERAL",
-    "LEFT",
-    "LIKE",
-    "LIMIT",
-    "LOCATION",
-    "NATURAL",
-    "NOT",
-    "NULL",
-    "NULLS",
-    "OFFSET",
-    "ON",
-    "OPTIONS",
-    "OR",
-    "ORDER",
-    "OUTER",
-    "OVER",
-    "PARTITION",
-    "PRECEDING",
-    "PREPARE",
-    "RANGE",
-    "RECURSIVE",
-    "RESET",
-    "RIGHT",
-    "ROLLUP",
-    "ROWS",
-    "SELECT",
-    "SEMI",
-    "SET",
-    "SETS",
-    "SHOW",
-    "STORED",
-    "TABLE",
-    "THEN",
-    "TO",
-    "UNBOUNDED",
-    "UNION",
-    "USING",
-    "VALUES",
-    "VIEW",
-    "WHEN",
-    "WHERE",
-    "WINDOW",
-    "WITH",
-];
+/// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
+/// of one session do not wait for each other.
+pub struct Session(Arc<Parts>);
 
-/// A session of a database. Statements may run at the same time, from several threads; settings are for those that come.
-#[derive(Clone)]
-pub struct Session {
-    shared: Arc<Shared>,
-    planner: Arc<Planner>,
+/// What a session is made of; its system tables look at it.
+pub(crate) struct Parts {
+    database: Database,
+    planner: Planner,
     settings: Settings,
 }
 
-impl Session {
-    pub(crate) fn open(shared: Arc<Shared>) -> Result<Self> {
-        let settings = Settings {
-            engine: shared.engine.clone(),
-            session: Arc::new(Mutex::new(SessionSettings::default())),
-            memory_default_bytes: shared.engine.broker().budget_bytes(),
-        };
-        let catalogs = SessionCatalogs {
-            catalog: shared.catalog.clone(),
-            system: Arc::new(system::tables(&shared.engine, &settings)),
-        };
-        let options = PlannerOptions { paths_are_tables: true, files: shared.files.clone() };
-        let planner = Arc::new(Planner::new(catalogs, shared.runtime.clone(), options));
-        for (name, value) in &shared.settings {
-            settings.set(&planner, name, value)?;
+impl Parts {
+    pub(crate) fn settings(&self) -> SettingsView<'_> {
+        SettingsView {
+            settings: &self.settings,
+            engine: self.database.engine(),
+            planner: &self.planner,
+            defaults: self.database.defaults(),
         }
-        Ok(Self { shared, planner, settings })
+    }
+}
+
+impl Session {
+    pub(crate) fn new(database: Database) -> Self {
+        let parts = Arc::new_cyclic(|parts: &Weak<Parts>| {
+            let catalogs = SessionCatalogs {
+                catalog: database.catalog().clone(),
+                system: Arc::new(system::tables(database.engine(), parts)),
+            };
+            let options = PlannerOptions { paths_are_tables: true, files: database.files().clone() };
+            let planner = Planner::new(catalogs, database.runtime_env().clone(), options);
+            Parts { planner, settings: Settings::default(), database }
+        });
+        let session = Self(parts);
+        for (name, value) in session.0.database.defaults().for_session() {
+            // Accepted when the database was opened.
+            let _ = session.set(&name, &value);
+        }
+        session
     }
 
-    /// Runs one statement. Queries are started; everything else is done when this returns.
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.0.database
+    }
+
+    /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes something is
+    /// done when this returns.
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
-        let _entered = self.shared.engine.io_handle().enter();
-        match self.planner.plan(sql)? {
-            Statement::Query(query) => Ok(QueryResult::stream(self.start(&query, sql)?)),
-            Statement::Explain { query, analyze, details } => self.explain(&query, analyze, details, sql),
+        let mut result = self.start(sql)?;
+        result.settle()?;
+        Ok(result)
+    }
+
+    /// As [`execute`](Self::execute), without blocking while a statement's work is done. Planning itself still takes the
+    /// caller's time.
+    pub async fn execute_async(&self, sql: &str) -> Result<QueryResult> {
+        let mut result = self.start(sql)?;
+        result.settle_async().await?;
+        Ok(result)
+    }
+
+    /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does its work
+    /// while the result is read, so that its progress can be seen and it can be cancelled; unread, it does nothing.
+    pub fn start(&self, sql: &str) -> Result<QueryResult> {
+        let parts = &self.0;
+        let engine = parts.database.engine();
+        let statement = parts.planner.plan(sql)?;
+        let options = || parts.settings.query_options(sql.trim());
+        Ok(match statement {
+            Statement::Query(query) => QueryResult::query(engine.run(&query.plan, options())?),
+            Statement::Explain { query, analyze: true, .. } => {
+                QueryResult::analyze(engine.run(&query.plan, options())?)
+            }
+            Statement::Explain { query, analyze: false, details } => {
+                let mut text = engine.explain(&query.plan, &options())?;
+                if let Some(details) = details {
+                    text = format!("{}\n\n{details}", text.trim_end());
+                }
+                QueryResult::lines(&text)?
+            }
             Statement::Write(write) => {
-                let batches = collect(self.start(&write.query, sql)?)?;
-                let (tag, rows) = write.target.finish(batches, &self.shared.catalog)?;
-                Ok(QueryResult::command(tag, Some(rows)))
+                let stream = engine.run(&write.query.plan, options())?;
+                let memory = engine.account().reservation("a table in memory");
+                QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
             }
-            Statement::Copy(query) => {
-                let rows = collect(self.start(&query, sql)?)?.iter().map(written).sum();
-                Ok(QueryResult::command("COPY", Some(rows)))
-            }
-            Statement::Command(command) => Ok(QueryResult::command(command.apply(&self.shared.catalog)?, None)),
+            Statement::Copy(query) => QueryResult::copy(engine.run(&query.plan, options())?),
+            Statement::Command(command) => QueryResult::done(command.apply(parts.database.catalog())?),
             Statement::Set { name, value } => {
-                self.settings.set(&self.planner, &name, &value)?;
-                Ok(QueryResult::command("SET", None))
+                self.set(&name, &value)?;
+                QueryResult::done("SET")
             }
             Statement::Reset { name } => {
                 match name {
-                    Some(name) => self.settings.reset(&self.planner, &name)?,
-                    None => self.settings.reset_all(&self.planner)?,
+                    Some(name) => parts.settings().reset(&name)?,
+                    None => parts.settings().reset_all()?,
                 }
-                Ok(QueryResult::command("RESET", None))
+                QueryResult::done("RESET")
             }
-            Statement::Show { name: Some(name) } => show(&[self.settings.show(&self.planner, &name)?]),
-            Statement::Show { name: None } => show(&self.settings.all(&self.planner)),
-        }
+            Statement::Show { name: Some(name) } => shown(vec![parts.settings().show(&name)?], false)?,
+            Statement::Show { name: None } => shown(parts.settings().all(), true)?,
+        })
     }
 
-    /// As [`execute`](Self::execute), for async code: planning happens on a thread of its own.
-    pub async fn execute_async(&self, sql: &str) -> Result<QueryResult> {
-        let (session, sql) = (self.clone(), sql.to_owned());
-        let handle = self.shared.engine.io_handle();
-        let task = handle.spawn_blocking(move || session.execute(&sql));
-        task.await.unwrap_or_else(|error| Err(diligence_base::Error::bug(format!("planning ended early: {error}"))))
+    /// Changes a setting, as SET does.
+    pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        self.0.settings().set(name, value)
     }
 
-    /// Cuts a script into statements. Semicolons in strings, names and comments do not count.
-    pub fn split(sql: &str) -> Result<Vec<String>> {
-        diligence_sql::parse::split(sql)
+    /// Cuts a script at its semicolons.
+    pub fn split(&self, sql: &str) -> Result<Vec<String>> {
+        parse::split(sql)
     }
 
-    /// Words that may come next anywhere in a statement: keywords, tables, columns, functions; sorted.
+    /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.
     pub fn completions(&self) -> Vec<String> {
-        let catalogs = self.planner.catalogs();
-        let mut words: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
+        let mut words = KEYWORDS.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let catalogs = self.0.planner.catalogs();
         for name in catalogs.names() {
-            if let Some(relation) = catalogs.get(&name) {
-                words.extend(relation.schema().fields().iter().map(|field| field.name().clone()));
+            words.push(name.to_string());
+            if let Some(Ok(schema)) = catalogs.get(&name).map(|relation| relation.schema()) {
+                words.extend(schema.fields().iter().map(|field| field.name().clone()));
             }
-            words.push(format!("{}.{}", name.schema, name.name));
-            words.push(name.name);
         }
-        words.extend(self.planner.function_names());
-        words.sort_unstable();
+        words.extend(self.0.planner.function_names());
+        words.extend(self.0.settings().all().into_iter().map(|shown| shown.name));
+        words.sort();
         words.dedup();
         words
     }
-
-    fn options(&self, sql: &str) -> QueryOptions {
-        let settings = *self.settings.session.lock();
-        QueryOptions {
-            label: sql.trim().to_owned(),
-            memory_limit_bytes: settings.query_memory,
-            packets: settings.packets,
-            batch_rows: settings.batch_rows,
-        }
-    }
-
-    fn start(&self, query: &Query, sql: &str) -> Result<QueryStream> {
-        self.shared.engine.run(&query.plan, self.options(sql))
-    }
-
-    fn explain(&self, query: &Query, analyze: bool, details: Option<String>, sql: &str) -> Result<QueryResult> {
-        let mut text = self.shared.engine.explain(&query.plan, &self.options(sql))?;
-        if analyze {
-            let mut stream = self.start(query, sql)?;
-            while let Some(batch) = stream.next_blocking() {
-                batch?;
-            }
-            text = format!("{}\n{}", query.plan, stream.profile());
-        }
-        if let Some(details) = details {
-            text = format!("{text}\n{details}");
-        }
-        let lines: ArrayRef = Arc::new(text.lines().map(Some).collect::<StringArray>());
-        let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
-        Ok(QueryResult::batch(RecordBatch::try_new(schema, vec![lines]).map_err(from_arrow)?))
-    }
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Session")
+fn shown(rows: Vec<Shown>, all: bool) -> Result<QueryResult> {
+    let column = |value: fn(&Shown) -> &str| {
+        Arc::new(StringViewArray::from_iter_values(rows.iter().map(value))) as ArrayRef
+    };
+    let mut names = vec!["name", "value"];
+    let mut columns = vec![column(|shown| &shown.name), column(|shown| &shown.value)];
+    if all {
+        names.extend(["default", "description"]);
+        columns.extend([column(|shown| &shown.default), column(|shown| &shown.description)]);
     }
+    let fields = names.into_iter().map(|name| Field::new(name, DataType::Utf8View, false));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let batch = RecordBatch::try_new(schema.clone(), columns).map_err(from_arrow)?;
+    Ok(QueryResult::rows(schema, vec![batch]))
 }
 
-fn collect(mut stream: QueryStream) -> Result<Vec<RecordBatch>> {
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next_blocking() {
-        batches.push(batch?);
-    }
-    Ok(batches)
-}
-
-/// The number of rows that a row of a file sink tells.
-fn written(batch: &RecordBatch) -> u64 {
-    let counts = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>().cloned());
-    counts.map_or(0, |counts| counts.iter().flatten().sum())
-}
-
-fn show(settings: &[SettingInfo]) -> Result<QueryResult> {
-    let columns = system::columns(settings);
-    let fields = ["name", "value", "description"].into_iter().zip(&columns);
-    let fields: Vec<Field> = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true)).collect();
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(from_arrow)?;
-    Ok(QueryResult::batch(batch))
-}
+/// The words of SQL that statements are mostly made of.
+#[rustfmt::skip]
+const KEYWORDS: [&str; 123] = [
+    "ALL", "ALTER", "ANALYZE", "AND", "ANTI", "ANY", "AS", "ASC", "BETWEEN", "BIGINT", "BOOLEAN", "BY", "CASCADE",
+    "CASE", "CAST", "COLUMNS", "COPY", "CREATE", "CROSS", "CUBE", "CURRENT", "DATE", "DEALLOCATE", "DECIMAL",
+    "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DOUBLE", "DROP", "ELSE", "END", "ESCAPE", "EXCEPT",
+    "EXECUTE", "EXISTS", "EXPLAIN", "EXTERNAL", "EXTRACT", "FALSE", "FETCH", "FILTER", "FIRST", "FLOAT",
+    "FOLLOWING", "FOR", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IF", "ILIKE", "IN", "INNER", "INSERT",
+    "INT", "INTEGER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN", "LAST", "LATERAL", "LEFT", "LIKE", "LIMIT",
+    "LOCATION", "NATURAL", "NOT", "NULL", "NULLS", "OFFSET", "ON", "OPTIONS", "OR", "ORDER", "OUTER", "OVER",
+    "OVERWRITE", "PARTITION", "PRECEDING", "PREPARE", "RANGE", "RECURSIVE", "REPLACE", "RESET", "RIGHT", "ROLLUP",
+    "ROW", "ROWS", "SCHEMA", "SELECT", "SEMI", "SET", "SETS", "SHOW", "SIMILAR", "SMALLINT", "STORED", "TABLE",
+    "TABLES", "TEXT", "THEN", "TIMESTAMP", "TO", "TRUE", "TRUNCATE", "UNBOUNDED", "UNION", "UNNEST", "USING",
+    "VALUES", "VARCHAR", "VERBOSE", "VIEW", "WHEN", "WHERE", "WINDOW", "WITH", "WITHIN",
+];

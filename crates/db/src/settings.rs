@@ -1,195 +1,319 @@
-//! Settings: what SET changes, SHOW and `system.settings` show.
+//! Settings: what SET, SHOW and RESET speak of.
 //!
-//! Some belong to a session (batch_rows), some to the whole database (stage_policy, memory), some can only be read. The rest is
-//! DataFusion's `datafusion.*`, per session.
+//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and DataFusion's own
+//! (`datafusion.…`) to the session's planner.
+
+use std::sync::Arc;
 
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
+use diligence_engine::query::QueryOptions;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
-use parking_lot::Mutex;
-use std::sync::Arc;
+use diligence_sql::errors::suggest;
+use parking_lot::RwLock;
 
-/// A setting with its value.
+/// Packets on one pipeline at most: far more than cores, little enough that their states fit.
+const PACKETS_MAX: usize = 1024;
+
+/// A setting of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    StagePolicy,
+    BatchRows,
+    Packets,
+    QueryMemory,
+    Memory,
+    Workers,
+}
+
+impl Setting {
+    pub(crate) const ALL: [Setting; 6] = [
+        Setting::BatchRows,
+        Setting::Memory,
+        Setting::Packets,
+        Setting::QueryMemory,
+        Setting::StagePolicy,
+        Setting::Workers,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Setting::StagePolicy => "stage_policy",
+            Setting::BatchRows => "batch_rows",
+            Setting::Packets => "packets",
+            Setting::QueryMemory => "query_memory",
+            Setting::Memory => "memory",
+            Setting::Workers => "workers",
+        }
+    }
+
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Setting::StagePolicy => {
+                "Which packet runs next, for everybody: processor_sharing, fcfs, d_gated, t_gated(QUERIES) or \
+                 c_gated(MILLISECONDS)"
+            }
+            Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::Packets => "Packets that may work on one pipeline at once; auto is one per worker",
+            Setting::QueryMemory => "Memory that one query of this session may reserve, like 512MB; none is no limit",
+            Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB",
+            Setting::Workers => "Worker threads; fixed when the database is opened",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.name() == name)
+    }
+}
+
+/// A setting as it is shown.
 #[derive(Clone, Debug)]
-pub struct SettingInfo {
-    /// Its name.
+pub(crate) struct Shown {
     pub name: String,
-    /// Its value, as SET takes it; `None` if it has none.
-    pub value: Option<String>,
-    /// What it is for.
+    pub value: String,
+    pub default: String,
     pub description: String,
 }
 
-/// A session's own settings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionSettings {
-    pub(crate) batch_rows: usize,
-    pub(crate) packets: Option<usize>,
-    pub(crate) query_memory: Option<usize>,
+/// What settings go back to.
+#[derive(Debug)]
+pub(crate) struct Defaults {
+    policy: PolicyKind,
+    memory_bytes: usize,
+    /// What every session begins with.
+    given: RwLock<Vec<(String, String)>>,
 }
 
-impl Default for SessionSettings {
-    fn default() -> Self {
-        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory: None }
+impl Defaults {
+    pub(crate) fn new(engine: &Engine) -> Self {
+        Self { policy: engine.policy(), memory_bytes: engine.broker().budget_bytes(), given: RwLock::default() }
+    }
+
+    pub(crate) fn remember(&self, given: &[(String, String)]) {
+        *self.given.write() = given.to_vec();
+    }
+
+    /// The value given when the database was opened, if one was.
+    fn given(&self, name: &str) -> Option<String> {
+        self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
+    }
+
+    /// What a new session has to set: not what belongs to the engine, which is set already.
+    pub(crate) fn for_session(&self) -> Vec<(String, String)> {
+        let engines = [Setting::StagePolicy.name(), Setting::Memory.name()];
+        self.given.read().iter().filter(|(name, _)| !engines.contains(&name.as_str())).cloned().collect()
     }
 }
 
-/// The settings that are not DataFusion's, with what they are for.
-const OWN: [(&str, &str); 6] = [
-    ("batch_rows", "Rows in a batch at most, 1 to 8192 (session)"),
-    ("memory", "Memory budget of the process, e.g. 8GiB (database)"),
-    ("packets", "Packets that work on one pipeline at once; default: one per worker (session)"),
-    ("query_memory", "Memory that one query may reserve, e.g. 512MiB; default: no limit (session)"),
-    (
-        "stage_policy",
-        "Which packet runs next: processor_sharing, fcfs, d_gated, t_gated(QUERIES) or c_gated(MILLISECONDS) (database)",
-    ),
-    ("workers", "Worker threads (read only; set when the database is opened)"),
-];
+/// What the session itself holds.
+#[derive(Clone, Debug)]
+struct Own {
+    batch_rows: usize,
+    packets: Option<usize>,
+    query_memory_bytes: Option<usize>,
+}
 
-/// All settings as one session sees them.
-#[derive(Clone)]
+impl Default for Own {
+    fn default() -> Self {
+        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory_bytes: None }
+    }
+}
+
+/// The settings of one session.
+#[derive(Debug, Default)]
 pub(crate) struct Settings {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) session: Arc<Mutex<SessionSettings>>,
-    /// The budget that the database was opened with: what RESET memory goes back to.
-    pub(crate) memory_default_bytes: usize,
+    own: RwLock<Own>,
+}
+
+/// Where a session's settings are: its own, its engine's and its planner's.
+#[derive(Clone, Copy)]
+pub(crate) struct SettingsView<'a> {
+    pub settings: &'a Settings,
+    pub engine: &'a Arc<Engine>,
+    pub planner: &'a Planner,
+    pub defaults: &'a Defaults,
 }
 
 impl Settings {
-    pub(crate) fn set(&self, planner: &Planner, name: &str, value: &str) -> Result<()> {
-        let name = name.to_ascii_lowercase();
-        let wrong = |error: Error| error.context(format!("the setting '{name}'"));
-        match name.as_str() {
-            "batch_rows" => self.session.lock().batch_rows = number(value, 1, BATCH_ROWS_MAX).map_err(wrong)?,
-            "packets" => self.session.lock().packets = Some(number(value, 1, 1024).map_err(wrong)?),
-            "query_memory" => self.session.lock().query_memory = Some(parse_bytes(value).map_err(wrong)?),
-            "memory" => self.engine.broker().set_budget_bytes(parse_bytes(value).map_err(wrong)?),
-            "stage_policy" => self.engine.set_policy(value.parse()?),
-            "workers" => {
-                return Err(Error::input("the setting 'workers' cannot be changed while the database is open")
-                    .with_hint("open it with --workers N; SET packets bounds what one query uses"));
+    /// How a query of this session is run.
+    pub(crate) fn query_options(&self, label: &str) -> QueryOptions {
+        let own = self.own.read();
+        QueryOptions {
+            label: label.to_owned(),
+            memory_limit_bytes: own.query_memory_bytes,
+            packets: own.packets,
+            batch_rows: own.batch_rows,
+        }
+    }
+}
+
+impl SettingsView<'_> {
+    /// Changes a setting.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
+        if let Some(setting) = Setting::of_name(name) {
+            return self.set_own(setting, value).map_err(|error| error.context(format!("SET {name}")));
+        }
+        if name.starts_with("datafusion.runtime.") || !self.is_datafusion(name) {
+            return Err(self.unknown(name));
+        }
+        self.planner.set_datafusion_option(name, value)
+    }
+
+    fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
+        let mut own = self.settings.own.write();
+        match setting {
+            Setting::StagePolicy => self.engine.set_policy(value.parse()?),
+            Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
+            Setting::Packets => {
+                own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
-            _ if is_datafusion(&name) => planner.set_datafusion_option(&name, value)?,
-            _ => return Err(self.unknown(planner, &name)),
+            Setting::QueryMemory => {
+                own.query_memory_bytes = if is(value, "none") { None } else { Some(bytes(value)?) };
+            }
+            Setting::Memory => self.engine.broker().set_budget_bytes(bytes(value)?),
+            Setting::Workers => {
+                return Err(Error::input("the number of workers is fixed when the database is opened")
+                    .with_hint("open it with --workers"));
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn reset(&self, planner: &Planner, name: &str) -> Result<()> {
-        let name = name.to_ascii_lowercase();
-        let defaults = SessionSettings::default();
-        match name.as_str() {
-            "batch_rows" => self.session.lock().batch_rows = defaults.batch_rows,
-            "packets" => self.session.lock().packets = defaults.packets,
-            "query_memory" => self.session.lock().query_memory = defaults.query_memory,
-            "memory" => self.engine.broker().set_budget_bytes(self.memory_default_bytes),
-            "stage_policy" => self.engine.set_policy(PolicyKind::default()),
-            "workers" => {}
-            _ if is_datafusion(&name) => planner.reset_datafusion_option(&name)?,
-            _ => return Err(self.unknown(planner, &name)),
+    /// Gives a setting its default back: the one given when the database was opened, or the built-in one.
+    pub(crate) fn reset(&self, name: &str) -> Result<()> {
+        match (Setting::of_name(name), self.defaults.given(name)) {
+            (Some(Setting::Workers), _) => Ok(()),
+            (_, Some(value)) => self.set(name, &value),
+            (Some(setting), None) => self.set_own(setting, &self.built_in(setting)),
+            (None, None) if self.is_datafusion(name) => self.planner.reset_datafusion_option(name),
+            (None, None) => Err(self.unknown(name)),
         }
-        Ok(())
     }
 
-    /// Everything that [`set`](Self::set) changed, back to its default.
-    pub(crate) fn reset_all(&self, planner: &Planner) -> Result<()> {
-        *self.session.lock() = SessionSettings::default();
-        for option in planner.datafusion_options() {
-            // Options without a value have no default to go back to.
-            if option.1.is_some() {
-                planner.reset_datafusion_option(&option.0)?;
+    /// Gives every setting that the session can change for itself its default back.
+    pub(crate) fn reset_all(&self) -> Result<()> {
+        for setting in Setting::ALL {
+            self.reset(setting.name())?;
+        }
+        for shown in self.datafusion() {
+            if shown.value != shown.default {
+                // What the engine fixes differs from DataFusion's default and stays.
+                let _ = self.reset(&shown.name);
             }
         }
         Ok(())
     }
 
     /// One setting.
-    pub(crate) fn show(&self, planner: &Planner, name: &str) -> Result<SettingInfo> {
-        let name = name.to_ascii_lowercase();
-        let all = self.all(planner);
-        all.into_iter().find(|setting| setting.name == name).ok_or_else(|| self.unknown(planner, &name))
+    pub(crate) fn show(&self, name: &str) -> Result<Shown> {
+        if let Some(setting) = Setting::of_name(name) {
+            return Ok(self.shown(setting));
+        }
+        self.datafusion().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
     }
 
     /// All settings, ours first.
-    pub(crate) fn all(&self, planner: &Planner) -> Vec<SettingInfo> {
-        let mut all = self.own();
-        all.extend(planner.datafusion_options().into_iter().map(|(name, value, description)| SettingInfo {
-            name,
-            value,
-            description: description.to_owned(),
-        }));
-        all
+    pub(crate) fn all(&self) -> Vec<Shown> {
+        let own = Setting::ALL.into_iter().map(|setting| self.shown(setting));
+        own.chain(self.datafusion()).collect()
     }
 
-    /// The settings that are not DataFusion's.
-    pub(crate) fn own(&self) -> Vec<SettingInfo> {
-        let session = *self.session.lock();
-        OWN.iter()
-            .map(|&(name, description)| {
-                let value = match name {
-                    "batch_rows" => Some(session.batch_rows.to_string()),
-                    "packets" => session.packets.map(|packets| packets.to_string()),
-                    "query_memory" => session.query_memory.map(display_bytes),
-                    "memory" => Some(display_bytes(self.engine.broker().budget_bytes())),
-                    "stage_policy" => Some(self.engine.policy().to_string()),
-                    _ => Some(self.engine.worker_count().to_string()),
-                };
-                SettingInfo { name: name.to_owned(), value, description: description.to_owned() }
+    fn shown(&self, setting: Setting) -> Shown {
+        let own = self.settings.own.read();
+        let value = match setting {
+            Setting::StagePolicy => self.engine.policy().to_string(),
+            Setting::BatchRows => own.batch_rows.to_string(),
+            Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
+            Setting::QueryMemory => own.query_memory_bytes.map_or("none".into(), display_exact),
+            Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
+            Setting::Workers => self.engine.worker_count().to_string(),
+        };
+        let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
+        Shown { name: setting.name().into(), value, default, description: setting.description().into() }
+    }
+
+    fn built_in(&self, setting: Setting) -> String {
+        match setting {
+            Setting::StagePolicy => self.defaults.policy.to_string(),
+            Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
+            Setting::Packets => "auto".into(),
+            Setting::QueryMemory => "none".into(),
+            Setting::Memory => display_exact(self.defaults.memory_bytes),
+            Setting::Workers => self.engine.worker_count().to_string(),
+        }
+    }
+
+    fn datafusion(&self) -> Vec<Shown> {
+        let options = self.planner.datafusion_options().into_iter();
+        options
+            .filter(|option| !option.name.starts_with("datafusion.runtime."))
+            .map(|option| Shown {
+                value: option.value.unwrap_or_default(),
+                default: option.default.unwrap_or_default(),
+                name: option.name,
+                description: option.description.into(),
             })
             .collect()
     }
 
-    fn unknown(&self, planner: &Planner, name: &str) -> Error {
-        let all = self.all(planner);
-        let nearest = all
-            .iter()
-            .map(|setting| (strsim::damerau_levenshtein(name, &setting.name), &setting.name))
-            .min()
-            .filter(|(distance, nearest)| *distance <= nearest.len() / 3);
-        let hint = match nearest {
-            Some((_, nearest)) => format!("did you mean '{nearest}'? SHOW ALL lists all settings"),
-            None => "SHOW ALL lists all settings".to_owned(),
-        };
-        Error::input(format!("there is no setting '{name}'")).with_hint(hint)
+    fn is_datafusion(&self, name: &str) -> bool {
+        name.starts_with("datafusion.") && self.datafusion().iter().any(|shown| shown.name == name)
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
+        suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
     }
 }
 
-fn is_datafusion(name: &str) -> bool {
-    name.starts_with("datafusion.")
+fn is(value: &str, word: &str) -> bool {
+    value.trim().eq_ignore_ascii_case(word)
 }
 
-fn number(value: &str, least: usize, most: usize) -> Result<usize> {
-    let number = value.trim().parse::<usize>().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| Error::input(format!("'{value}' is not a whole number from {least} to {most}")))
+fn number(value: &str, low: usize, high: usize) -> Result<usize> {
+    value
+        .trim()
+        .replace('_', "")
+        .parse()
+        .ok()
+        .filter(|number| (low..=high).contains(number))
+        .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
 }
 
-/// Bytes from text: `1073741824`, `512MiB`, `8 GB`, `1.5g`.
-pub(crate) fn parse_bytes(text: &str) -> Result<usize> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim().to_ascii_lowercase();
-    let factor: f64 = match unit.as_str() {
-        "" | "b" => 1.0,
-        "k" | "kib" => 1024.0,
-        "m" | "mib" => 1024.0 * 1024.0,
-        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        _ => 0.0,
+/// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory.
+fn bytes(value: &str) -> Result<usize> {
+    let wrong = || {
+        Error::input(format!("expected an amount of memory, found '{value}'")).with_hint("write it like 512MB or 4GB")
     };
-    let bytes = number.parse::<f64>().map_or(0.0, |number| number * factor);
-    if bytes < 1.0 || bytes > usize::MAX as f64 {
-        return Err(Error::input(format!("'{text}' is not an amount of memory")).with_hint("write e.g. 512MiB or 8GB"));
+    let text = value.trim().to_ascii_lowercase();
+    let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let power = match unit.trim().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * 1024f64.powi(power);
+    if !(1.0..=usize::MAX as f64 / 2.0).contains(&bytes) {
+        return Err(wrong());
     }
     Ok(bytes as usize)
+}
+
+/// Bytes such that reading the text gives the same number again.
+fn display_exact(amount: usize) -> String {
+    let text = display_bytes(amount);
+    match bytes(&text) {
+        Ok(read) if read == amount => text,
+        _ => format!("{amount} B"),
+    }
 }
 
 #[cfg(test)]
@@ -197,12 +321,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_of_memory_have_units() {
-        assert_eq!(parse_bytes("1024").unwrap(), 1024);
-        assert_eq!(parse_bytes("1.5 KiB").unwrap(), 1536);
-        assert_eq!(parse_bytes("2GB").unwrap(), 2_000_000_000);
-        for wrong in ["", "GB", "-1", "1 parsec", "0"] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+    fn amounts_of_memory_are_read_and_shown_exactly() {
+        assert_eq!(bytes("512MB").unwrap(), 512 << 20);
+        assert_eq!(bytes("1.5 GiB").unwrap(), 3 << 29);
+        assert_eq!(bytes("1000").unwrap(), 1000);
+        for wrong in ["", "0", "-1", "12 parsecs", "1e400", "GB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        for amount in [1, 1023, 1024, 1_000_000_007, 3 << 30] {
+            assert_eq!(bytes(&display_exact(amount)).unwrap(), amount);
         }
     }
 }

@@ -1,161 +1,209 @@
-//! The system tables: `system.queries`, `system.stages`, `system.workers`, `system.settings`. Their rows are read from the
-//! engine when a statement names them.
+//! `system.*`: the engine and the session as tables.
+//!
+//! Their rows are computed when a statement names them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_engine::Engine;
 use diligence_sql::catalog::ComputedTable;
 use diligence_storage::foreign_error::from_arrow;
 
-use crate::settings::{SettingInfo, Settings};
+use crate::session::Parts;
 
-/// A table whose rows are computed: a function from nothing to columns.
-struct Computed {
-    name: &'static str,
-    schema: SchemaRef,
-    rows: Box<dyn Fn() -> Vec<ArrayRef> + Send + Sync>,
+/// The system tables of a session.
+pub(crate) fn tables(engine: &Arc<Engine>, session: &Weak<Parts>) -> BTreeMap<String, Arc<dyn ComputedTable>> {
+    let table = |name: &str, columns: &[Column], source: Source| {
+        let fields = columns.iter().map(|(name, kind)| {
+            let data_type = match kind {
+                Kind::Text => DataType::Utf8View,
+                Kind::Number => DataType::Int64,
+            };
+            Field::new(*name, data_type, true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let table = SystemTable { engine: engine.clone(), session: session.clone(), schema, source };
+        (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
+    };
+    BTreeMap::from([
+        table("queries", &QUERIES, queries),
+        table("settings", &SETTINGS, settings),
+        table("stages", &STAGES, stages),
+        table("workers", &WORKERS, workers),
+    ])
 }
 
-impl std::fmt::Debug for Computed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "system.{}", self.name)
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+}
+
+type Column = (&'static str, Kind);
+
+/// A value in a row.
+enum Value {
+    Text(Option<String>),
+    Number(Option<i64>),
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(Some(text))
     }
 }
 
-impl ComputedTable for Computed {
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::Text(Some(text.to_owned()))
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Value::Number(Some(i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Value::from(number as u64)
+    }
+}
+
+type Source = fn(&Engine, Option<&Parts>) -> Vec<Vec<Value>>;
+
+struct SystemTable {
+    engine: Arc<Engine>,
+    session: Weak<Parts>,
+    schema: SchemaRef,
+    source: Source,
+}
+
+impl std::fmt::Debug for SystemTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SystemTable")
+    }
+}
+
+impl ComputedTable for SystemTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
     fn rows(&self) -> Result<RecordBatch> {
-        RecordBatch::try_new(self.schema.clone(), (self.rows)()).map_err(from_arrow)
+        let rows = (self.source)(&self.engine, self.session.upgrade().as_deref());
+        let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
+            let values = rows.iter().map(|row| &row[index]);
+            match field.data_type() {
+                DataType::Int64 => Arc::new(Int64Array::from_iter(values.map(|value| match value {
+                    Value::Number(number) => *number,
+                    Value::Text(_) => None,
+                }))) as ArrayRef,
+                _ => Arc::new(StringViewArray::from_iter(values.map(|value| match value {
+                    Value::Text(text) => text.as_deref(),
+                    Value::Number(_) => None,
+                }))) as ArrayRef,
+            }
+        });
+        RecordBatch::try_new(self.schema.clone(), columns.collect()).map_err(from_arrow)
     }
 }
 
-/// The system tables of a session.
-pub(crate) fn tables(engine: &Arc<Engine>, settings: &Settings) -> BTreeMap<String, Arc<dyn ComputedTable>> {
-    let tables = [queries(engine.clone()), stages(engine.clone()), workers(engine.clone()), all(settings.clone())];
-    tables.into_iter().map(|table| (table.name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)).collect()
-}
+const QUERIES: [Column; 12] = [
+    ("id", Kind::Number),
+    ("state", Kind::Text),
+    ("statement", Kind::Text),
+    ("elapsed_us", Kind::Number),
+    ("queued_us", Kind::Number),
+    ("worked_us", Kind::Number),
+    ("packets", Kind::Number),
+    ("clusters_done", Kind::Number),
+    ("clusters_total", Kind::Number),
+    ("memory_bytes", Kind::Number),
+    ("memory_peak_bytes", Kind::Number),
+    ("error", Kind::Text),
+];
 
-fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
-    let fields = columns.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-fn text<T>(items: &[T], get: impl Fn(&T) -> Option<String>) -> ArrayRef {
-    Arc::new(items.iter().map(get).collect::<StringArray>())
-}
-
-fn count<T>(items: &[T], get: impl Fn(&T) -> Option<u64>) -> ArrayRef {
-    Arc::new(items.iter().map(get).collect::<UInt64Array>())
-}
-
-fn milliseconds<T>(items: &[T], get: impl Fn(&T) -> u64) -> ArrayRef {
-    Arc::new(items.iter().map(|item| Some(get(item) as f64 / 1e6)).collect::<Float64Array>())
-}
-
-fn queries(engine: Arc<Engine>) -> Computed {
-    use DataType::{Float64, UInt64, Utf8};
-    let schema = schema(&[
-        ("id", UInt64),
-        ("state", Utf8),
-        ("statement", Utf8),
-        ("elapsed_ms", Float64),
-        ("queued_ms", Float64),
-        ("worked_ms", Float64),
-        ("memory_bytes", UInt64),
-        ("memory_peak_bytes", UInt64),
-        ("packets", UInt64),
-        ("clusters_done", UInt64),
-        ("clusters_total", UInt64),
-        ("error", Utf8),
-    ]);
-    let rows = move || {
-        let queries = engine.queries();
+fn queries(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let row = |query: diligence_engine::query::QueryInfo| {
         vec![
-            count(&queries, |query| Some(query.id.0)),
-            text(&queries, |query| Some(query.state.name().to_owned())),
-            text(&queries, |query| Some(query.label.clone())),
-            milliseconds(&queries, |query| query.elapsed_ns),
-            milliseconds(&queries, |query| query.waits.queued_ns),
-            milliseconds(&queries, |query| query.waits.worked_ns),
-            count(&queries, |query| Some(query.memory_bytes as u64)),
-            count(&queries, |query| Some(query.memory_peak_bytes as u64)),
-            count(&queries, |query| Some(query.packets as u64)),
-            count(&queries, |query| Some(query.clusters_done as u64)),
-            count(&queries, |query| Some(query.clusters_total as u64)),
-            text(&queries, |query| query.error.as_ref().map(|error| error.message().to_owned())),
+            query.id.0.into(),
+            query.state.name().into(),
+            query.label.into(),
+            (query.elapsed_ns / 1000).into(),
+            (query.waits.queued_ns / 1000).into(),
+            (query.waits.worked_ns / 1000).into(),
+            query.packets.into(),
+            query.clusters_done.into(),
+            query.clusters_total.into(),
+            query.memory_bytes.into(),
+            query.memory_peak_bytes.into(),
+            Value::Text(query.error.map(|error| error.message().to_owned())),
         ]
     };
-    Computed { name: "queries", schema, rows: Box::new(rows) }
+    engine.queries().into_iter().map(row).collect()
 }
 
-fn stages(engine: Arc<Engine>) -> Computed {
-    use DataType::{Float64, UInt64, Utf8};
-    let schema = schema(&[
-        ("name", Utf8),
-        ("queued", UInt64),
-        ("running", UInt64),
-        ("packets_total", UInt64),
-        ("turns_total", UInt64),
-        ("waits_total", UInt64),
-        ("wait_ms_total", Float64),
-        ("service_ms_total", Float64),
-    ]);
-    let rows = move || {
-        let stages = engine.stages();
+const STAGES: [Column; 8] = [
+    ("name", Kind::Text),
+    ("queued", Kind::Number),
+    ("running", Kind::Number),
+    ("packets_total", Kind::Number),
+    ("turns_total", Kind::Number),
+    ("waits_total", Kind::Number),
+    ("wait_us_total", Kind::Number),
+    ("service_us_total", Kind::Number),
+];
+
+fn stages(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let row = |stage: diligence_engine::stages::StageInfo| {
         vec![
-            text(&stages, |stage| Some(stage.name.to_owned())),
-            count(&stages, |stage| Some(stage.queued as u64)),
-            count(&stages, |stage| Some(stage.running as u64)),
-            count(&stages, |stage| Some(stage.packets_total)),
-            count(&stages, |stage| Some(stage.turns_total)),
-            count(&stages, |stage| Some(stage.waits_total)),
-            milliseconds(&stages, |stage| stage.wait_ns_total),
-            milliseconds(&stages, |stage| stage.service_ns_total),
+            stage.name.into(),
+            stage.queued.into(),
+            stage.running.into(),
+            stage.packets_total.into(),
+            stage.turns_total.into(),
+            stage.waits_total.into(),
+            (stage.wait_ns_total / 1000).into(),
+            (stage.service_ns_total / 1000).into(),
         ]
     };
-    Computed { name: "stages", schema, rows: Box::new(rows) }
+    engine.stages().into_iter().map(row).collect()
 }
 
-fn workers(engine: Arc<Engine>) -> Computed {
-    use DataType::{Float64, UInt64, Utf8};
-    let schema = schema(&[
-        ("id", UInt64),
-        ("stage", Utf8),
-        ("query", UInt64),
-        ("turns_total", UInt64),
-        ("busy_ms_total", Float64),
-    ]);
-    let rows = move || {
-        let workers = engine.workers();
+const WORKERS: [Column; 5] = [
+    ("id", Kind::Number),
+    ("stage", Kind::Text),
+    ("query", Kind::Number),
+    ("turns_total", Kind::Number),
+    ("busy_us_total", Kind::Number),
+];
+
+fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let row = |worker: diligence_engine::stages::WorkerInfo| {
         vec![
-            count(&workers, |worker| Some(u64::from(worker.id.0))),
-            text(&workers, |worker| worker.stage.map(str::to_owned)),
-            count(&workers, |worker| worker.query),
-            count(&workers, |worker| Some(worker.turns_total)),
-            milliseconds(&workers, |worker| worker.busy_ns_total),
+            u64::from(worker.id.0).into(),
+            Value::Text(worker.stage.map(str::to_owned)),
+            Value::Number(worker.query.and_then(|query| i64::try_from(query).ok())),
+            worker.turns_total.into(),
+            (worker.busy_ns_total / 1000).into(),
         ]
     };
-    Computed { name: "workers", schema, rows: Box::new(rows) }
+    engine.workers().into_iter().map(row).collect()
 }
 
-fn all(settings: Settings) -> Computed {
-    let schema = schema(&[("name", DataType::Utf8), ("value", DataType::Utf8), ("description", DataType::Utf8)]);
-    let rows = move || columns(&settings.own());
-    Computed { name: "settings", schema, rows: Box::new(rows) }
-}
+const SETTINGS: [Column; 4] =
+    [("name", Kind::Text), ("value", Kind::Text), ("default", Kind::Text), ("description", Kind::Text)];
 
-/// Settings as the columns name, value, description.
-pub(crate) fn columns(settings: &[SettingInfo]) -> Vec<ArrayRef> {
-    vec![
-        text(settings, |setting| Some(setting.name.clone())),
-        text(settings, |setting| setting.value.clone()),
-        text(settings, |setting| Some(setting.description.clone())),
-    ]
+fn settings(_: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
+    let Some(session) = session else { return vec![] };
+    let rows = session.settings().all().into_iter();
+    rows.map(|shown| {
+        vec![shown.name.into(), shown.value.into(), shown.default.into(), shown.description.into()]
+    })
+    .collect()
 }

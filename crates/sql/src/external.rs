@@ -1,45 +1,12 @@
-//! Foreign files as tables: what CREATE EXTERNAL TABLE says of them.
+//! The options of CREATE EXTERNAL TABLE.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Constraints;
-use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
-use diligence_storage::Table;
 use diligence_storage::external::{Compression, CsvOptions, Format, OpenOptions};
 
-use crate::catalog::RelationName;
 use crate::errors::suggest;
-
-/// What CREATE EXTERNAL TABLE says.
-#[derive(Debug)]
-pub struct ExternalTable {
-    /// The table's name.
-    pub name: RelationName,
-    /// A path, a folder, a pattern or a URL.
-    pub location: String,
-    /// How its files are read.
-    pub options: OpenOptions,
-    /// Whether an existing table is left alone.
-    pub if_not_exists: bool,
-    /// Whether an existing table gives way.
-    pub or_replace: bool,
-    /// As declared; not enforced.
-    pub constraints: Constraints,
-    /// The statement's text.
-    pub definition: String,
-    /// Where files are.
-    pub files: Arc<dyn Files>,
-}
-
-impl ExternalTable {
-    /// Opens the files.
-    pub fn open(&self) -> Result<Arc<dyn Table>> {
-        Ok(diligence_storage::external::open(&self.location, &self.options, self.files.clone())?)
-    }
-}
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
 /// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns.

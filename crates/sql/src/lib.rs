@@ -24,8 +24,9 @@ pub mod parse;
 mod planner;
 pub mod rules;
 pub mod state;
+pub mod stores;
 mod statement;
 pub mod tables;
 
-pub use planner::{Planner, PlannerOptions};
+pub use planner::{Planner, PlannerOption, PlannerOptions};
 pub use statement::{Command, Query, Statement, Target, Write};

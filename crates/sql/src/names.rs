@@ -59,7 +59,8 @@ impl<'a> Names<'a> {
         match self.planner.catalogs().get(name) {
             Some(relation) => self.of_relation(name, relation),
             None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
-                let table = self.planner.open_path(&name.name).map_err(to_datafusion)?;
+                let files = self.planner.catalogs().catalog.path(&name.name, &self.planner.options().files);
+                let table = files.table().map_err(to_datafusion)?;
                 Ok(Arc::new(StoredTable::new(&name.name, table).temporary()))
             }
             None => {
@@ -71,9 +72,11 @@ impl<'a> Names<'a> {
 
     fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
         Ok(match relation {
-            Relation::Table(stored) => {
-                Arc::new(StoredTable::new(name.to_string(), stored.table).with_constraints(stored.constraints))
+            Relation::Files(files) => {
+                let table = files.table().map_err(to_datafusion)?;
+                Arc::new(StoredTable::new(name.to_string(), table).with_constraints(files.constraints.clone()))
             }
+            Relation::Table(table) => Arc::new(StoredTable::new(name.to_string(), table)),
             Relation::Memory(memory) => Arc::new(StoredTable::of_memory(name.to_string(), memory)),
             Relation::Computed(computed) => {
                 let rows = computed.rows().map_err(to_datafusion)?;

@@ -31,14 +31,12 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
-use diligence_storage::Table;
-use diligence_storage::external::OpenOptions;
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use parking_lot::{Mutex, RwLock};
 
-use crate::catalog::{RelationName, SessionCatalogs, View};
+use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
 use crate::errors::{self, KnownNames};
-use crate::external::{self, ExternalTable};
+use crate::external;
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, Parsed};
@@ -56,6 +54,19 @@ pub struct PlannerOptions {
     pub paths_are_tables: bool,
     /// Where local files are.
     pub files: Arc<dyn Files>,
+}
+
+/// One of DataFusion's options.
+#[derive(Clone, Debug)]
+pub struct PlannerOption {
+    /// Its name, `datafusion.…`.
+    pub name: String,
+    /// Its value, if it has one.
+    pub value: Option<String>,
+    /// The value that RESET gives it.
+    pub default: Option<String>,
+    /// What it does.
+    pub description: &'static str,
 }
 
 /// Plans the statements of one session. Used from any thread; statements do not wait for each other.
@@ -118,22 +129,40 @@ impl Planner {
     }
 
     /// DataFusion's options with their values.
-    pub fn datafusion_options(&self) -> Vec<(String, Option<String>, &'static str)> {
+    pub fn datafusion_options(&self) -> Vec<PlannerOption> {
         let session = self.session.read().clone();
+        let mut built_in = ConfigOptions::default();
+        fix_options(&mut built_in);
+        let defaults = built_in.entries().into_iter().map(|entry| (entry.key, entry.value)).collect::<HashMap<_, _>>();
         let entries = session.state.config_options().entries().into_iter();
-        entries.map(|entry| (entry.key, entry.value, entry.description)).collect()
+        let options = entries.map(|entry| PlannerOption {
+            default: defaults.get(&entry.key).cloned().flatten(),
+            name: entry.key,
+            value: entry.value,
+            description: entry.description,
+        });
+        options.collect()
     }
 
-    /// Changes one of DataFusion's options, for statements planned from now on.
+    /// Changes one of DataFusion's options, for statements planned from now on. Fails on one that the engine relies on.
     pub fn set_datafusion_option(&self, name: &str, value: &str) -> Result<()> {
-        self.change(|options| options.set(name, value))
+        self.change(|options| {
+            options.set(name, value)?;
+            let wanted = value_of(options, name);
+            fix_options(options);
+            if value_of(options, name) != wanted {
+                let error = Error::input(format!("the setting '{name}' is fixed: the engine relies on it"));
+                return Err(to_datafusion(error));
+            }
+            Ok(())
+        })
     }
 
     /// Gives one of DataFusion's options its default back.
     pub fn reset_datafusion_option(&self, name: &str) -> Result<()> {
-        let default = ConfigOptions::default().entries().into_iter().find(|entry| entry.key == name);
-        let value = default.and_then(|entry| entry.value).unwrap_or_default();
-        self.change(|options| options.set(name, &value))
+        let default = self.datafusion_options().into_iter().find(|option| option.name == name);
+        let default = default.and_then(|option| option.default).unwrap_or_default();
+        self.change(|options| options.set(name, &default))
     }
 
     fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {
@@ -167,11 +196,6 @@ impl Planner {
         names.sort();
         names.dedup();
         names
-    }
-
-    pub(crate) fn open_path(&self, path: &str) -> Result<Arc<dyn Table>> {
-        let options = OpenOptions::default();
-        Ok(diligence_storage::external::open(path, &options, self.options.files.clone())?)
     }
 
     /// The plan of a view's query, as its tables are now.
@@ -356,16 +380,16 @@ impl Planner {
         let pairs = create.options.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect();
         let schema = create.schema.inner();
         let schema = (!schema.fields().is_empty()).then(|| schema.clone());
-        Ok(Statement::Command(Command::CreateExternalTable(Box::new(ExternalTable {
+        let options = external::open_options(&create.file_type, &pairs, schema)?;
+        let mut relation = FileRelation::new(location, options, self.options.files.clone());
+        relation.definition = Some(definition);
+        relation.constraints = create.constraints;
+        Ok(Statement::Command(Command::CreateExternalTable {
             name,
-            location: location.clone(),
-            options: external::open_options(&create.file_type, &pairs, schema)?,
-            files: self.options.files.clone(),
-            if_not_exists: create.if_not_exists,
+            relation: Arc::new(relation),
             or_replace: create.or_replace,
-            constraints: create.constraints,
-            definition,
-        }))))
+            if_not_exists: create.if_not_exists,
+        }))
     }
 
     fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
@@ -523,6 +547,10 @@ impl OptimizerConfig for StatementConfig<'_> {
     fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
         Some(self.state)
     }
+}
+
+fn value_of(options: &ConfigOptions, name: &str) -> Option<String> {
+    options.entries().into_iter().find(|entry| entry.key == name).and_then(|entry| entry.value)
 }
 
 fn parser_options(state: &SessionState) -> ParserOptions {

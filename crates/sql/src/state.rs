@@ -19,12 +19,7 @@ pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 
 /// A state for one session. `runtime` holds the object stores that COPY writes to.
 pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> SessionState {
-    let mut config = SessionConfig::new()
-        .with_target_partitions(1)
-        .with_batch_size(BATCH_ROWS_MAX)
-        .with_information_schema(true)
-        .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(CATALOG_NAME, DEFAULT_SCHEMA);
+    let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS_MAX);
     fix_options(config.options_mut());
     let mut state = SessionStateBuilder::new()
         .with_config(config)
@@ -46,6 +41,11 @@ pub fn fix_options(options: &mut ConfigOptions) {
     // The same plan may run twice: nothing in it may be used up by the first run.
     options.execution.enable_file_stream_work_stealing = false;
     options.sql_parser.collect_spans = true;
+    // Names are resolved by us; these are what information_schema shows.
+    options.catalog.default_catalog = CATALOG_NAME.into();
+    options.catalog.default_schema = DEFAULT_SCHEMA.into();
+    options.catalog.create_default_catalog_and_schema = false;
+    options.catalog.information_schema = true;
     let optimizer = &mut options.optimizer;
     // Our joins send their own filters to the scans, and never wait for a filter.
     optimizer.enable_dynamic_filter_pushdown = false;

@@ -10,8 +10,7 @@ use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
 use diligence_engine::plan::Plan;
 
-use crate::catalog::{Catalog, MemoryRelation, Relation, RelationName, StoredRelation, View};
-use crate::external::ExternalTable;
+use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View};
 
 /// A planned statement.
 #[derive(Debug)]
@@ -135,7 +134,16 @@ pub(crate) fn nullable(schema: &Schema) -> SchemaRef {
 #[derive(Debug)]
 pub enum Command {
     /// CREATE EXTERNAL TABLE.
-    CreateExternalTable(Box<ExternalTable>),
+    CreateExternalTable {
+        /// The table's name.
+        name: RelationName,
+        /// Its files.
+        relation: Arc<FileRelation>,
+        /// Whether an existing table gives way.
+        or_replace: bool,
+        /// Whether an existing table is left alone.
+        if_not_exists: bool,
+    },
     /// CREATE VIEW.
     CreateView {
         /// The view's name.
@@ -180,16 +188,13 @@ impl Command {
     /// Makes the change, and gives the command's tag.
     pub fn apply(self, catalog: &Catalog) -> Result<&'static str> {
         match self {
-            Command::CreateExternalTable(external) => {
-                if external.if_not_exists && catalog.get(&external.name).is_some() {
+            Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
+                if if_not_exists && catalog.get(&name).is_some() {
                     return Ok("CREATE EXTERNAL TABLE");
                 }
-                let relation = StoredRelation {
-                    table: external.open()?,
-                    definition: Some(external.definition),
-                    constraints: external.constraints,
-                };
-                catalog.create(&external.name, Relation::Table(relation), external.or_replace)?;
+                // Opened now, so that a wrong location or option is an error of this statement.
+                relation.table()?;
+                catalog.create(&name, Relation::Files(relation), or_replace)?;
                 Ok("CREATE EXTERNAL TABLE")
             }
             Command::CreateView { name, view, or_replace } => {
@@ -200,7 +205,7 @@ impl Command {
                 let (wanted, tag) = if view { ("view", "DROP VIEW") } else { ("table", "DROP TABLE") };
                 let dropped = catalog.drop(&name, |relation| match relation {
                     Relation::View(_) if view => Ok(()),
-                    Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
+                    Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
                     other => Err(Error::input(format!("'{name}' is a {}, not a {wanted}", other.kind()))),
                 })?;
                 if !dropped && !if_exists {

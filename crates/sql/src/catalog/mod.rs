@@ -7,24 +7,27 @@
 //! * A statement resolves every name once; what it found stays as it was until the statement ends, whatever others change.
 //! * Two states of a table never have the same version.
 
+mod files;
 mod memory;
 pub mod paths;
 mod providers;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Constraints;
 use diligence_base::ids::TableVersion;
+use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
-use parking_lot::RwLock;
+use diligence_storage::external::OpenOptions;
+use parking_lot::{Mutex, RwLock};
 
+pub use files::FileRelation;
 pub use memory::MemoryRelation;
 pub use providers::SessionCatalogs;
 pub use view::View;
@@ -41,31 +44,16 @@ pub const INFORMATION_SCHEMA: &str = "information_schema";
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub enum Relation {
-    /// A table in one state: foreign files.
-    Table(StoredRelation),
+    /// Foreign files.
+    Files(Arc<FileRelation>),
+    /// A table in one state.
+    Table(Arc<dyn Table>),
     /// A table in memory that statements change.
     Memory(Arc<MemoryRelation>),
     /// A query with a name.
     View(Arc<View>),
     /// Rows that are computed when a statement asks for them.
     Computed(Arc<dyn ComputedTable>),
-}
-
-/// A table and what it was declared with.
-#[derive(Clone, Debug)]
-pub struct StoredRelation {
-    /// The table.
-    pub table: Arc<dyn Table>,
-    /// The statement that made it, where there was one.
-    pub definition: Option<String>,
-    /// As declared; not enforced.
-    pub constraints: Constraints,
-}
-
-impl From<Arc<dyn Table>> for StoredRelation {
-    fn from(table: Arc<dyn Table>) -> Self {
-        Self { table, definition: None, constraints: Constraints::default() }
-    }
 }
 
 /// A table whose rows are computed when a statement asks for them.
@@ -80,21 +68,23 @@ impl Relation {
     /// What it is, in messages and listings.
     pub fn kind(&self) -> &'static str {
         match self {
-            Relation::Table(_) => "external table",
+            Relation::Files(_) => "external table",
+            Relation::Table(_) => "table",
             Relation::Memory(_) => "table",
             Relation::View(_) => "view",
             Relation::Computed(_) => "system table",
         }
     }
 
-    /// Its columns.
-    pub fn schema(&self) -> SchemaRef {
-        match self {
-            Relation::Table(stored) => stored.table.schema(),
+    /// Its columns. Files may have to be opened to know.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        Ok(match self {
+            Relation::Files(files) => files.table()?.schema(),
+            Relation::Table(table) => table.schema(),
             Relation::Memory(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
             Relation::Computed(computed) => computed.schema(),
-        }
+        })
     }
 }
 
@@ -128,13 +118,18 @@ impl fmt::Display for RelationName {
 #[derive(Debug)]
 pub struct Catalog {
     schemas: RwLock<BTreeMap<String, BTreeMap<String, Relation>>>,
+    /// Files that statements named by their path, so that the next one need not open them again.
+    paths: Mutex<HashMap<String, Arc<FileRelation>>>,
     versions: AtomicU64,
 }
+
+/// Paths remembered at most; then all are forgotten, which costs opening them again.
+const PATHS_MAX: usize = 1000;
 
 impl Default for Catalog {
     fn default() -> Self {
         let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), BTreeMap::new())]);
-        Self { schemas: RwLock::new(schemas), versions: AtomicU64::new(1) }
+        Self { schemas: RwLock::new(schemas), paths: Mutex::default(), versions: AtomicU64::new(1) }
     }
 }
 
@@ -142,6 +137,16 @@ impl Catalog {
     /// A version that no table has had yet.
     pub fn next_version(&self) -> TableVersion {
         TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The files at a path that a statement names.
+    pub fn path(&self, path: &str, files: &Arc<dyn Files>) -> Arc<FileRelation> {
+        let mut paths = self.paths.lock();
+        if paths.len() >= PATHS_MAX {
+            paths.clear();
+        }
+        let relation = || Arc::new(FileRelation::new(path, OpenOptions::default(), files.clone()));
+        paths.entry(path.to_owned()).or_insert_with(relation).clone()
     }
 
     /// What the name stands for now.

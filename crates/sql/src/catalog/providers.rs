@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, Session, TableProvider};
 use datafusion::common::internal_err;
@@ -90,8 +91,10 @@ impl SchemaProvider for OneSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let relation = self.catalogs.get(&RelationName::new(&self.schema, name));
-        Ok(relation.map(|relation| Arc::new(Description::new(relation)) as Arc<dyn TableProvider>))
+        let Some(relation) = self.catalogs.get(&RelationName::new(&self.schema, name)) else { return Ok(None) };
+        // Files that cannot be opened have no columns to describe; whoever selects from them learns why.
+        let Ok(schema) = relation.schema() else { return Ok(None) };
+        Ok(Some(Arc::new(Description::new(relation, schema))))
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -103,30 +106,31 @@ impl SchemaProvider for OneSchema {
 #[derive(Debug)]
 struct Description {
     relation: Relation,
+    schema: SchemaRef,
     definition: Option<String>,
 }
 
 impl Description {
-    fn new(relation: Relation) -> Self {
+    fn new(relation: Relation, schema: SchemaRef) -> Self {
         let definition = match &relation {
             Relation::View(view) => Some(view.definition()),
-            Relation::Table(stored) => stored.definition.clone(),
-            Relation::Memory(_) | Relation::Computed(_) => None,
+            Relation::Files(files) => files.definition.clone(),
+            Relation::Table(_) | Relation::Memory(_) | Relation::Computed(_) => None,
         };
-        Self { relation, definition }
+        Self { relation, schema, definition }
     }
 }
 
 #[async_trait]
 impl TableProvider for Description {
-    fn schema(&self) -> arrow::datatypes::SchemaRef {
-        self.relation.schema()
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
     }
 
     fn table_type(&self) -> TableType {
         match self.relation {
             Relation::View(_) | Relation::Computed(_) => TableType::View,
-            Relation::Table(_) | Relation::Memory(_) => TableType::Base,
+            Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) => TableType::Base,
         }
     }
 

@@ -156,7 +156,7 @@ impl ExecutionPlan for SessionExec {
         let context = TaskContext::new(
             engine.task_id(),
             self.context.session_id(),
-            self.context.session_config().clone(),
+            self.context.session_config().clone().with_batch_size(engine.session_config().batch_size()),
             Default::default(),
             Default::default(),
             Default::default(),
