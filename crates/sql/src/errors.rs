@@ -188,9 +188,10 @@ pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
         .iter()
         .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate.as_str()))
         .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(name.len())))?;
-    // One slip in three letters is a slip; more is another word, unless one name is the beginning of the other.
-    let beginning = lower.len() >= 3 && nearest.to_lowercase().starts_with(&lower);
-    (distance * 3 <= lower.chars().count().max(3) || beginning).then_some(nearest)
+    // One slip in three letters is a slip (in two, one); more is another word, unless it is the beginning of the name.
+    let letters = lower.chars().count();
+    let beginning = letters >= 3 && nearest.to_lowercase().starts_with(&lower);
+    (letters >= 2 && distance * 3 <= letters.max(3) || beginning).then_some(nearest)
 }
 
 /// "Expected: an expression, found: FROM at Line: 1, Column: 8".
