@@ -150,3 +150,9 @@ impl Inner {
         Ok(())
     }
 }
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Database({:?})", self.engine())
+    }
+}

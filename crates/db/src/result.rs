@@ -120,7 +120,12 @@ impl QueryResult {
         Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None }
     }
 
-    fn of(schema: SchemaRef, command: Option<Done>, stream: QueryStream, body: impl FnOnce(QueryStream) -> Body) -> Self {
+    fn of(
+        schema: SchemaRef,
+        command: Option<Done>,
+        stream: QueryStream,
+        body: impl FnOnce(QueryStream) -> Body,
+    ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
         Self { schema, command, body: body(stream), id, token, last: None }
     }

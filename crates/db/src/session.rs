@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Cuts a script at its semicolons.
-    pub fn split(&self, sql: &str) -> Result<Vec<String>> {
+    pub fn split(sql: &str) -> Result<Vec<String>> {
         parse::split(sql)
     }
 
@@ -147,9 +147,8 @@ impl Session {
 }
 
 fn shown(rows: Vec<Shown>, all: bool) -> Result<QueryResult> {
-    let column = |value: fn(&Shown) -> &str| {
-        Arc::new(StringViewArray::from_iter_values(rows.iter().map(value))) as ArrayRef
-    };
+    let column =
+        |value: fn(&Shown) -> &str| Arc::new(StringViewArray::from_iter_values(rows.iter().map(value))) as ArrayRef;
     let mut names = vec!["name", "value"];
     let mut columns = vec![column(|shown| &shown.name), column(|shown| &shown.value)];
     if all {

@@ -202,8 +202,6 @@ const SETTINGS: [Column; 4] =
 fn settings(_: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
     let Some(session) = session else { return vec![] };
     let rows = session.settings().all().into_iter();
-    rows.map(|shown| {
-        vec![shown.name.into(), shown.value.into(), shown.default.into(), shown.description.into()]
-    })
-    .collect()
+    rows.map(|shown| vec![shown.name.into(), shown.value.into(), shown.default.into(), shown.description.into()])
+        .collect()
 }

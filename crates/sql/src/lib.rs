@@ -24,8 +24,8 @@ pub mod parse;
 mod planner;
 pub mod rules;
 pub mod state;
-pub mod stores;
 mod statement;
+pub mod stores;
 pub mod tables;
 
 pub use planner::{Planner, PlannerOption, PlannerOptions};

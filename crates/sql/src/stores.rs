@@ -40,7 +40,9 @@ impl ObjectStoreRegistry for Stores {
         let options = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value)).collect::<Vec<_>>();
         let (store, _) = object_store::parse_url_opts(url, options).map_err(|error| {
             let error = Error::input(format!("'{url}' cannot be opened: {error}"));
-            to_datafusion(error.with_hint("locations are paths, or URLs that begin with s3://, gs://, az:// or https://"))
+            to_datafusion(
+                error.with_hint("locations are paths, or URLs that begin with s3://, gs://, az:// or https://"),
+            )
         })?;
         let store: Arc<dyn ObjectStore> = Arc::from(store);
         self.known.register_store(url, store.clone());

@@ -1,0 +1,196 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::output::Format;
+
+/// Diligence: a staged, parallel SQL engine over Parquet, CSV, JSON and Arrow files.
+#[derive(Debug, Parser)]
+#[command(name = "diligence", version, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "Examples:
+  diligence sql \"SELECT count(*) FROM 'events/*.parquet'\"
+  diligence sql --data sales/ --format csv \"SELECT region, sum(price) FROM orders GROUP BY region\"
+  diligence shell --data sales/
+  diligence generate tpch --sf 1 --out data/tpch-sf1")]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run SQL statements and print their results
+    #[command(after_help = "Several statements are separated by semicolons; the first one that fails ends the run.
+Without SQL and without -f, the statements are read from standard input.
+Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense.")]
+    Sql(SqlArguments),
+    /// Ask questions interactively
+    Shell(ShellArguments),
+    /// Make data to play and measure with
+    Generate(GenerateArguments),
+}
+
+/// How the database is opened.
+#[derive(Args, Clone, Debug)]
+pub struct DatabaseArguments {
+    /// A folder: every Parquet, CSV, JSON or Arrow file in it, and every folder of such files, is a table named by its stem
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
+    /// The memory that all queries together may use, such as 4GiB or 512MB [default: most of the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<usize>,
+    /// A setting, as in the statement SET; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// How results are shown.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArguments {
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Say on standard error how many rows there were and how long it took
+    #[arg(long)]
+    pub timer: bool,
+    /// Rows of a table at most, 0 for all [default: 1000 on a terminal, else all]
+    #[arg(long, value_name = "N")]
+    pub max_rows: Option<usize>,
+}
+
+/// `diligence sql`.
+#[derive(Args, Debug)]
+pub struct SqlArguments {
+    /// How the database is opened.
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+    /// How results are shown.
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// A file with SQL statements; may be repeated, and is run before the SQL given as an argument
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// SQL statements
+    #[arg(value_name = "SQL")]
+    pub statements: Vec<String>,
+}
+
+/// `diligence shell`.
+#[derive(Args, Debug)]
+pub struct ShellArguments {
+    /// How the database is opened.
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+    /// How results are shown.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `diligence generate`.
+#[derive(Args, Debug)]
+pub struct GenerateArguments {
+    /// Which data.
+    #[command(subcommand)]
+    pub what: Generated,
+}
+
+/// The kinds of data that can be made.
+#[derive(Debug, Subcommand)]
+pub enum Generated {
+    /// The eight tables of the TPC-H benchmark, the same rows as its dbgen
+    Tpch(TpchArguments),
+}
+
+/// `diligence generate tpch`.
+#[derive(Args, Debug)]
+pub struct TpchArguments {
+    /// The scale factor: 1 is about 250 MB of Parquet and 6 million rows in lineitem
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    pub sf: f64,
+    /// The folder for the files; it is made if missing
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The format of the files
+    #[arg(long, value_enum, default_value_t = FileFormat::Parquet)]
+    pub format: FileFormat,
+    /// Replace files that exist; otherwise a file with the same scale factor is kept
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Formats of generated files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FileFormat {
+    /// Parquet with Snappy compression
+    Parquet,
+}
+
+/// A number of bytes with a unit: `4GiB`, `512 MB`, `1.5g`, `1048576`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 4GiB or 512MB".to_owned())?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "ki" | "kib" => 1 << 10,
+        "m" | "mi" | "mib" => 1 << 20,
+        "g" | "gi" | "gib" => 1 << 30,
+        "t" | "ti" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        other => return Err(format!("'{other}' is not a unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB")),
+    };
+    let bytes = (number * factor as f64).round();
+    if !(1.0..=u64::MAX as f64 / 2.0).contains(&bytes) {
+        return Err("it must be at least one byte and fit into the address space".to_owned());
+    }
+    Ok(bytes as usize)
+}
+
+/// `name=value`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(bytes("1048576"), Ok(1 << 20));
+        assert_eq!(bytes("4GiB"), Ok(4 << 30));
+        assert_eq!(bytes("1.5g"), Ok(3 << 29));
+        assert_eq!(bytes("512 MB"), Ok(512_000_000));
+        for wrong in ["", "x", "-1", "0", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn settings_are_names_and_values() {
+        assert_eq!(setting("a = b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(setting("a").is_err());
+        assert!(setting("=b").is_err());
+    }
+}

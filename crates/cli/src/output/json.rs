@@ -1,0 +1,79 @@
+//! JSON: one array of objects, or one object per line. NULLs are written; NaN and infinities are null, as JSON has no
+//! other word for them.
+
+use std::io::Write;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer, WriterBuilder};
+
+use super::{Appetite, ResultWriter, WriteError};
+
+pub(super) struct JsonWriter<'a, F: JsonFormat> {
+    writer: Writer<&'a mut dyn Write, F>,
+    /// Whether the format ends without a line end.
+    ends_open: bool,
+}
+
+impl<'a> JsonWriter<'a, JsonArray> {
+    pub(super) fn array(output: &'a mut dyn Write) -> Self {
+        Self { writer: WriterBuilder::new().with_explicit_nulls(true).build(output), ends_open: true }
+    }
+}
+
+impl<'a> JsonWriter<'a, LineDelimited> {
+    pub(super) fn lines(output: &'a mut dyn Write) -> Self {
+        Self { writer: WriterBuilder::new().with_explicit_nulls(true).build(output), ends_open: false }
+    }
+}
+
+impl<F: JsonFormat> ResultWriter for JsonWriter<'_, F> {
+    fn begin(&mut self, _schema: &SchemaRef) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+        self.writer.write(batch)?;
+        Ok(Appetite::More)
+    }
+
+    fn flush(&mut self) -> Result<(), WriteError> {
+        Ok(self.writer.get_mut().flush()?)
+    }
+
+    fn end(&mut self) -> Result<(), WriteError> {
+        self.writer.finish()?;
+        if self.ends_open {
+            self.writer.get_mut().write_all(b"\n")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Format;
+    use super::super::tests::{sample, text};
+
+    #[test]
+    fn an_array_of_objects() {
+        let read: serde_json::Value = serde_json::from_str(&text(Format::Json, &[sample(), sample()], None)).unwrap();
+        let rows = read.as_array().unwrap();
+        assert_eq!(rows.len(), 6);
+        assert_eq!(rows[0]["text"], "a,\"b\"");
+        assert_eq!(rows[1]["number"], serde_json::Value::Null);
+        assert_eq!(rows[2]["float"], serde_json::Value::Null);
+        assert_eq!(rows[5]["list"], serde_json::json!([]));
+        assert_eq!(text(Format::Json, &[], None), "[]\n");
+    }
+
+    #[test]
+    fn an_object_per_line() {
+        let written = text(Format::Jsonl, &[sample()], None);
+        assert_eq!(written.lines().count(), 3);
+        for line in written.lines() {
+            assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object());
+        }
+        assert_eq!(text(Format::Jsonl, &[], None), "");
+    }
+}

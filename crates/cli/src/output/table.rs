@@ -1,0 +1,228 @@
+//! A box with aligned columns, for people.
+//!
+//! Column widths come from the rows that appear at once, [`ROWS_MEASURED`] at most, because the rows stream and nobody wants to wait for the last one; a later
+//! value that is wider pushes the rest of its line to the right but is shown whole. Numbers are right-aligned. A value with several
+//! lines takes several lines. Control characters are shown as escapes, so that data cannot command the terminal.
+
+use std::io::Write;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::util::display::FormatOptions;
+use unicode_width::UnicodeWidthStr;
+
+use super::text::formatters;
+use super::{Appetite, ResultWriter, WriteError};
+
+/// Rows looked at before the first one is written: about what fits into memory and attention without being noticed.
+const ROWS_MEASURED: usize = 2_000;
+
+/// A row: for every column the lines of its value.
+type Row = Vec<Vec<String>>;
+
+pub(super) struct TableWriter<'a> {
+    output: &'a mut dyn Write,
+    rows_max: Option<usize>,
+    names: Vec<String>,
+    right_aligned: Vec<bool>,
+    /// Widths so far; final once the head is written.
+    widths: Vec<usize>,
+    head_written: bool,
+    /// Rows waiting for the widths.
+    waiting: Vec<Row>,
+    rows: usize,
+    /// Rows were left out.
+    cut: bool,
+}
+
+impl<'a> TableWriter<'a> {
+    pub(super) fn new(output: &'a mut dyn Write, rows_max: Option<usize>) -> Self {
+        Self {
+            output,
+            rows_max,
+            names: Vec::new(),
+            right_aligned: Vec::new(),
+            widths: Vec::new(),
+            head_written: false,
+            waiting: Vec::new(),
+            rows: 0,
+            cut: false,
+        }
+    }
+
+    fn rule(&mut self, left: &str, between: &str, right: &str) -> Result<(), WriteError> {
+        let spans = self.widths.iter().map(|width| "─".repeat(width + 2)).collect::<Vec<_>>();
+        writeln!(self.output, "{left}{}{right}", spans.join(between))?;
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Row) -> Result<(), WriteError> {
+        let height = row.iter().map(Vec::len).max().unwrap_or(1);
+        let mut text = String::new();
+        for line in 0..height {
+            for (column, value) in row.iter().enumerate() {
+                let value = value.get(line).map_or("", String::as_str);
+                let fill = " ".repeat(self.widths[column].saturating_sub(value.width()));
+                text.push_str("│ ");
+                if self.right_aligned[column] {
+                    text.push_str(&fill);
+                    text.push_str(value);
+                } else {
+                    text.push_str(value);
+                    text.push_str(&fill);
+                }
+                text.push(' ');
+            }
+            text.push_str("│\n");
+        }
+        self.output.write_all(text.as_bytes())?;
+        Ok(())
+    }
+
+    /// Writes the head and the rows that waited for it.
+    fn write_waiting(&mut self) -> Result<(), WriteError> {
+        if !self.head_written {
+            self.head_written = true;
+            for row in &self.waiting {
+                for (width, value) in self.widths.iter_mut().zip(row) {
+                    *width = value.iter().map(|line| line.width()).fold(*width, usize::max);
+                }
+            }
+            self.rule("┌", "┬", "┐")?;
+            let head = self.names.iter().map(|name| vec![name.clone()]).collect();
+            self.row(&head)?;
+            self.rule("├", "┼", "┤")?;
+        }
+        for row in std::mem::take(&mut self.waiting) {
+            self.row(&row)?;
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a value, without anything a terminal would obey.
+fn lines_of(value: &str) -> Vec<String> {
+    value.split('\n').map(printable).collect()
+}
+
+fn printable(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    let escape = |character: char| match character {
+        '\t' => "\\t".to_owned(),
+        '\r' => "\\r".to_owned(),
+        other if other.is_control() => other.escape_unicode().to_string(),
+        other => other.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => is_number(values),
+        other => other.is_numeric(),
+    }
+}
+
+impl ResultWriter for TableWriter<'_> {
+    fn begin(&mut self, schema: &SchemaRef) -> Result<(), WriteError> {
+        self.names = schema.fields().iter().map(|field| lines_of(field.name()).join("\\n")).collect();
+        self.right_aligned = schema.fields().iter().map(|field| is_number(field.data_type())).collect();
+        self.widths = self.names.iter().map(|name| name.width()).collect();
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+        let room = self.rows_max.map_or(usize::MAX, |most| most - self.rows);
+        let taken = batch.num_rows().min(room);
+        let options = FormatOptions::default().with_null("NULL");
+        let formatters = formatters(batch, &options)?;
+        for row in 0..taken {
+            self.waiting.push(formatters.iter().map(|column| lines_of(&column.value(row).to_string())).collect());
+        }
+        self.rows += taken;
+        if self.head_written || self.waiting.len() >= ROWS_MEASURED {
+            self.write_waiting()?;
+        }
+        self.cut |= taken < batch.num_rows();
+        Ok(if self.cut { Appetite::Enough } else { Appetite::More })
+    }
+
+    /// The rows that wait for the widths to be known go out as well: better a ragged table than a late one.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        if !self.waiting.is_empty() {
+            self.write_waiting()?;
+        }
+        Ok(self.output.flush()?)
+    }
+
+    fn end(&mut self) -> Result<(), WriteError> {
+        // A result without columns has no box, only a number of rows.
+        if !self.names.is_empty() {
+            self.write_waiting()?;
+            self.rule("└", "┴", "┘")?;
+        }
+        match (self.cut, self.rows) {
+            (true, rows) => writeln!(self.output, "the first {rows} rows; there are more (see --max-rows)")?,
+            (false, 1) => writeln!(self.output, "1 row")?,
+            (false, rows) => writeln!(self.output, "{rows} rows")?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Format;
+    use super::super::tests::{sample, text, written};
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, RecordBatch, StringArray};
+
+    #[test]
+    fn columns_are_aligned() {
+        let expected = "\
+┌────────┬───────┬───────┬───────┬───────────┐
+│ number │ text  │ price │ float │ list      │
+├────────┼───────┼───────┼───────┼───────────┤
+│      1 │ a,\"b\" │  1.00 │   1.0 │ [1, NULL] │
+│   NULL │       │  2.50 │   0.5 │ NULL      │
+│    -30 │ NULL  │ -0.05 │   NaN │ []        │
+└────────┴───────┴───────┴───────┴───────────┘
+3 rows
+";
+        assert_eq!(text(Format::Table, &[sample()], None), expected);
+    }
+
+    #[test]
+    fn rows_are_cut_only_when_there_are_more() {
+        let whole = text(Format::Table, &[sample(), sample()], Some(6));
+        assert!(whole.ends_with("┘\n6 rows\n"), "{whole}");
+        let cut = text(Format::Table, &[sample(), sample()], Some(4));
+        assert_eq!(cut.lines().count(), 9);
+        assert!(cut.ends_with("the first 4 rows; there are more (see --max-rows)\n"), "{cut}");
+        let none = text(Format::Table, &[], None);
+        assert!(none.ends_with("0 rows\n"), "{none}");
+    }
+
+    fn column(values: Vec<&str>) -> String {
+        let values: ArrayRef = Arc::new(StringArray::from(values));
+        let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
+        String::from_utf8(written(Format::Table, &batch.schema(), &[batch], None)).unwrap()
+    }
+
+    #[test]
+    fn wide_characters_and_several_lines_keep_the_box_straight() {
+        let table = column(vec!["日本", "one\ntwo", "e\u{301}"]);
+        let expected =
+            "┌──────┐\n│ v    │\n├──────┤\n│ 日本 │\n│ one  │\n│ two  │\n│ e\u{301}    │\n└──────┘\n3 rows\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn data_cannot_command_the_terminal() {
+        let table = column(vec!["\u{1b}[2J\tx\r"]);
+        assert!(!table.contains('\u{1b}') && table.contains("\\u{1b}[2J\\tx\\r"), "{table}");
+    }
+}

@@ -1,0 +1,43 @@
+//! `diligence sql`: statements from the command line, files or standard input.
+
+use std::io::{IsTerminal, stdin, stdout};
+
+use crate::arguments::SqlArguments;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::open::open;
+use crate::sources::Source;
+use crate::statements::Runner;
+use crate::{Done, shell};
+
+/// Runs the subcommand.
+pub fn run(arguments: &SqlArguments) -> Done {
+    let sources = sources(arguments)?;
+    let interrupt = Interrupt::install()?;
+    let database = open(&arguments.database)?;
+    let session = database.session();
+    let runner = Runner::new(&database, &session, &interrupt, &arguments.output, stdout().is_terminal());
+    for source in &sources {
+        runner.run(source)?;
+    }
+    Ok(())
+}
+
+fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
+    let mut sources = arguments.files.iter().map(|path| Source::file(path)).collect::<Result<Vec<_>, _>>()?;
+    sources.extend(arguments.statements.iter().map(Source::typed));
+    if sources.is_empty() {
+        if stdin().is_terminal() {
+            return Err(Failure::Usage(
+                "no SQL given; give it as an argument, with -f, or on standard input, or start 'diligence shell'"
+                    .to_owned(),
+            ));
+        }
+        sources.push(Source::standard_input()?);
+    }
+    // `sql` shares nothing with the shell but this: a dot command is not SQL, and saying so helps.
+    if let Some(command) = arguments.statements.iter().find(|text| shell::is_command(text)) {
+        return Err(Failure::Usage(format!("'{}' works only in 'diligence shell'", command.trim())));
+    }
+    Ok(sources)
+}

@@ -1,0 +1,171 @@
+//! Runs statements one after the other and writes their results.
+
+use std::cell::Cell;
+use std::io::{BufWriter, Write, stdout};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use diligence_base::Error;
+use diligence_db::{Database, QueryResult, ResultKind, Session};
+
+use crate::arguments::OutputArguments;
+use crate::failure::Failure;
+use crate::interrupt::{Guard, Interrupt};
+use crate::output::{Appetite, Format, ResultWriter, writer};
+use crate::progress::{StatementProgress, count_text};
+use crate::sources::{Place, Source};
+
+/// Rows of a table on a terminal, unless asked for more: some screens.
+const TERMINAL_ROWS_MAX: usize = 1_000;
+
+/// How long rows wait for more before they are pushed out.
+const FLUSH_AFTER: Duration = Duration::from_millis(100);
+
+/// Runs statements in a session.
+pub struct Runner<'a> {
+    database: &'a Database,
+    session: &'a Session,
+    interrupt: &'a Interrupt,
+    format: Cell<Format>,
+    timer: Cell<bool>,
+    rows_max: Option<usize>,
+}
+
+impl<'a> Runner<'a> {
+    /// `terminal` says whether a person is likely to read the output.
+    pub fn new(
+        database: &'a Database,
+        session: &'a Session,
+        interrupt: &'a Interrupt,
+        output: &OutputArguments,
+        terminal: bool,
+    ) -> Self {
+        let rows_max = match output.max_rows {
+            Some(0) => None,
+            Some(rows) => Some(rows),
+            None => terminal.then_some(TERMINAL_ROWS_MAX),
+        };
+        Self {
+            database,
+            session,
+            interrupt,
+            format: Cell::new(output.format),
+            timer: Cell::new(output.timer),
+            rows_max,
+        }
+    }
+
+    /// How rows are written from now on.
+    pub fn set_format(&self, format: Format) {
+        self.format.set(format);
+    }
+
+    /// Whether times are told from now on.
+    pub fn set_timer(&self, timer: bool) {
+        self.timer.set(timer);
+    }
+
+    /// Runs every statement of the source; the first failure ends it.
+    pub fn run(&self, source: &Source) -> Result<(), Failure> {
+        let whole = || source.places(std::slice::from_ref(&source.text)).into_iter().next();
+        let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
+        for place in source.places(&statements) {
+            self.run_statement(&place)?;
+        }
+        Ok(())
+    }
+
+    fn run_statement(&self, place: &Place) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let failed = |error| Failure::Statement(error, Some(place.clone()));
+        let interrupt = self.interrupt.cancels(self.database);
+        let mut progress = StatementProgress::begin(self.database);
+        let mut result = self.session.execute(&place.statement).map_err(failed)?;
+        if interrupt.interrupted() {
+            return Err(failed(Error::cancelled()));
+        }
+
+        let mut output = BufWriter::new(stdout().lock());
+        let rows = match self.show(&mut result, &interrupt, &mut progress, &mut output) {
+            Ok(rows) => rows,
+            Err(Failure::Statement(error, _)) => {
+                // The rows that came before the error are part of the story; a failed flush is told by the error.
+                let _ = output.flush();
+                return Err(failed(error));
+            }
+            Err(other) => return Err(other),
+        };
+        output.flush().map_err(|error| Failure::output(&error))?;
+        if self.timer.get() {
+            let seconds = begun.elapsed().as_secs_f64();
+            eprintln!("{} in {seconds:.3} s", count_text(rows, "row"));
+        }
+        Ok(())
+    }
+
+    /// Writes a result and gives its number of rows.
+    fn show(
+        &self,
+        result: &mut QueryResult,
+        interrupt: &Guard<'_>,
+        progress: &mut StatementProgress,
+        output: &mut dyn Write,
+    ) -> Result<u64, Failure> {
+        let mut rows = 0;
+        if matches!(result.kind(), ResultKind::Rows) {
+            let mut writer = writer(self.format.get(), output, self.rows_max);
+            writer.begin(&result.schema())?;
+            rows = pump(result, writer.as_mut(), interrupt, progress)?;
+            writer.end()?;
+        } else {
+            // A command has no rows to show, but it may work for long.
+            pump(result, writer(Format::None, output, None).as_mut(), interrupt, progress)?;
+        }
+        // Only now, because a command's count is known at its end.
+        if let ResultKind::Command { tag, rows: affected } = result.kind() {
+            rows = affected.unwrap_or(0);
+            if self.format.get() == Format::Table {
+                let counted = affected.map(|affected| format!(" {affected}")).unwrap_or_default();
+                writeln!(output, "{tag}{counted}").map_err(|error| Failure::output(&error))?;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// Hands batches over until there are no more or no more are wanted, and gives the number of rows.
+fn pump(
+    result: &mut QueryResult,
+    writer: &mut dyn ResultWriter,
+    interrupt: &Guard<'_>,
+    progress: &mut StatementProgress,
+) -> Result<u64, Failure> {
+    let mut rows = 0;
+    let mut flushed = true;
+    loop {
+        match result.next_within(FLUSH_AFTER) {
+            // The query may be done and its rows still fill the screen.
+            Poll::Ready(Some(Ok(_))) if interrupt.interrupted() => {
+                return Err(Failure::Statement(Error::cancelled(), None));
+            }
+            Poll::Ready(None) => {
+                progress.clear();
+                return Ok(rows);
+            }
+            Poll::Ready(Some(batch)) => {
+                let batch = batch.map_err(|error| Failure::Statement(error, None))?;
+                progress.clear();
+                rows += batch.num_rows() as u64;
+                flushed = false;
+                if writer.write(&batch)? == Appetite::Enough {
+                    return Ok(rows);
+                }
+            }
+            Poll::Pending if !flushed => {
+                writer.flush()?;
+                flushed = true;
+            }
+            Poll::Pending => {}
+        }
+    }
+}

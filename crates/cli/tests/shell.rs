@@ -1,0 +1,139 @@
+//! `diligence shell` on a terminal.
+
+mod support;
+
+use support::diligence;
+use support::terminal::Terminal;
+
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const ENTER: &str = "\r";
+const PROMPT: &str = "diligence> ";
+const TAB: &str = "\t";
+const UP: &str = "\u{1b}[A";
+
+fn shell(home: &std::path::Path, arguments: &[&str]) -> Terminal {
+    let mut command = diligence(home);
+    command.arg("shell").args(arguments);
+    let mut terminal = Terminal::start(command);
+    terminal.expect(PROMPT);
+    terminal
+}
+
+#[test]
+fn a_statement_over_several_lines_is_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    terminal.send("SELECT 40");
+    terminal.send(ENTER);
+    terminal.expect("...> ");
+    terminal.send("+ 2 AS answer;");
+    terminal.send(ENTER);
+    terminal.expect("│ answer │");
+    terminal.expect("42 │");
+    terminal.expect("1 row");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn an_error_is_shown_and_the_shell_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    terminal.send("SELECT nonsense;");
+    terminal.send(ENTER);
+    terminal.expect("error: ");
+    terminal.expect("nonsense");
+    terminal.expect(PROMPT);
+    terminal.send(".dance");
+    terminal.send(ENTER);
+    terminal.expect("there is no command .dance");
+    terminal.expect(PROMPT);
+    terminal.send("SELECT 'still ' || 'here' AS a;");
+    terminal.send(ENTER);
+    terminal.expect("still here");
+    terminal.expect(PROMPT);
+    terminal.send(".quit");
+    terminal.send(ENTER);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn ctrl_c_cancels_a_statement_and_clears_a_line() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    // It would run for minutes; its progress appears after a second.
+    terminal.send(
+        "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3;",
+    );
+    terminal.send(ENTER);
+    terminal.expect("Ctrl-C cancels");
+    terminal.send(CTRL_C);
+    terminal.expect("cancelled");
+    terminal.expect(PROMPT);
+    terminal.send("SELECT garbage");
+    terminal.send(CTRL_C);
+    terminal.expect(PROMPT);
+    terminal.send("SELECT 'a' || 'live' AS a;");
+    terminal.send(ENTER);
+    terminal.expect("alive");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn tab_completes_and_the_history_remembers() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("conveyances.csv"), "wheels\n4\n").unwrap();
+    let mut terminal = shell(home.path(), &["--data", "."]);
+    terminal.send("SELECT 40 + wheels AS sum FROM conve");
+    terminal.send(TAB);
+    terminal.expect("conveyances ");
+    terminal.send(";");
+    terminal.send(ENTER);
+    terminal.expect("44 │");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+
+    let mut terminal = shell(home.path(), &["--data", "."]);
+    terminal.send(UP);
+    terminal.expect("SELECT 40 + wheels");
+    terminal.send(ENTER);
+    terminal.expect("44 │");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn commands_work() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("people.csv"), "id,name\n1,Ada\n").unwrap();
+    std::fs::write(home.path().join("q.sql"), "SELECT 'read' || ' it' AS a;").unwrap();
+    let mut terminal = shell(home.path(), &["--data", "."]);
+    for (command, shown) in [
+        (".help", ".schema"),
+        (".tables", "people"),
+        (".schema people", "name"),
+        (".read q.sql", "read it"),
+        (".format jsonl", PROMPT),
+        ("SELECT id + 10 AS eleven FROM people;", "{\"eleven\":11}"),
+        (".timer on", PROMPT),
+        ("SELECT 5 AS five;", "1 row in "),
+        (".timer maybe", "use it as: .timer on|off"),
+    ] {
+        terminal.send(command);
+        terminal.send(ENTER);
+        // The terminal shows what was typed; the answer comes behind it.
+        terminal.expect(command);
+        terminal.expect(shown);
+        if shown != PROMPT {
+            terminal.expect(PROMPT);
+        }
+    }
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}

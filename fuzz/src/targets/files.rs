@@ -1,0 +1,155 @@
+//! A file reader: opens the input as a file, plans a scan, and reads what there is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arrow::array::Array;
+use diligence_base::Result;
+use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_base::seams::{FileMeta, Files, ReadAt};
+use diligence_storage::external::{OpenOptions, open};
+use diligence_storage::{Chunk, DecodeRequest, Fetch, ScanRequest, Table};
+
+use super::Target;
+
+/// Rows read of one input at most: a damaged count may promise billions.
+const ROWS_MAX: usize = 200_000;
+
+/// Reads inputs as files of one name, which tells the format.
+pub struct FileTarget {
+    name: &'static str,
+    read: usize,
+    refused: usize,
+}
+
+impl FileTarget {
+    /// Files of this name.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, read: 0, refused: 0 }
+    }
+}
+
+impl Target for FileTarget {
+    fn run(&mut self, input: &[u8]) -> std::result::Result<(), String> {
+        let files = OneFile { path: PathBuf::from(self.name), bytes: Arc::new(input.to_vec()) };
+        match read(self.name, Arc::new(files)) {
+            Ok(None) => self.read += 1,
+            Ok(Some(broken)) => return Err(broken),
+            Err(error) => {
+                self.refused += 1;
+                if !error.to_string().contains(self.name) {
+                    return Err(format!("an error does not name its file: {error:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        format!("{} read to the end, {} refused", self.read, self.refused)
+    }
+}
+
+/// Reads everything. A broken promise comes back as a text.
+fn read(name: &str, files: Arc<dyn Files>) -> Result<Option<String>> {
+    let table = open(name, &OpenOptions::default(), files)?;
+    let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
+    // Planning uses the statistics; they must be computable whatever they say.
+    let _ = table.statistics();
+    let _ = table.describe();
+    let scan = table.scan(&ScanRequest { columns: columns.clone(), predicate: None })?;
+    let mut rows = 0;
+    for cluster in scan.clusters {
+        let fetched = match cluster.fetch(&columns) {
+            Fetch::Ready(fetched) => fetched,
+            Fetch::Blocking(fetch) => fetch()?,
+            Fetch::Waiting(fetch) => futures::executor::block_on(fetch)?,
+        };
+        let request = DecodeRequest {
+            columns: columns.clone(),
+            filters: Vec::new(),
+            batch_rows: BATCH_ROWS_MAX,
+            // Both physical forms, in turn.
+            narrow: rows % 2 == 1,
+        };
+        let mut decode = cluster.decode(fetched, &request)?;
+        while let Some(chunk) = decode.next()? {
+            if let Some(broken) = broken_promise(&chunk) {
+                return Ok(Some(broken));
+            }
+            rows += chunk.rows;
+            if rows > ROWS_MAX {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn broken_promise(chunk: &Chunk) -> Option<String> {
+    if chunk.rows == 0 || chunk.rows > BATCH_ROWS_MAX {
+        return Some(format!("a chunk has {} rows", chunk.rows));
+    }
+    for column in &chunk.columns {
+        if column.len() != chunk.rows {
+            return Some(format!("a column has {} values in a chunk of {} rows", column.len(), chunk.rows));
+        }
+        if let Err(error) = column.to_data().validate_full() {
+            return Some(format!("a column is no valid array: {error}"));
+        }
+    }
+    None
+}
+
+/// A file system with one file in it.
+#[derive(Debug)]
+struct OneFile {
+    path: PathBuf,
+    bytes: Arc<Vec<u8>>,
+}
+
+struct Opened(Arc<Vec<u8>>);
+
+impl ReadAt for Opened {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.checked_add(buffer.len());
+        match end.and_then(|end| self.0.get(start..end)) {
+            Some(bytes) => buffer.copy_from_slice(bytes),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl OneFile {
+    fn is_it(&self, path: &Path) -> io::Result<()> {
+        if path.file_name() == self.path.file_name() { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+impl Files for OneFile {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        self.is_it(path)?;
+        Ok(Arc::new(Opened(Arc::clone(&self.bytes))))
+    }
+
+    fn meta(&self, path: &Path) -> io::Result<FileMeta> {
+        self.is_it(path)?;
+        Ok(FileMeta { path: path.to_owned(), bytes: self.bytes.len() as u64, modified: SystemTime::UNIX_EPOCH })
+    }
+
+    fn is_dir(&self, _path: &Path) -> bool {
+        false
+    }
+
+    fn list(&self, _directory: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(vec![self.path.clone()])
+    }
+}

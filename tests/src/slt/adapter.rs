@@ -1,0 +1,44 @@
+//! A session as the sqllogictest library wants to see a database.
+
+use std::sync::Arc;
+
+use diligence_base::Error;
+use diligence_db::{ResultKind, Session};
+use sqllogictest::{DB, DBOutput};
+
+use super::display::{self, ColumnLetter};
+use super::watchdog::Watchdog;
+
+/// Runs the statements of one script.
+pub struct Adapter {
+    pub session: Arc<Session>,
+    pub watchdog: Watchdog,
+}
+
+impl DB for Adapter {
+    type Error = Error;
+    type ColumnType = ColumnLetter;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<ColumnLetter>, Error> {
+        // What happens before there is a result cannot be cancelled, so it is watched without a token.
+        let planning = self.watchdog.watch(sql, None);
+        let mut result = self.session.execute(sql)?;
+        drop(planning);
+        let _running = self.watchdog.watch(sql, Some(result.cancel_token()));
+        let mut batches = Vec::new();
+        while let Some(batch) = result.next_blocking() {
+            batches.push(batch?);
+        }
+        Ok(match result.kind() {
+            ResultKind::Command { rows, .. } => DBOutput::StatementComplete(rows.unwrap_or(0)),
+            ResultKind::Rows => {
+                let rows = display::rows(&batches).map_err(|error| Error::value(error.to_string()))?;
+                DBOutput::Rows { types: display::letters(&result.schema()), rows }
+            }
+        })
+    }
+
+    fn engine_name(&self) -> &str {
+        "diligence"
+    }
+}

@@ -1,0 +1,84 @@
+//! One script in one weather.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use diligence_db::{Database, DatabaseOptions};
+use sqllogictest::{Record, Runner, strict_column_validator};
+
+use super::adapter::Adapter;
+use super::display::ColumnLetter;
+use super::scripts::Script;
+use super::watchdog::Watchdog;
+use super::weathers::Weather;
+use crate::{data, idle};
+
+/// What came of a script.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Records that did what they should.
+    pub passed: usize,
+    /// A text per record that did not: its place, the SQL, what was expected and what came.
+    pub failures: Vec<String>,
+}
+
+/// Runs the script from its first record to its last, against a database of its own.
+pub fn run(script: &Script, weather: &Weather, temporary: &Path, watchdog: &Watchdog) -> Outcome {
+    let mut outcome = Outcome::default();
+    // A panic that reaches the caller of the library is a failure of the record that ran, and of nothing else.
+    let ran = catch_unwind(AssertUnwindSafe(|| run_records(script, weather, temporary, watchdog, &mut outcome)));
+    match ran {
+        Ok(Ok(())) => {}
+        Ok(Err(message)) => outcome.failures.push(format!("tests/slt/{}: {message}", script.name)),
+        Err(_) => outcome.failures.push(format!("tests/slt/{}: the library panicked", script.name)),
+    }
+    outcome
+}
+
+fn run_records(
+    script: &Script,
+    weather: &Weather,
+    temporary: &Path,
+    watchdog: &Watchdog,
+    outcome: &mut Outcome,
+) -> Result<(), String> {
+    let scratch = tempfile::Builder::new()
+        .prefix("slt-")
+        .tempdir_in(temporary)
+        .map_err(|error| format!("no scratch folder: {error}"))?;
+    let tables = script.scale_factor.map(|scale_factor| data::tpch(temporary, scale_factor)).transpose();
+    let options = DatabaseOptions { data: tables.map_err(|error| error.to_string())?, ..weather.options() };
+    let database = Database::open(options).map_err(|error| format!("the database does not open: {error}"))?;
+    let session = Arc::new(database.session());
+
+    let connect = || {
+        let adapter = Adapter { session: Arc::clone(&session), watchdog: watchdog.clone() };
+        async move { Ok(adapter) }
+    };
+    let mut runner = Runner::new(connect);
+    runner.with_column_validator(strict_column_validator);
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt").join("data");
+    for record in &script.records {
+        let record = with_places(record, &data, scratch.path());
+        let counts = matches!(record, Record::Statement { .. } | Record::Query { .. });
+        match runner.run(record) {
+            Ok(_) => outcome.passed += usize::from(counts),
+            Err(error) => {
+                outcome.failures.push(format!("{}\n{}", error.location(), error.kind()));
+            }
+        }
+    }
+    idle::wait(&database)
+}
+
+/// The record with its placeholders replaced.
+fn with_places(record: &Record<ColumnLetter>, data: &Path, scratch: &Path) -> Record<ColumnLetter> {
+    let mut record = record.clone();
+    if let Record::Statement { sql, .. } | Record::Query { sql, .. } = &mut record {
+        for (placeholder, path) in [("__DATA__", data), ("__SCRATCH__", scratch)] {
+            *sql = sql.replace(placeholder, &path.display().to_string());
+        }
+    }
+    record
+}
