@@ -2,7 +2,7 @@
 
 use diligence_base::seams::Random;
 
-use crate::targets::{Kind, Target};
+use crate::targets::Kind;
 
 /// The longest input. Longer ones only take longer.
 const INPUT_BYTES_MAX: usize = 64 * 1024;

@@ -128,7 +128,7 @@ fn unknown_or_ambiguous(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => unknown_column(field, valid_fields),
         SchemaError::AmbiguousReference { field } => {
-            Error::input(format!("the column '{}' is in more than one table", field.flat_name()))
+            Error::input(format!("the column '{}' is ambiguous: it is in more than one table", field.flat_name()))
                 .with_hint(format!("write which one is meant: table.{}", field.name()))
         }
         SchemaError::DuplicateQualifiedField { qualifier, name } => {

@@ -176,7 +176,7 @@ pub fn json() -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Target};
+    use super::super::Kind;
     use super::*;
 
     /// Sound files must be read: otherwise the fuzzer would only ever see refusals.

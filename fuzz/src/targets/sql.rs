@@ -250,7 +250,9 @@ impl Target for SqlTarget {
             self.explain(statement);
             let first = statement.trim_start().get(..6).unwrap_or_default().to_ascii_uppercase();
             // Only statements that change nothing and write nothing.
-            if self.inputs % RUN_EVERY == 0 && (first == "SELECT" || first == "VALUES" || first.starts_with("WITH")) {
+            if self.inputs.is_multiple_of(RUN_EVERY)
+                && (first == "SELECT" || first == "VALUES" || first.starts_with("WITH"))
+            {
                 self.run_for_a_moment(statement);
             }
         }

@@ -30,7 +30,11 @@ impl DB for Adapter {
             batches.push(batch?);
         }
         Ok(match result.kind() {
-            ResultKind::Command { rows, .. } => DBOutput::StatementComplete(rows.unwrap_or(0)),
+            // As DataFusion: a command that writes answers with the number of rows.
+            ResultKind::Command { rows: Some(rows), .. } => {
+                DBOutput::Rows { types: vec![display::INTEGER], rows: vec![vec![rows.to_string()]] }
+            }
+            ResultKind::Command { rows: None, .. } => DBOutput::StatementComplete(0),
             ResultKind::Rows => {
                 let rows = display::rows(&batches).map_err(|error| Error::value(error.to_string()))?;
                 DBOutput::Rows { types: display::letters(&result.schema()), rows }

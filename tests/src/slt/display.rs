@@ -10,6 +10,9 @@ use sqllogictest::ColumnType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLetter(char);
 
+/// The letter of integers.
+pub const INTEGER: ColumnLetter = ColumnLetter('I');
+
 const LETTERS: &str = "BIRTDP?";
 
 impl ColumnType for ColumnLetter {

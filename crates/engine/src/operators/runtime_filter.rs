@@ -249,7 +249,7 @@ impl FilterWork {
     /// The word of a hash and its bits there.
     #[inline(always)]
     fn bloom(&self, hash: u64) -> (usize, u64) {
-        let at = ((hash >> 32) * self.words.len() as u64 >> 32) as usize;
+        let at = (((hash >> 32) * self.words.len() as u64) >> 32) as usize;
         let bit = |shift: u32| 1u64 << (hash >> shift & 63);
         (at, bit(0) | bit(6) | bit(12) | bit(18))
     }
@@ -346,12 +346,12 @@ mod tests {
         let filter = RuntimeFilter::new();
         let row_filter = filter.row_filter(0);
         assert!(!row_filter.is_worthwhile());
-        assert_eq!(row_filter.keep(&[keys.clone()]).unwrap().true_count(), 1000);
+        assert_eq!(row_filter.keep(std::slice::from_ref(&keys)).unwrap().true_count(), 1000);
         let filter = filled(keys.clone(), &DataType::Int64);
         let row_filter = filter.row_filter(0);
         for _ in 0..65 {
             assert!(row_filter.is_worthwhile());
-            row_filter.keep(&[keys.clone()]).unwrap();
+            row_filter.keep(std::slice::from_ref(&keys)).unwrap();
         }
         row_filter.keep(&[keys]).unwrap();
         assert!(!row_filter.is_worthwhile());

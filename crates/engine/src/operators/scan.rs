@@ -82,7 +82,7 @@ impl ScanSource {
     }
 
     fn start(&self) -> Result<Shared> {
-        let nothing = self.runtime_filters.iter().any(|(filter, _)| filter.is_empty_build());
+        let nothing = self.runtime_filters.iter().any(|(filter, _)| filter.is_empty_build()) || self.is_never_true()?;
         let clusters = if nothing {
             Vec::new()
         } else {
@@ -96,8 +96,7 @@ impl ScanSource {
         let schema = self.scan.table.schema();
         let mut filters: Vec<Arc<dyn RowFilter>> = Vec::new();
         for filter in &self.scan.filters {
-            let filter = PredicateFilter::shared(filter, &schema)?
-                .ok_or_else(|| Error::bug(format!("a scan has the constant condition {filter}")))?;
+            let Some(filter) = PredicateFilter::shared(filter, &schema)? else { continue };
             filters.push(filter);
         }
         for (filter, column) in &self.runtime_filters {
@@ -124,6 +123,17 @@ impl ScanSource {
                 waiting: Vec::new(),
             }),
         })
+    }
+
+    /// True if a condition that reads no column is not true.
+    fn is_never_true(&self) -> Result<bool> {
+        let row = Batch::new(Vec::new(), 1);
+        for condition in self.scan.filters.iter().filter(|condition| condition.columns().is_empty()) {
+            if condition.select(&row)?.rows(1) == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The query's conditions and the bounds of the join filters, over the table's schema.

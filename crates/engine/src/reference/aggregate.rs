@@ -83,8 +83,8 @@ fn values(expression: &Expr, batches: &[Batch]) -> Result<ArrayRef> {
 /// A value, with minus zero made zero: they are one group and one distinct value.
 fn scalar(array: &ArrayRef, row: usize) -> Result<ScalarValue> {
     Ok(match ScalarValue::try_from_array(array, row).map_err(from_datafusion)? {
-        ScalarValue::Float64(Some(value)) if value == 0.0 => ScalarValue::Float64(Some(0.0)),
-        ScalarValue::Float32(Some(value)) if value == 0.0 => ScalarValue::Float32(Some(0.0)),
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
+        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(0.0)),
         other => other,
     })
 }

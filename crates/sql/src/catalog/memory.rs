@@ -85,8 +85,8 @@ impl MemoryRelation {
     }
 }
 
-/// The logical types that a table's columns have: `Utf8View` for strings, `BinaryView` for binaries, plain values for
-/// dictionaries and run-end encodings, `Decimal128` for narrow decimals.
+/// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end encodings,
+/// `Decimal128` for narrow decimals. Binaries stay as they are: DataFusion does not mix them with views everywhere.
 pub fn table_schema(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let data_type = table_type(field.data_type());
@@ -98,7 +98,6 @@ pub fn table_schema(schema: &Schema) -> SchemaRef {
 fn table_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
         }

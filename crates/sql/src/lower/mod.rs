@@ -58,7 +58,7 @@ const STACK_GROWTH: usize = 2 * 1024 * 1024;
 /// operators run with.
 pub fn lower(root: &Arc<dyn ExecutionPlan>, ordered: bool, context: Arc<TaskContext>) -> Result<Plan> {
     let mut lowering = Lowering { statistics: StatisticsContext::new(), runtime_filters: 0, context };
-    let ordered = ordered && root.output_ordering().is_some();
+    let ordered = ordered && limit::has_order(root);
     lowering.plan(root, ordered)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::Schema;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::physical_plan::ExecutionPlan;
@@ -34,10 +35,13 @@ pub(super) fn values(exec: &Arc<dyn ExecutionPlan>, rows: Rows<'_>) -> Result<Pl
     let batches = match rows {
         Rows::None => vec![],
         Rows::OneOfNulls => {
+            // The columns may be declared not nullable: nobody reads them.
+            let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
             let columns: Vec<ArrayRef> =
                 schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
             let options = RecordBatchOptions::new().with_row_count(Some(1));
-            vec![RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(from_arrow)?]
+            vec![RecordBatch::try_new_with_options(schema, columns, &options).map_err(from_arrow)?]
         }
         Rows::Memory(source) => {
             fetch = source.fetch();

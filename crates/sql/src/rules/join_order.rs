@@ -13,7 +13,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, NullEquality, Result};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Join, JoinConstraint, JoinType, LogicalPlan, Projection};
+use datafusion::logical_expr::{Expr, Join, JoinConstraint, JoinType, LogicalPlan, Operator, Projection};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::cardinality::{Cardinality, estimate, join_rows};
@@ -40,31 +40,36 @@ impl OptimizerRule for JoinOrder {
         true
     }
 
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if !is_reorderable(&plan) {
-            return plan.map_children(|child| self.rewrite(child, config));
-        }
-        let mut graph = Graph::default();
-        graph.flatten(plan.clone());
-        let mut changed = false;
-        for relation in &mut graph.relations {
-            let rewritten = self.rewrite(std::mem::take(relation), config)?;
-            changed |= rewritten.transformed;
-            *relation = rewritten.data;
-        }
-        let Some(tree) = graph.best_tree() else { return Ok(Transformed::no(plan)) };
-        if !changed && tree.is_shape_of(&plan) {
-            return Ok(Transformed::no(plan));
-        }
-        let columns = plan.schema().columns();
-        let ordered = graph.build(&tree)?;
-        if ordered.schema().columns() == columns {
-            return Ok(Transformed::yes(ordered));
-        }
-        let expressions = columns.into_iter().map(Expr::Column).collect();
-        let projection = Projection::try_new_with_schema(expressions, Arc::new(ordered), plan.schema().clone())?;
-        Ok(Transformed::yes(LogicalPlan::Projection(projection)))
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        reorder(plan)
     }
+}
+
+/// The plan with every tree of inner joins in it in its best order.
+fn reorder(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !is_reorderable(&plan) {
+        return plan.map_children(reorder);
+    }
+    let mut graph = Graph::default();
+    graph.flatten(plan.clone());
+    let mut changed = false;
+    for relation in &mut graph.relations {
+        let rewritten = reorder(std::mem::take(relation))?;
+        changed |= rewritten.transformed;
+        *relation = rewritten.data;
+    }
+    let Some(tree) = graph.best_tree() else { return Ok(Transformed::no(plan)) };
+    if !changed && tree.is_shape_of(&plan) {
+        return Ok(Transformed::no(plan));
+    }
+    let columns = plan.schema().columns();
+    let ordered = graph.build(&tree)?;
+    if ordered.schema().columns() == columns {
+        return Ok(Transformed::yes(ordered));
+    }
+    let expressions = columns.into_iter().map(Expr::Column).collect();
+    let projection = Projection::try_new_with_schema(expressions, Arc::new(ordered), plan.schema().clone())?;
+    Ok(Transformed::yes(LogicalPlan::Projection(projection)))
 }
 
 /// True for a join that may be put in another place among others like it.
@@ -137,7 +142,14 @@ impl Graph {
                 self.collect(Arc::unwrap_or_clone(join.left), equal, other);
                 self.collect(Arc::unwrap_or_clone(join.right), equal, other);
                 equal.extend(join.on);
-                other.extend(join.filter.map(split_conjunction_owned).unwrap_or_default());
+                for condition in join.filter.map(split_conjunction_owned).unwrap_or_default() {
+                    match condition {
+                        Expr::BinaryExpr(equality) if equality.op == Operator::Eq => {
+                            equal.push((*equality.left, *equality.right));
+                        }
+                        condition => other.push(condition),
+                    }
+                }
             }
             relation => self.relations.push(relation),
         }

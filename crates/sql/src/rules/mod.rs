@@ -4,6 +4,7 @@
 
 mod cardinality;
 mod join_order;
+mod products;
 
 use std::sync::Arc;
 
@@ -13,6 +14,11 @@ use datafusion::optimizer::{Optimizer, OptimizerRule};
 pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| !USELESS.contains(&rule.name()));
+    for rule in &mut rules {
+        if rule.name() == "eliminate_cross_join" {
+            *rule = Arc::new(products::EliminateProducts::default());
+        }
+    }
     // Conditions have found their tables by then, and projections do not stand between the joins yet.
     insert_after(&mut rules, "push_down_filter", Arc::new(join_order::JoinOrder));
     rules

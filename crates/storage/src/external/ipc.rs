@@ -595,7 +595,7 @@ mod tests {
                 assert_eq!(read_all(&table, &request, &[], batch_rows, true), expected(&batches));
             }
             let request = ScanRequest { columns: vec![2], predicate: None };
-            let filters = [AtMost::new(0, 600)];
+            let filters = [AtMost::filter(0, 600)];
             let read = read_all(&table, &request, &filters, 100, true);
             assert_eq!(read.num_rows(), 480);
             let count = read_all(&table, &ScanRequest::default(), &[], 100, true);

@@ -27,6 +27,7 @@ pub(crate) struct Located {
     /// Their common format.
     pub format: Format,
     /// The folder that partition folders (`key=value`) are relative to; empty for single files.
+    #[allow(dead_code, reason = "columns from folder names come next")]
     pub base: String,
 }
 

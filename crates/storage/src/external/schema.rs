@@ -148,7 +148,7 @@ fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
             let precision = u8::try_from(whole + i16::from(scale)).ok()?;
             match precision {
                 0..=DECIMAL128_MAX_PRECISION => Decimal128(precision.max(1), scale),
-                ..=DECIMAL256_MAX_PRECISION => Decimal256(precision, scale),
+                _ if precision <= DECIMAL256_MAX_PRECISION => Decimal256(precision, scale),
                 _ => return None,
             }
         }

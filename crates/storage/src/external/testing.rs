@@ -189,7 +189,7 @@ pub(crate) struct AtMost {
 }
 
 impl AtMost {
-    pub fn new(column: usize, bound: i64) -> Arc<dyn RowFilter> {
+    pub fn filter(column: usize, bound: i64) -> Arc<dyn RowFilter> {
         Arc::new(Self { column: [column], bound })
     }
 

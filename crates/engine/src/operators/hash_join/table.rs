@@ -66,7 +66,7 @@ impl Packing {
         let mut codes = 1u64;
         for (&(min, max), &null_code) in bounds.iter().zip(null_codes) {
             // Without a value that is not NULL the bounds are the wrong way round.
-            let span = max.checked_sub(min).unwrap_or(0).checked_add(null_code as u64)?;
+            let span = max.saturating_sub(min).checked_add(null_code as u64)?;
             let bits = 64 - span.leading_zeros();
             if shift + bits > 63 && (bounds.len() > 1 || span == NO_CODE) {
                 return None;
@@ -730,7 +730,6 @@ impl HashedWork {
     }
 
     /// The rows of this part: the slot in the part, the row, the word; and their tags.
-    #[expect(clippy::type_complexity, reason = "a list and what goes with it")]
     fn collect(&self, part: usize, chunks: &[Chunk]) -> (Vec<(u32, u32, u64)>, Vec<u64>) {
         let expected = chunks.iter().map(|chunk| chunk.rows).sum::<usize>() >> self.part_bits;
         let mut mine = Vec::with_capacity(expected + expected / 16);

@@ -76,7 +76,7 @@ fn every_type(rows: usize) -> RecordBatch {
         ("view", column!(StringViewArray, |i: usize| words[(i + 1) % 5])),
         ("blob", column!(BinaryArray, |i: usize| vec![i as u8; i % 20])),
         ("fixed", {
-            let values = (0..rows).map(|i| (!null(i)).then(|| [i as u8, 1, 2]));
+            let values = (0..rows).map(|i| (!null(i)).then_some([i as u8, 1, 2]));
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 3).unwrap())
         }),
         ("list", Arc::new(lists)),
@@ -300,7 +300,7 @@ proptest! {
             .set_write_batch_size(page_rows.min(64))
             .set_max_row_group_row_count(Some(1000));
         let table = table_of("filtered.parquet", write(&batch, properties));
-        let filters = bounds.iter().map(|&(column, bound)| AtMost::new(column, bound)).collect::<Vec<_>>();
+        let filters = bounds.iter().map(|&(column, bound)| AtMost::filter(column, bound)).collect::<Vec<_>>();
         let request = ScanRequest { columns: columns.clone(), predicate: None };
         let read = read_all(&table, &request, &filters, batch_rows, narrow);
         let keep = (0..values.len())

@@ -230,7 +230,6 @@ fn describe(
         see(&mut guesses, record, text, is_null);
     }
     for probe in probes(source, compression)? {
-        let dialect = dialect;
         let probed = csv_infer::records(&probe, true, &dialect, usize::MAX);
         // Where fields do not fit, the probe began inside a quoted field.
         if probed.iter().all(|record| record.len() == fields || record.len() == fields + 1) {

@@ -311,7 +311,7 @@ proptest! {
         options.csv.has_header = Some(true);
         options.csv.delimiter = Some(b',');
         let table = open_bytes("p.csv", text.into_bytes(), &options).unwrap();
-        let filters = [AtMost::new(1, bound)];
+        let filters = [AtMost::filter(1, bound)];
         let request = ScanRequest { columns: vec![0, 1], predicate: None };
         let read = read_all(&table, &request, &filters, batch_rows, true);
         let expected = rows.iter().filter(|(_, n)| n.is_some_and(|n| n <= bound)).collect::<Vec<_>>();
