@@ -80,7 +80,7 @@ fn uninterrupted(session: &Session, statement: &str) -> Duration {
 
 /// Runs it, reads for `delay`, and interrupts it in one of three ways. True if it was still running.
 fn interrupted(session: &Session, statement: &str, delay: Duration, way: usize, what: &str) -> bool {
-    let mut result = session.execute(statement).unwrap();
+    let mut result = session.start(statement).unwrap();
     let end = Instant::now() + delay;
     if way == 0 {
         // Somebody who does not read at all, and goes away.

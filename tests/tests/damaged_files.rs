@@ -56,7 +56,7 @@ fn a_missing_file_is_named() {
     for path in ["/nowhere/a.parquet", "/nowhere/a.csv", "/nowhere/*.json", "/nowhere/folder/"] {
         let error =
             session.execute(&format!("SELECT * FROM '{path}'")).and_then(|result| result.collect()).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/"), "{path}: {error}");
+        assert!(error.to_string().contains("/nowhere"), "{path}: {error}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diligence_db::Database;
+use diligence_db::CancelToken;
 use parking_lot::Mutex;
 
 use crate::failure::Failure;
@@ -16,8 +16,8 @@ enum Target {
     /// Nothing runs: the process ends.
     #[default]
     Process,
-    /// A statement runs in this database.
-    Statement(Database),
+    /// A statement is on its way; it can be cancelled once it is planned.
+    Statement(CancelToken),
     /// A statement was asked to stop and has not yet.
     Stopping,
 }
@@ -37,7 +37,7 @@ impl Interrupt {
         ctrlc::set_handler(move || {
             let was = std::mem::replace(&mut *on_signal.lock(), Target::Stopping);
             match was {
-                Target::Statement(database) => cancel_queries(&database),
+                Target::Statement(token) => token.cancel(),
                 Target::Process | Target::Stopping => std::process::exit(INTERRUPTED),
             }
         })
@@ -45,30 +45,29 @@ impl Interrupt {
         Ok(Self { target })
     }
 
-    /// From now on an interrupt cancels what runs in the database, until the guard is dropped.
-    pub fn cancels(&self, database: &Database) -> Guard<'_> {
-        *self.target.lock() = Target::Statement(database.clone());
+    /// From now on an interrupt is for a statement, until the guard is dropped.
+    pub fn statement(&self) -> Guard<'_> {
+        *self.target.lock() = Target::Statement(CancelToken::default());
         Guard { interrupt: self }
     }
 }
 
-/// The command runs one statement at a time, so every query that runs belongs to it: also those that a statement waits
-/// for before it gives a result, as COPY does.
-fn cancel_queries(database: &Database) {
-    let engine = database.engine();
-    for query in engine.queries() {
-        engine.cancel(query.id);
-    }
-}
-
-/// While it lives, an interrupt cancels a statement.
+/// While it lives, an interrupt is for a statement.
 pub struct Guard<'a> {
     interrupt: &'a Interrupt,
 }
 
 impl Guard<'_> {
-    /// True once there was an interrupt. A statement that was still being planned then has no query that could have been
-    /// cancelled.
+    /// The statement is planned, and this is how it is cancelled. Done at once if there was an interrupt before.
+    pub fn cancels(&self, token: CancelToken) {
+        let mut target = self.interrupt.target.lock();
+        match &*target {
+            Target::Stopping => token.cancel(),
+            Target::Process | Target::Statement(_) => *target = Target::Statement(token),
+        }
+    }
+
+    /// True once there was an interrupt.
     pub fn interrupted(&self) -> bool {
         matches!(*self.interrupt.target.lock(), Target::Stopping)
     }

@@ -16,7 +16,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
     let interrupt = Interrupt::install()?;
     let database = open(&arguments.database)?;
     let session = database.session();
-    let runner = Runner::new(&database, &session, &interrupt, &arguments.output, stdout().is_terminal());
+    let runner = Runner::new(&session, &interrupt, &arguments.output, stdout().is_terminal());
     for source in &sources {
         runner.run(source)?;
     }

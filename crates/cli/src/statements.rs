@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use diligence_base::Error;
-use diligence_db::{Database, QueryResult, ResultKind, Session};
+use diligence_db::{QueryResult, ResultKind, Session};
 
 use crate::arguments::OutputArguments;
 use crate::failure::Failure;
@@ -18,12 +18,11 @@ use crate::sources::{Place, Source};
 /// Rows of a table on a terminal, unless asked for more: some screens.
 const TERMINAL_ROWS_MAX: usize = 1_000;
 
-/// How long rows wait for more before they are pushed out.
-const FLUSH_AFTER: Duration = Duration::from_millis(100);
+/// How long rows wait for more before they are pushed out, and how often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs statements in a session.
 pub struct Runner<'a> {
-    database: &'a Database,
     session: &'a Session,
     interrupt: &'a Interrupt,
     format: Cell<Format>,
@@ -33,26 +32,13 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// `terminal` says whether a person is likely to read the output.
-    pub fn new(
-        database: &'a Database,
-        session: &'a Session,
-        interrupt: &'a Interrupt,
-        output: &OutputArguments,
-        terminal: bool,
-    ) -> Self {
+    pub fn new(session: &'a Session, interrupt: &'a Interrupt, output: &OutputArguments, terminal: bool) -> Self {
         let rows_max = match output.max_rows {
             Some(0) => None,
             Some(rows) => Some(rows),
             None => terminal.then_some(TERMINAL_ROWS_MAX),
         };
-        Self {
-            database,
-            session,
-            interrupt,
-            format: Cell::new(output.format),
-            timer: Cell::new(output.timer),
-            rows_max,
-        }
+        Self { session, interrupt, format: Cell::new(output.format), timer: Cell::new(output.timer), rows_max }
     }
 
     /// How rows are written from now on.
@@ -78,12 +64,10 @@ impl<'a> Runner<'a> {
     fn run_statement(&self, place: &Place) -> Result<(), Failure> {
         let begun = Instant::now();
         let failed = |error| Failure::Statement(error, Some(place.clone()));
-        let interrupt = self.interrupt.cancels(self.database);
-        let mut progress = StatementProgress::begin(self.database);
-        let mut result = self.session.execute(&place.statement).map_err(failed)?;
-        if interrupt.interrupted() {
-            return Err(failed(Error::cancelled()));
-        }
+        let interrupt = self.interrupt.statement();
+        let mut progress = StatementProgress::begin();
+        let mut result = self.session.start(&place.statement).map_err(failed)?;
+        interrupt.cancels(result.cancel_token());
 
         let mut output = BufWriter::new(stdout().lock());
         let rows = match self.show(&mut result, &interrupt, &mut progress, &mut output) {
@@ -118,7 +102,7 @@ impl<'a> Runner<'a> {
             rows = pump(result, writer.as_mut(), interrupt, progress)?;
             writer.end()?;
         } else {
-            // A command has no rows to show, but it may work for long.
+            // A command has no rows to show; its work is done while it is read.
             pump(result, writer(Format::None, output, None).as_mut(), interrupt, progress)?;
         }
         // Only now, because a command's count is known at its end.
@@ -143,7 +127,7 @@ fn pump(
     let mut rows = 0;
     let mut flushed = true;
     loop {
-        match result.next_within(FLUSH_AFTER) {
+        match result.next_within(LOOK_EVERY) {
             // The query may be done and its rows still fill the screen.
             Poll::Ready(Some(Ok(_))) if interrupt.interrupted() => {
                 return Err(Failure::Statement(Error::cancelled(), None));
@@ -161,11 +145,13 @@ fn pump(
                     return Ok(rows);
                 }
             }
-            Poll::Pending if !flushed => {
-                writer.flush()?;
-                flushed = true;
+            Poll::Pending => {
+                if !flushed {
+                    writer.flush()?;
+                    flushed = true;
+                }
+                progress.show(result.progress());
             }
-            Poll::Pending => {}
         }
     }
 }

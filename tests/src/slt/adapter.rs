@@ -20,9 +20,9 @@ impl DB for Adapter {
     type ColumnType = ColumnLetter;
 
     fn run(&mut self, sql: &str) -> Result<DBOutput<ColumnLetter>, Error> {
-        // What happens before there is a result cannot be cancelled, so it is watched without a token.
+        // Planning cannot be cancelled, so it is watched without a token.
         let planning = self.watchdog.watch(sql, None);
-        let mut result = self.session.execute(sql)?;
+        let mut result = self.session.start(sql)?;
         drop(planning);
         let _running = self.watchdog.watch(sql, Some(result.cancel_token()));
         let mut batches = Vec::new();
@@ -30,7 +30,7 @@ impl DB for Adapter {
             batches.push(batch?);
         }
         Ok(match result.kind() {
-            // As DataFusion: a command that writes answers with the number of rows.
+            // The scripts see the number of rows that were written as an answer of one row.
             ResultKind::Command { rows: Some(rows), .. } => {
                 DBOutput::Rows { types: vec![display::INTEGER], rows: vec![vec![rows.to_string()]] }
             }

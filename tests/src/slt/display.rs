@@ -10,7 +10,7 @@ use sqllogictest::ColumnType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLetter(char);
 
-/// The letter of integers.
+/// The letter of whole numbers.
 pub const INTEGER: ColumnLetter = ColumnLetter('I');
 
 const LETTERS: &str = "BIRTDP?";

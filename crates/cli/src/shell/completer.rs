@@ -1,4 +1,4 @@
-//! Completes the word before the cursor: keywords, names the session knows, and dot commands at the beginning.
+//! Completes the word before the cursor with what the session knows, and dot commands at the beginning.
 
 use std::sync::Arc;
 
@@ -10,20 +10,13 @@ use super::commands::COMMANDS;
 /// Suggestions at most: more than a screen of them helps nobody.
 const SUGGESTIONS_MAX: usize = 100;
 
-/// Keywords worth completing: those that begin or join the parts of everyday statements.
-const KEYWORDS: &str = "ALL ANALYZE AND ANTI ANY ARRAY AS ASC BETWEEN BY CASE CAST COPY CREATE CROSS CUBE CURRENT DATE DELIMITER DESC \
-    DESCRIBE DISTINCT DROP ELSE END EXCEPT EXECUTE EXISTS EXPLAIN EXTERNAL EXTRACT FALSE FILTER FIRST FOLLOWING FROM FULL GROUP \
-    GROUPING HAVING ILIKE IN INNER INSERT INTERSECT INTERVAL INTO IS JOIN LAST LATERAL LEFT LIKE LIMIT LOCATION NATURAL NOT NULL NULLS \
-    OFFSET ON OPTIONS OR ORDER OUTER OVER PARTITION PRECEDING PREPARE QUALIFY RANGE RECURSIVE RESET RIGHT ROLLUP ROW ROWS SELECT SEMI SET \
-    SETS SHOW STORED TABLE TABLES THEN TIMESTAMP TO TRUE UNBOUNDED UNION UNNEST USING VALUES VIEW WHEN WHERE WINDOW WITH \
-    WITHIN";
-
-/// The names a session knows; the shell sets them, the completer reads them.
+/// The words a session knows: keywords (all capitals), tables, columns, functions, settings. The shell sets them, the
+/// completer reads them.
 #[derive(Clone, Default)]
 pub struct Words(Arc<Mutex<Vec<String>>>);
 
 impl Words {
-    /// Replaces the names.
+    /// Replaces the words.
     pub fn set(&self, words: Vec<String>) {
         *self.0.lock() = words;
     }
@@ -35,50 +28,57 @@ pub struct SqlCompleter {
 }
 
 impl SqlCompleter {
-    /// A completer that knows keywords, commands and these names.
+    /// A completer that knows these words, and the shell's commands.
     pub fn new(words: Words) -> Self {
         Self { words }
     }
 
-    fn candidates(&self, before: &str, word: &str) -> Vec<String> {
-        if before.trim().is_empty() && word.starts_with('.') {
-            let fitting = COMMANDS.iter().filter(|command| command.name.starts_with(word));
-            return fitting.map(|command| command.name.to_owned()).collect();
-        }
-        if word.is_empty() {
-            return Vec::new();
-        }
-        let lower = word.to_lowercase();
-        let fits = |text: &str| text.to_lowercase().starts_with(&lower);
-        let is_keyword = |text: &str| KEYWORDS.split_whitespace().any(|keyword| keyword == text);
-        let mut found: Vec<String> =
-            self.words.0.lock().iter().filter(|word| fits(word) && !is_keyword(word)).cloned().collect();
-        // Keywords follow the case of what was typed; after a dot there are only names.
-        if !before.ends_with('.') {
-            let shout = word.chars().any(char::is_uppercase);
-            let fitting = KEYWORDS.split_whitespace().filter(|keyword| fits(keyword));
-            found.extend(fitting.map(|keyword| if shout { keyword.to_owned() } else { keyword.to_lowercase() }));
-        }
+    /// The words that fit. Keywords follow the case of what was typed; after a dot there are none.
+    fn fitting(&self, typed: &str, after_dot: bool) -> Vec<String> {
+        let lower = typed.to_lowercase();
+        let shout = typed.chars().any(char::is_uppercase);
+        let words = self.words.0.lock();
+        let fitting = words.iter().filter(|word| word.to_lowercase().starts_with(&lower)).filter_map(|word| {
+            let is_keyword = word.chars().all(|c| c.is_ascii_uppercase());
+            match (is_keyword, after_dot) {
+                (true, true) => None,
+                (true, false) if !shout => Some(word.to_lowercase()),
+                _ => Some(word.clone()),
+            }
+        });
+        let mut found: Vec<_> = fitting.collect();
         found.sort_by_key(|name| name.to_lowercase());
-        found.dedup_by_key(|name| name.to_lowercase());
+        found.dedup();
         found.truncate(SUGGESTIONS_MAX);
         found
     }
 }
 
-/// Where the word before `end` begins.
-fn word_start(line: &str, end: usize) -> usize {
-    let before = &line[..end];
-    let word = before.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
-    // A dot at the very beginning belongs to a command.
-    if word.trim_start() == "." { word.len() - 1 } else { word.len() }
+/// Where the word before `end` begins; with dots, where a name with its schema does.
+fn word_start(line: &str, end: usize, with_dots: bool) -> usize {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_' || (with_dots && c == '.');
+    line[..end].trim_end_matches(in_word).len()
 }
 
 impl Completer for SqlCompleter {
     fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
         let end = (0..=position.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
-        let start = word_start(line, end);
-        let suggestions = self.candidates(&line[..start], &line[start..end]).into_iter().map(|value| Suggestion {
+        let (start, dotted) = (word_start(line, end, false), word_start(line, end, true));
+        let (word, name) = (&line[start..end], &line[dotted..end]);
+        let mut found = Vec::new();
+        if name.starts_with('.') && line[..dotted].trim().is_empty() {
+            let commands = COMMANDS.iter().filter(|command| command.name.starts_with(name));
+            found.extend(commands.map(|command| (command.name.to_owned(), dotted)));
+        } else {
+            // `system.qu` may be the beginning of a table in a schema, or of a column of a table.
+            if dotted < start {
+                found.extend(self.fitting(name, true).into_iter().map(|value| (value, dotted)));
+            }
+            if !word.is_empty() {
+                found.extend(self.fitting(word, dotted < start).into_iter().map(|value| (value, start)));
+            }
+        }
+        let suggestions = found.into_iter().map(|(value, start)| Suggestion {
             value,
             span: Span::new(start, end),
             append_whitespace: true,
@@ -94,7 +94,11 @@ mod tests {
 
     fn complete(line: &str) -> Vec<String> {
         let words = Words::default();
-        words.set(["lineitem", "l_orderkey", "Größe", "WHERE"].map(str::to_owned).to_vec());
+        words.set(
+            ["lineitem", "l_orderkey", "Größe", "SELECT", "WHEN", "WHERE", "system.queries"]
+                .map(str::to_owned)
+                .to_vec(),
+        );
         let result = SqlCompleter::new(words).complete(line, line.len());
         result.suggestions().iter().map(|suggestion| suggestion.value.clone()).collect()
     }
@@ -110,6 +114,8 @@ mod tests {
         assert_eq!(complete("select l_"), ["l_orderkey"]);
         assert_eq!(complete("select t.li"), ["lineitem"]);
         assert_eq!(complete("select * from (select grö"), ["Größe"]);
+        assert_eq!(complete("select * from system.qu"), ["system.queries"]);
+        assert_eq!(complete("select t.wh"), Vec::<String>::new());
         assert!(complete("select ").is_empty());
     }
 

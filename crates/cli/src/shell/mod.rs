@@ -44,7 +44,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
     let interrupt = Interrupt::install()?;
     let database = open(&arguments.database)?;
     let session = database.session();
-    let runner = Runner::new(&database, &session, &interrupt, &arguments.output, true);
+    let runner = Runner::new(&session, &interrupt, &arguments.output, true);
     let words = Words::default();
     let mut editor = editor(&words);
 
