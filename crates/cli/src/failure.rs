@@ -137,8 +137,9 @@ mod tests {
 
     #[test]
     fn wide_characters_tabs_and_places_outside_the_text_are_survived() {
-        let failure = Failure::Statement(error(1, 10), Some(place("SELECT '日本', x", None, 1)));
-        assert!(failure.to_string().contains("\n  SELECT '日本', x\n             ^"), "{failure}");
+        let failure = Failure::Statement(error(1, 14), Some(place("SELECT '日本', x", None, 1)));
+        let caret = format!("\n  SELECT '日本', x\n{}^", " ".repeat(2 + "SELECT '".len() + 4 + "', ".len()));
+        assert!(failure.to_string().contains(&caret), "{failure}");
         for (line, column) in [(1, 4), (1, 900), (0, 0), (7, 1)] {
             let failure = Failure::Statement(error(line, column), Some(place("\tSELECT", None, 1)));
             assert!(failure.to_string().starts_with("error: no column"), "{failure}");

@@ -18,7 +18,7 @@ use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
 use crate::pipeline::{Graph, Setup, Surroundings, compile};
 use crate::plan::Plan;
-use crate::query::{QueryInfo, QueryOptions, QueryRun, QueryStream};
+use crate::query::{Inline, QueryInfo, QueryOptions, QueryRun, QueryStream};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
@@ -166,7 +166,8 @@ impl Engine {
         let scheduler = self.scheduler.clone();
         let run = QueryRun::start(id, options.label, graph, setup, result, clock, scheduler, on_end);
         self.books.lock().started(&run);
-        let inline = (self.mode != Mode::Threads).then(|| self.scheduler.clone());
+        let inline = (self.mode != Mode::Threads)
+            .then(|| Inline { scheduler: self.scheduler.clone(), runtime: self.io.runtime.clone() });
         Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline))
     }
 

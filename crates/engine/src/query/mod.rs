@@ -7,6 +7,7 @@ mod stream;
 mod tests;
 
 pub use run::{QueryInfo, QueryRun, QueryState, Waits};
+pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};
 
 use diligence_base::limits::BATCH_ROWS_MAX;

@@ -38,8 +38,22 @@ pub struct QueryStream {
     schema: SchemaRef,
     rows_out: usize,
     done: bool,
-    /// The scheduler to drive, if packets run on the reader's thread.
-    inline: Option<Arc<Scheduler>>,
+    /// What to drive, if packets run on the reader's thread.
+    inline: Option<Inline>,
+}
+
+/// The scheduler whose packets the reader runs, and the runtime that DataFusion operators look for while they run.
+pub(crate) struct Inline {
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Inline {
+    /// Runs one packet. False if none is queued.
+    fn run_one(&self) -> bool {
+        let _entered = self.runtime.enter();
+        self.scheduler.run_one()
+    }
 }
 
 /// Cancels a query from anywhere.
@@ -69,7 +83,7 @@ impl QueryStream {
         run: Arc<QueryRun>,
         receiver: Receiver<RecordBatch>,
         schema: SchemaRef,
-        inline: Option<Arc<Scheduler>>,
+        inline: Option<Inline>,
     ) -> Self {
         Self { run, receiver, schema, rows_out: 0, done: false, inline }
     }
@@ -145,7 +159,7 @@ impl QueryStream {
                     return Poll::Ready(batch);
                 }
                 Poll::Pending => match &self.inline {
-                    Some(scheduler) if scheduler.run_one() => {}
+                    Some(inline) if inline.run_one() => {}
                     _ => return Poll::Pending,
                 },
             }
@@ -154,8 +168,8 @@ impl QueryStream {
 
     /// With the inline executor: lets the packets that are left drop what they hold.
     fn settle(&self) {
-        if let Some(scheduler) = &self.inline {
-            while !self.run.has_ended() && scheduler.run_one() {}
+        if let Some(inline) = &self.inline {
+            while !self.run.has_ended() && inline.run_one() {}
         }
     }
 }
