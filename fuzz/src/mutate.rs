@@ -23,59 +23,81 @@ pub fn input(kind: Kind, seed: u64) -> Vec<u8> {
 pub fn from(corpus: &[Vec<u8>], kind: Kind, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut input = corpus[random.below(corpus.len())].clone();
-    for _ in 0..=random.below(CHANGES_MAX) {
-        change(&mut input, corpus, kind, &mut random);
+    // Mostly one change or two: what is damaged more is refused at its first bytes.
+    let changes = 1 + random.below(CHANGES_MAX).min(random.below(CHANGES_MAX)).min(random.below(CHANGES_MAX));
+    for _ in 0..changes {
+        if kind.is_text() && random.below(4) > 0 {
+            change_words(&mut input, corpus, kind, &mut random);
+        } else {
+            change_bytes(&mut input, corpus, kind, &mut random);
+        }
     }
     input.truncate(INPUT_BYTES_MAX);
     input
 }
 
-fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mut Random) {
+/// A change that keeps the words of a text whole.
+fn change_words(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mut Random) {
+    let word = word_at(input, random.below(input.len() + 1));
+    let other = match random.below(3) {
+        0 => {
+            let tokens = kind.tokens();
+            tokens[random.below(tokens.len())].to_vec()
+        }
+        1 => {
+            let other = &corpus[random.below(corpus.len())];
+            other[word_at(other, random.below(other.len() + 1))].to_vec()
+        }
+        _ => input[word_at(input, random.below(input.len() + 1))].to_vec(),
+    };
+    match random.below(4) {
+        0 => drop(input.drain(word)),
+        1 => insert(input, word.start, &[&other, b" ".as_slice()].concat()),
+        _ => drop(input.splice(word, other)),
+    }
+}
+
+fn change_bytes(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mut Random) {
     let at = random.below(input.len() + 1);
     // How much is touched: mostly little.
-    let length = match random.below(4) {
-        0 => 1,
-        1 => random.below(8),
-        2 => random.below(64),
+    let length = match random.below(8) {
+        0..=3 => 1,
+        4 | 5 => random.below(8),
+        6 => random.below(64),
         _ => random.below(input.len() + 1),
     };
     let end = (at + length).min(input.len());
-    match random.below(10) {
-        0 if at < input.len() => input[at] ^= 1 << random.below(8),
-        1 if at < input.len() => input[at] = random.below(256) as u8,
-        2 => input.truncate(at),
-        3 => drop(input.drain(at..end)),
-        4 => {
+    match random.below(16) {
+        0..=3 if at < input.len() => input[at] ^= 1 << random.below(8),
+        4..=6 if at < input.len() => input[at] = random.below(256) as u8,
+        7 => input.truncate(at),
+        8 => drop(input.drain(at..end)),
+        9 => {
             let copy = input[at..end].to_vec();
             insert(input, at, &copy);
         }
-        5 => {
+        10 => {
             let other = &corpus[random.below(corpus.len())];
             let from = random.below(other.len() + 1);
             let to = (from + length).min(other.len());
             insert(input, at, &other[from..to]);
         }
-        6 => {
+        11 | 12 => {
             let number = NUMBERS[random.below(NUMBERS.len())].to_le_bytes();
             let width = [1, 2, 4, 8][random.below(4)];
             overwrite(input, at, &number[..width]);
         }
-        7 | 8 => {
+        13 => {
             let tokens = kind.tokens();
-            let token = tokens[random.below(tokens.len())];
-            // In a text a token goes where a word was; in bytes, on top of others or between them.
-            if kind.is_text() {
-                let word = word_at(input, at);
-                input.splice(word, token.iter().copied());
-            } else if random.below(2) == 0 {
-                overwrite(input, at, token);
-            } else {
-                insert(input, at, token);
-            }
+            overwrite(input, at, tokens[random.below(tokens.len())]);
+        }
+        14 => {
+            let bytes: Vec<u8> = (0..length.min(16)).map(|_| random.below(256) as u8).collect();
+            insert(input, at, &bytes);
         }
         _ => {
             let bytes: Vec<u8> = (0..length.min(16)).map(|_| random.below(256) as u8).collect();
-            insert(input, at, &bytes);
+            overwrite(input, at, &bytes);
         }
     }
 }

@@ -71,6 +71,16 @@ pub struct Place {
 }
 
 impl Place {
+    /// Whether the statement shows a plan.
+    pub fn is_explain(&self) -> bool {
+        let mut rest = self.statement.trim_start();
+        while let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+        }
+        let word = rest.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        word.eq_ignore_ascii_case("explain")
+    }
+
     /// The column in the source of a place in the statement.
     pub fn column_of(&self, span: Span) -> u64 {
         if span.line <= 1 { self.column + span.column.saturating_sub(1) } else { span.column }
@@ -97,6 +107,15 @@ mod tests {
         let place = &source.places(&statements)[1];
         assert_eq!(place.column_of(Span { line: 1, column: 8 }), 18);
         assert_eq!(place.column_of(Span { line: 2, column: 8 }), 8);
+    }
+
+    #[test]
+    fn a_plan_is_known_by_its_first_word() {
+        let place = |text: &str| Place { source: None, statement: text.to_owned(), line: 1, column: 1 };
+        assert!(place(" -- why\n\n explain analyze select 1").is_explain());
+        assert!(!place("select 'explain'").is_explain());
+        assert!(!place("explains").is_explain());
+        assert!(!place("-- explain").is_explain());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use diligence_db::{QueryResult, ResultKind, Session};
 use crate::arguments::OutputArguments;
 use crate::failure::Failure;
 use crate::interrupt::{Guard, Interrupt};
-use crate::output::{Appetite, Format, ResultWriter, writer};
+use crate::output::{Appetite, Format, LineWriter, ResultWriter, writer};
 use crate::progress::{StatementProgress, count_text};
 use crate::sources::{Place, Source};
 
@@ -70,7 +70,7 @@ impl<'a> Runner<'a> {
         interrupt.cancels(result.cancel_token());
 
         let mut output = BufWriter::new(stdout().lock());
-        let rows = match self.show(&mut result, &interrupt, &mut progress, &mut output) {
+        let rows = match self.show(&mut result, place.is_explain(), &interrupt, &mut progress, &mut output) {
             Ok(rows) => rows,
             Err(Failure::Statement(error, _)) => {
                 // The rows that came before the error are part of the story; a failed flush is told by the error.
@@ -87,17 +87,21 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Writes a result and gives its number of rows.
+    /// Writes a result and gives its number of rows. A plan is no table, whatever its form.
     fn show(
         &self,
         result: &mut QueryResult,
+        is_plan: bool,
         interrupt: &Guard<'_>,
         progress: &mut StatementProgress,
         output: &mut dyn Write,
     ) -> Result<u64, Failure> {
         let mut rows = 0;
         if matches!(result.kind(), ResultKind::Rows) {
-            let mut writer = writer(self.format.get(), output, self.rows_max);
+            let mut writer: Box<dyn ResultWriter> = match self.format.get() {
+                Format::Table if is_plan => Box::new(LineWriter::new(output)),
+                format => writer(format, output, self.rows_max),
+            };
             writer.begin(&result.schema())?;
             rows = pump(result, writer.as_mut(), interrupt, progress)?;
             writer.end()?;

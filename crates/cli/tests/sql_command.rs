@@ -81,6 +81,14 @@ fn commands_say_what_they_did() {
 }
 
 #[test]
+fn a_plan_is_no_table() {
+    let home = home();
+    let ran = sql(home.path(), &["EXPLAIN SELECT count(*) FROM 'tables/people.csv'"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Scan") && !ran.stdout.contains('│'), "{}", ran.stdout);
+}
+
+#[test]
 fn the_timer_speaks_on_standard_error() {
     let home = home();
     let ran = sql(home.path(), &["--timer", "--format", "csv", "SELECT 1 AS a"]);

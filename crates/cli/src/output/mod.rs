@@ -6,6 +6,7 @@
 mod arrow_stream;
 mod csv;
 mod json;
+mod lines;
 mod table;
 mod text;
 
@@ -15,6 +16,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use diligence_base::Error;
+
+pub use lines::LineWriter;
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

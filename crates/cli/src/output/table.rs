@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::FormatOptions;
 use unicode_width::UnicodeWidthStr;
 
-use super::text::formatters;
+use super::text::{formatters, printable};
 use super::{Appetite, ResultWriter, WriteError};
 
 /// Rows looked at before the first one is written: about what fits into memory and attention without being noticed.
@@ -103,19 +103,6 @@ impl<'a> TableWriter<'a> {
 /// The lines of a value, without anything a terminal would obey.
 fn lines_of(value: &str) -> Vec<String> {
     value.split('\n').map(printable).collect()
-}
-
-fn printable(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    let escape = |character: char| match character {
-        '\t' => "\\t".to_owned(),
-        '\r' => "\\r".to_owned(),
-        other if other.is_control() => other.escape_unicode().to_string(),
-        other => other.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 fn is_number(data_type: &DataType) -> bool {
