@@ -202,7 +202,7 @@ impl Source {
     fn range(values: ArrayRef, known: Option<&Coder>, least: i64, greatest: i64) -> Self {
         if let Some(&Coder::Range { base, size }) = known
             && least >= base
-            && greatest - base < size as i64
+            && greatest.checked_sub(base).is_some_and(|span| span < size as i64)
         {
             return Self { coder: Coder::Range { base, size }, changed: false, codes: Codes::Numbers(values) };
         }
