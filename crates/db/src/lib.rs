@@ -23,6 +23,8 @@ mod result;
 mod session;
 mod settings;
 mod system;
+#[cfg(test)]
+mod tests;
 
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use result::{CancelToken, QueryResult, ResultKind};

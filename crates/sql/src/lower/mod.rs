@@ -14,6 +14,8 @@
 mod aggregate;
 mod filter;
 mod foreign;
+#[cfg(test)]
+mod golden;
 mod join;
 mod limit;
 mod project;

@@ -1,0 +1,280 @@
+//! Statements from text to rows, through the front door.
+
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use arrow::util::pretty::pretty_format_batches;
+use futures::StreamExt;
+
+use crate::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
+
+fn session() -> Session {
+    Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap().session()
+}
+
+/// A result as lines, without the frame.
+fn rows(session: &Session, sql: &str) -> Vec<String> {
+    let batches = session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+    let table = pretty_format_batches(&batches).unwrap().to_string();
+    let lines = table.lines().filter(|line| line.starts_with('|')).skip(1);
+    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn error(session: &Session, sql: &str) -> diligence_base::Error {
+    match session.execute(sql).map(|result| result.collect()) {
+        Err(error) | Ok(Err(error)) => error,
+        Ok(Ok(_)) => panic!("{sql} succeeded"),
+    }
+}
+
+fn command(session: &Session, sql: &str) -> (&'static str, Option<u64>) {
+    match *session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).kind() {
+        ResultKind::Command { tag, rows } => (tag, rows),
+        ResultKind::Rows => panic!("{sql} gave rows"),
+    }
+}
+
+#[test]
+fn tables_in_memory_are_made_filled_and_dropped() {
+    let session = session();
+    assert_eq!(command(&session, "CREATE TABLE t (a INT NOT NULL, b TEXT DEFAULT 'none')"), ("CREATE TABLE", Some(0)));
+    assert_eq!(command(&session, "INSERT INTO t VALUES (1, 'one'), (2, NULL)"), ("INSERT", Some(2)));
+    assert_eq!(command(&session, "INSERT INTO t (a) VALUES (3)"), ("INSERT", Some(1)));
+    assert_eq!(rows(&session, "SELECT a, b FROM t ORDER BY a"), ["1 one", "2 ", "3 none"]);
+    assert_eq!(error(&session, "INSERT INTO t VALUES (NULL, 'x')").kind(), ErrorKind::Value);
+    assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["3"]);
+    assert_eq!(command(&session, "CREATE TABLE u AS SELECT a * 2 AS a FROM t"), ("CREATE TABLE", Some(3)));
+    assert_eq!(command(&session, "CREATE TABLE IF NOT EXISTS u AS SELECT 1"), ("CREATE TABLE", None));
+    assert!(error(&session, "CREATE TABLE u AS SELECT 1 AS x").message().contains("exists already"));
+    assert_eq!(command(&session, "CREATE OR REPLACE TABLE u AS SELECT 7 AS a"), ("CREATE TABLE", Some(1)));
+    assert_eq!(command(&session, "INSERT OVERWRITE u SELECT a FROM t"), ("INSERT", Some(3)));
+    assert_eq!(command(&session, "TRUNCATE TABLE u").0, "TRUNCATE TABLE");
+    assert_eq!(rows(&session, "SELECT count(*) FROM u"), ["0"]);
+    assert_eq!(command(&session, "DROP TABLE u").0, "DROP TABLE");
+    assert_eq!(command(&session, "DROP TABLE IF EXISTS u").0, "DROP TABLE");
+    assert_eq!(error(&session, "DROP TABLE tt").hint(), Some("did you mean 't'?"));
+    assert!(error(&session, "DROP VIEW t").message().contains("not a view"));
+}
+
+#[test]
+fn a_view_follows_its_tables() {
+    let session = session();
+    session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
+    assert_eq!(command(&session, "CREATE VIEW v AS SELECT a + 1 AS b FROM t").0, "CREATE VIEW");
+    session.execute("INSERT INTO t VALUES (5)").unwrap();
+    assert_eq!(rows(&session, "SELECT b FROM v ORDER BY b"), ["2", "6"]);
+    session.execute("CREATE OR REPLACE VIEW w (c) AS SELECT b FROM v WHERE b > 2").unwrap();
+    assert_eq!(rows(&session, "SELECT c FROM w"), ["6"]);
+    session.execute("DROP TABLE t").unwrap();
+    assert!(error(&session, "SELECT * FROM w").message().contains("no table is named 't'"));
+    session.execute("CREATE OR REPLACE VIEW v AS SELECT c AS b FROM w").unwrap();
+    assert!(error(&session, "SELECT * FROM w").message().contains("views deep"));
+}
+
+#[test]
+fn schemas_hold_tables() {
+    let session = session();
+    session.execute("CREATE SCHEMA lab").unwrap();
+    session.execute("CREATE TABLE lab.t AS SELECT 1 AS a").unwrap();
+    assert_eq!(rows(&session, "SELECT a FROM lab.t"), ["1"]);
+    assert!(error(&session, "SELECT a FROM t").message().contains("no table is named 't'"));
+    assert_eq!(error(&session, "SELECT a FROM labb.t").message(), "no schema is named 'labb'");
+    assert!(error(&session, "DROP SCHEMA lab").hint().is_some());
+    session.execute("DROP SCHEMA lab CASCADE").unwrap();
+    assert_eq!(
+        rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
+        ["queries", "settings", "stages", "workers"]
+    );
+}
+
+#[test]
+fn prepared_statements_see_the_tables_of_their_execution() {
+    let session = session();
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1), (2), (3)) AS v(a)").unwrap();
+    assert_eq!(command(&session, "PREPARE above (INT) AS SELECT a FROM t WHERE a > $1 ORDER BY a").0, "PREPARE");
+    assert_eq!(rows(&session, "EXECUTE above(1)"), ["2", "3"]);
+    session.execute("INSERT INTO t VALUES (4)").unwrap();
+    assert_eq!(rows(&session, "EXECUTE above(1 + 1)"), ["3", "4"]);
+    assert!(error(&session, "EXECUTE above").message().contains("expected 1 parameters"));
+    assert_eq!(error(&session, "EXECUTE abov(1)").hint(), Some("did you mean 'above'?"));
+    assert_eq!(command(&session, "PREPARE add AS INSERT INTO t VALUES ($1)").0, "PREPARE");
+    assert_eq!(command(&session, "EXECUTE add(9)"), ("INSERT", Some(1)));
+    assert_eq!(command(&session, "DEALLOCATE above").0, "DEALLOCATE");
+    assert!(error(&session, "EXECUTE above(1)").message().contains("no prepared statement"));
+}
+
+#[test]
+fn settings_are_set_shown_and_reset() {
+    let session = session();
+    session.execute("SET batch_rows = 100").unwrap();
+    assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 100"]);
+    session.execute("SET query_memory = '512MB'").unwrap();
+    assert_eq!(rows(&session, "SELECT value FROM system.settings WHERE name = 'query_memory'"), ["512.0 MiB"]);
+    session.execute("SET stage_policy = t_gated(3)").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy t_gated(3)"]);
+    session.execute("SET datafusion.sql_parser.parse_float_as_decimal = true").unwrap();
+    assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Decimal128(2, 1)"]);
+    session.execute("RESET datafusion.sql_parser.parse_float_as_decimal").unwrap();
+    assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Float64"]);
+    session.execute("SET TIME ZONE = '+02:00'").unwrap();
+    assert_eq!(rows(&session, "SHOW TIME ZONE"), ["datafusion.execution.time_zone +02:00"]);
+    session.execute("RESET ALL").unwrap();
+    assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 8192"]);
+    assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy processor_sharing"]);
+    assert!(rows(&session, "SHOW ALL").len() > 50);
+    assert!(error(&session, "SET batch_rows = 0").message().contains("from 1 to 8192"));
+    assert_eq!(error(&session, "SET batch_row = 5").hint(), Some("did you mean 'batch_rows'?"));
+    assert!(error(&session, "SET workers = 5").hint().is_some());
+    assert!(error(&session, "SET datafusion.execution.target_partitions = 8").message().contains("fixed"));
+    assert!(error(&session, "SET stage_policy = lifo").hint().is_some());
+}
+
+#[test]
+fn a_database_opens_with_settings_for_all_sessions() {
+    let settings = vec![("batch_rows".to_owned(), "7".to_owned())];
+    let database = Database::open(DatabaseOptions { settings, ..DatabaseOptions::default() }).unwrap();
+    let session = database.session();
+    assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 7"]);
+    session.execute("SET batch_rows = 9").unwrap();
+    session.execute("RESET batch_rows").unwrap();
+    assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 7"]);
+    let settings = vec![("no_such".to_owned(), "7".to_owned())];
+    let refused = Database::open(DatabaseOptions { settings, ..DatabaseOptions::default() });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Input);
+}
+
+#[test]
+fn errors_say_where_and_what_else() {
+    let session = session();
+    session.execute("CREATE TABLE items AS SELECT 1 AS price, 'x' AS label").unwrap();
+    let cases = [
+        ("SELECT prise FROM items", "no column is named 'prise' (line 1, column 8)\nhint: did you mean 'price'?"),
+        ("SELECT 1\nFROM itms", "no table is named 'itms' (line 2, column 6)\nhint: did you mean 'items'?"),
+        ("SELECT upperr(label) FROM items", "no function is named 'upperr' (line 1, column 8)\nhint: did you mean 'upper'?"),
+        ("SELECT i.price FROM items j", "no table or alias is named 'i' here"),
+        ("SELECT * FROM items WHERE", "expected an expression, found the end of the statement"),
+        ("SELECT price FROM items, items k", "the column 'price' is in more than one table"),
+    ];
+    for (sql, expected) in cases {
+        let error = error(&session, sql);
+        assert_eq!(error.kind(), ErrorKind::Input, "{sql}");
+        assert!(error.to_string().starts_with(expected), "{sql}: {error}");
+    }
+    assert_eq!(error(&session, "SELECT 1 / 0").kind(), ErrorKind::Value);
+    assert_eq!(error(&session, "SELECT price / (price - 1) FROM items").kind(), ErrorKind::Value);
+    assert_eq!(error(&session, "SELECT * FROM 'no/such/file.parquet'").kind(), ErrorKind::File);
+    assert_eq!(error(&session, "BEGIN").kind(), ErrorKind::Unsupported);
+    assert_eq!(error(&session, "DELETE FROM items").kind(), ErrorKind::Unsupported);
+    assert!(error(&session, "SELECT * FROM items.parquet").hint().is_some_and(|hint| hint.contains("quotes")));
+}
+
+#[test]
+fn deep_statements_neither_fail_nor_crash() {
+    let session = session();
+    assert_eq!(rows(&session, &format!("SELECT {}1{} AS x", "(".repeat(1000), ")".repeat(1000))), ["1"]);
+    assert_eq!(rows(&session, &format!("SELECT x{} FROM (VALUES (1)) AS v(x)", "+1".repeat(2000))), ["2001"]);
+    let error = error(&session, &format!("SELECT 1{}", "+1".repeat(100_000)));
+    assert!(error.message().contains("levels"));
+}
+
+#[test]
+fn explain_shows_pipelines_and_analyze_what_they_did() {
+    let session = session();
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1), (2)) AS v(a)").unwrap();
+    let explained = rows(&session, "EXPLAIN SELECT a, count(*) FROM t GROUP BY a").join("\n");
+    assert!(explained.contains("Aggregate") && explained.contains("Pipeline"), "{explained}");
+    let analyzed = rows(&session, "EXPLAIN ANALYZE SELECT a, count(*) FROM t GROUP BY a").join("\n");
+    assert!(analyzed.contains("Aggregate"), "{analyzed}");
+    let verbose = rows(&session, "EXPLAIN VERBOSE SELECT a FROM t").join("\n");
+    assert!(verbose.contains("Logical plan"), "{verbose}");
+    assert!(error(&session, "EXPLAIN SET batch_rows = 1").message().contains("only queries"));
+}
+
+#[test]
+fn a_dropped_or_cancelled_result_stops_its_query() {
+    let session = session();
+    session.execute("CREATE TABLE n AS SELECT value AS a FROM generate_series(1, 3000)").unwrap();
+    let endless = "SELECT count(*) FROM n x, n y, n z WHERE x.a + y.a + z.a = 0";
+    drop(session.execute(endless).unwrap());
+    let mut result = session.execute(endless).unwrap();
+    result.cancel_token().unwrap().cancel();
+    let cancelled = std::iter::from_fn(|| result.next_blocking()).find_map(Result::err).unwrap();
+    assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
+    let states = "SELECT count(*) FROM system.queries WHERE statement LIKE '%x.a + y.a%' AND state = 'running'";
+    for _ in 0..200 {
+        if rows(&session, &format!("{states} AND statement NOT LIKE '%system%'")) == ["0"] {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("a query still runs");
+}
+
+#[test]
+fn files_are_tables_by_their_path_and_in_a_folder() {
+    let folder = std::env::temp_dir().join(format!("diligence-db-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let first = session();
+    let copied = format!("COPY (SELECT value AS a FROM generate_series(1, 10)) TO '{}'", path("numbers.parquet"));
+    assert_eq!(command(&first, &copied), ("COPY", Some(10)));
+    assert_eq!(rows(&first, &format!("SELECT sum(a) FROM '{}'", path("numbers.parquet"))), ["55"]);
+    assert_eq!(rows(&first, &format!("SELECT count(*) FROM '{}'", path("*.parquet"))), ["10"]);
+    first
+        .execute(&format!("CREATE EXTERNAL TABLE e STORED AS PARQUET LOCATION '{}'", path("numbers.parquet")))
+        .unwrap();
+    assert_eq!(rows(&first, "SELECT max(a) FROM e"), ["10"]);
+    assert_eq!(error(&first, "INSERT INTO e VALUES (1)").kind(), ErrorKind::Unsupported);
+
+    let options = DatabaseOptions { data: Some(folder.clone()), ..DatabaseOptions::default() };
+    let second = Database::open(options).unwrap();
+    assert_eq!(rows(&second.session(), "SELECT count(*) FROM numbers"), ["10"]);
+    assert_eq!(second.tables()[0].name, "numbers");
+    // A file that is replaced is read anew.
+    std::fs::remove_file(folder.join("numbers.parquet")).unwrap();
+    command(&first, &copied.replace("(1, 10)", "(1, 20)"));
+    assert_eq!(rows(&second.session(), "SELECT count(*) FROM numbers"), ["20"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn results_are_streams_too() {
+    let session = session();
+    let count = futures::executor::block_on(async {
+        session.execute_async("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 20000)").await?;
+        let mut result = session.execute_async("SELECT a FROM t WHERE a % 2 = 0").await?;
+        let mut count = 0;
+        while let Some(batch) = result.next().await {
+            let batch = batch?;
+            count += batch.column(0).as_primitive::<Int64Type>().len();
+        }
+        diligence_base::Result::Ok(count)
+    });
+    assert_eq!(count.unwrap(), 10_000);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_rows() {
+    let run = |seed| {
+        let options = DatabaseOptions { inline_seed: Some(seed), ..DatabaseOptions::default() };
+        let session = Database::open(options).unwrap().session();
+        session.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 50000)").unwrap();
+        rows(&session, "SELECT a % 7 AS g, count(*) FROM t GROUP BY 1")
+    };
+    assert_eq!(run(3), run(3));
+    let mut sorted = (run(3), run(4));
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1);
+}
+
+#[test]
+fn completions_know_keywords_relations_columns_and_functions() {
+    let session = session();
+    session.execute("CREATE TABLE coaches AS SELECT 1 AS horses").unwrap();
+    let words = session.completions();
+    for word in ["SELECT", "coaches", "horses", "system.queries", "upper", "stage_policy"] {
+        assert!(words.iter().any(|known| known == word), "{word}");
+    }
+}
