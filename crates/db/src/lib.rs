@@ -27,5 +27,7 @@ mod system;
 mod tests;
 
 pub use database::{Database, DatabaseOptions, TableInfo};
+pub use diligence_base::{Error, ErrorKind, Result};
+pub use diligence_engine::query::Progress;
 pub use result::{CancelToken, QueryResult, ResultKind};
 pub use session::Session;

@@ -71,8 +71,8 @@ enum Body {
     Write(Box<WriteBody>),
     /// A query that writes by itself and gives a count.
     Copy(QueryStream),
-    /// A query whose rows nobody wants, only how it ran.
-    Analyze(QueryStream),
+    /// A query whose rows nobody wants, only how it ran; and its plan as text.
+    Analyze(QueryStream, String),
 }
 
 struct WriteBody {
@@ -93,8 +93,8 @@ impl QueryResult {
         Self::of(Arc::new(Schema::empty()), Some(command), stream, Body::Copy)
     }
 
-    pub(crate) fn analyze(stream: QueryStream) -> Self {
-        Self::of(plan_schema(), None, stream, Body::Analyze)
+    pub(crate) fn analyze(stream: QueryStream, plan: String) -> Self {
+        Self::of(plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
     pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
@@ -219,7 +219,7 @@ impl QueryResult {
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
             Body::Ready(_) => None,
-            Body::Query(stream) | Body::Copy(stream) | Body::Analyze(stream) => Some(stream),
+            Body::Query(stream) | Body::Copy(stream) | Body::Analyze(stream, _) => Some(stream),
             Body::Write(write) => Some(&write.stream),
         }
     }
@@ -249,7 +249,7 @@ impl QueryResult {
                     Some(Err(error)) => Err(error),
                     None => Ok(true),
                 },
-                Body::Analyze(stream) => match ready!(pull(stream)) {
+                Body::Analyze(stream, _) => match ready!(pull(stream)) {
                     Some(Ok(_)) => Ok(false),
                     Some(Err(error)) => Err(error),
                     None => Ok(true),
@@ -279,8 +279,9 @@ impl QueryResult {
                 let (tag, rows) = target.finish(batches, &catalog)?;
                 self.command = Some(Done { tag, rows: Some(rows) });
             }
-            Body::Analyze(stream) => {
-                self.body = Body::Ready(VecDeque::from([line_batch(&stream.profile().to_string())?]));
+            Body::Analyze(stream, plan) => {
+                let text = format!("{}\n\n{}", plan.trim_end(), stream.profile());
+                self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
             Body::Ready(_) | Body::Query(_) | Body::Copy(_) => {}
         }

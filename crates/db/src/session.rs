@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_sql::catalog::SessionCatalogs;
 use diligence_sql::{Planner, PlannerOptions, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
@@ -15,7 +15,8 @@ use crate::settings::{Settings, SettingsView, Shown};
 use crate::system;
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
-/// of one session do not wait for each other.
+/// of one session do not wait for each other. Clones are the same session.
+#[derive(Clone)]
 pub struct Session(Arc<Parts>);
 
 /// What a session is made of; its system tables look at it.
@@ -68,10 +69,12 @@ impl Session {
         Ok(result)
     }
 
-    /// As [`execute`](Self::execute), without blocking while a statement's work is done. Planning itself still takes the
-    /// caller's time.
+    /// As [`execute`](Self::execute), for async code: planning, which may open files, happens on a thread of its own.
     pub async fn execute_async(&self, sql: &str) -> Result<QueryResult> {
-        let mut result = self.start(sql)?;
+        let (session, sql) = (Self(self.0.clone()), sql.to_owned());
+        let planning = self.0.database.engine().io_handle().spawn_blocking(move || session.start(&sql));
+        let planned = planning.await.map_err(|error| Error::bug(format!("planning ended early: {error}")))?;
+        let mut result = planned?;
         result.settle_async().await?;
         Ok(result)
     }
@@ -81,12 +84,15 @@ impl Session {
     pub fn start(&self, sql: &str) -> Result<QueryResult> {
         let parts = &self.0;
         let engine = parts.database.engine();
+        // Object stores and DataFusion's writers look for a runtime when they are made.
+        let runtime = engine.io_handle();
+        let _entered = runtime.enter();
         let statement = parts.planner.plan(sql)?;
         let options = || parts.settings.query_options(sql.trim());
         Ok(match statement {
             Statement::Query(query) => QueryResult::query(engine.run(&query.plan, options())?),
             Statement::Explain { query, analyze: true, .. } => {
-                QueryResult::analyze(engine.run(&query.plan, options())?)
+                QueryResult::analyze(engine.run(&query.plan, options())?, query.plan.to_string())
             }
             Statement::Explain { query, analyze: false, details } => {
                 let mut text = engine.explain(&query.plan, &options())?;
