@@ -270,6 +270,20 @@ fn the_same_seed_gives_the_same_rows() {
 }
 
 #[test]
+fn descriptions_of_the_catalog() {
+    let session = session();
+    session.execute("CREATE TABLE \"Sales\" (a INT NOT NULL, b TEXT)").unwrap();
+    assert_eq!(rows(&session, "DESCRIBE Sales"), ["a Int32 NO", "b Utf8View YES"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM Sales"), ["0"]);
+    assert!(rows(&session, "SHOW TABLES").iter().any(|row| row.contains("Sales")));
+    assert!(rows(&session, "SHOW FUNCTIONS LIKE 'upper'").len() == 1);
+    let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'Sales' ORDER BY 1";
+    assert_eq!(rows(&session, columns), ["a", "b"]);
+    assert_eq!(rows(&session, "SELECT count(*) > 3 FROM system.stages"), ["true"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM system.workers"), ["2"]);
+}
+
+#[test]
 fn completions_know_keywords_relations_columns_and_functions() {
     let session = session();
     session.execute("CREATE TABLE coaches AS SELECT 1 AS horses").unwrap();

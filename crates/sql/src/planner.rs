@@ -86,18 +86,8 @@ struct SessionParts {
 
 impl SessionParts {
     fn new(state: SessionState) -> Arc<Self> {
-        // Operators get their functions by value when they are planned: the context need not know them.
-        let task = TaskContext::new(
-            None,
-            state.session_id().to_owned(),
-            state.config().clone(),
-            HashMap::default(),
-            HashMap::default(),
-            HashMap::default(),
-            HashMap::default(),
-            state.runtime_env().clone(),
-        );
-        Arc::new(Self { state, task: Arc::new(task) })
+        let task = state.task_ctx();
+        Arc::new(Self { state, task })
     }
 }
 

@@ -26,12 +26,20 @@ pub struct SessionCatalogs {
 }
 
 impl SessionCatalogs {
-    /// What a name stands for now, system tables included.
+    /// What a name stands for now, system tables included. A name without capitals finds one with capitals, if only one
+    /// differs by nothing else: files are often named `Sales.csv`, and `FROM Sales` is read as `sales`.
     pub fn get(&self, name: &RelationName) -> Option<Relation> {
         if name.schema == SYSTEM_SCHEMA {
             return self.system.get(&name.name).cloned().map(Relation::Computed);
         }
-        self.catalog.get(name)
+        if let Some(relation) = self.catalog.get(name) {
+            return Some(relation);
+        }
+        let mut alike = self.catalog.names_in(&name.schema).into_iter().filter(|known| known.to_lowercase() == name.name);
+        match (alike.next(), alike.next()) {
+            (Some(only), None) => self.catalog.get(&RelationName::new(&name.schema, only)),
+            _ => None,
+        }
     }
 
     /// Every relation's name, system tables included.

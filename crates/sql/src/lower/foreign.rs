@@ -157,10 +157,11 @@ impl ExecutionPlan for SessionExec {
             engine.task_id(),
             self.context.session_id(),
             self.context.session_config().clone().with_batch_size(engine.session_config().batch_size()),
-            Default::default(),
-            Default::default(),
-            Default::default(),
-            Default::default(),
+            // information_schema lists the functions that it finds here.
+            self.context.scalar_functions().clone(),
+            self.context.higher_order_functions().clone(),
+            self.context.aggregate_functions().clone(),
+            self.context.window_functions().clone(),
             Arc::new(runtime),
         );
         self.inner.execute(partition, Arc::new(context))

@@ -49,6 +49,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext};
 use diligence_base::Result;
 use diligence_engine::plan::Plan;
+use diligence_storage::foreign_error::from_datafusion;
 
 use crate::tables::TableScanExec;
 
@@ -96,8 +97,26 @@ impl Lowering {
             Native::LocalLimit(limit) => self.limit(limit.input(), 0, Some(limit.fetch())),
             Native::Sort(sort) => self.sort(sort, ordered),
             Native::Merge(merge) => self.merge(merge, ordered),
-            Native::HashJoin(join) => self.reordered(exec, ordered, |lowering| lowering.hash_join(join)),
-            Native::NestedLoopJoin(join) => self.reordered(exec, ordered, |lowering| lowering.nested_loop_join(join)),
+            Native::HashJoin(join) => {
+                if let Some(columns) = join.projection.as_ref().filter(|_| ordered && exec.output_ordering().is_none()) {
+                    let whole = join.builder().with_projection(None).build_exec().map_err(from_datafusion)?;
+                    return self.ordered_columns(&whole, columns, exec);
+                }
+                self.reordered(exec, ordered, |lowering| lowering.hash_join(join))
+            }
+            Native::NestedLoopJoin(join) => {
+                if let Some(columns) = join.projection().as_ref().filter(|_| ordered && exec.output_ordering().is_none()) {
+                    let whole = NestedLoopJoinExec::try_new(
+                        join.left().clone(),
+                        join.right().clone(),
+                        join.filter().cloned(),
+                        join.join_type(),
+                        None,
+                    );
+                    return self.ordered_columns(&(Arc::new(whole.map_err(from_datafusion)?) as _), columns, exec);
+                }
+                self.reordered(exec, ordered, |lowering| lowering.nested_loop_join(join))
+            }
             Native::CrossJoin(join) => self.reordered(exec, ordered, |lowering| lowering.cross_join(join)),
             Native::Aggregate(parts) => self.reordered(exec, ordered, |lowering| lowering.aggregate(parts)),
             Native::Union(inputs) => self.reordered(exec, ordered, |lowering| lowering.union(inputs)),
@@ -122,6 +141,17 @@ impl Lowering {
             Some(ordering) if ordered => self.sorted(plan, exec, ordering),
             _ => Ok(plan),
         }
+    }
+
+    /// Columns of a join whose order is told by columns that are not among them: they go when the order is made.
+    fn ordered_columns(
+        &mut self,
+        whole: &Arc<dyn ExecutionPlan>,
+        columns: &[usize],
+        exec: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Plan> {
+        let plan = self.plan(whole, true)?;
+        project::columns(plan, columns, exec.schema())
     }
 
     fn sorted(&mut self, mut plan: Plan, exec: &Arc<dyn ExecutionPlan>, ordering: &LexOrdering) -> Result<Plan> {
