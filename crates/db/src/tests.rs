@@ -38,7 +38,10 @@ fn command(session: &Session, sql: &str) -> (String, Option<u64>) {
 #[test]
 fn tables_in_memory_are_made_filled_and_dropped() {
     let session = session();
-    assert_eq!(command(&session, "CREATE TABLE t (a INT NOT NULL, b TEXT DEFAULT 'none')"), ("CREATE TABLE".to_owned(), Some(0)));
+    assert_eq!(
+        command(&session, "CREATE TABLE t (a INT NOT NULL, b TEXT DEFAULT 'none')"),
+        ("CREATE TABLE".to_owned(), Some(0))
+    );
     assert_eq!(command(&session, "INSERT INTO t VALUES (1, 'one'), (2, NULL)"), ("INSERT".to_owned(), Some(2)));
     assert_eq!(command(&session, "INSERT INTO t (a) VALUES (3)"), ("INSERT".to_owned(), Some(1)));
     assert_eq!(rows(&session, "SELECT a, b FROM t ORDER BY a"), ["1 one", "2 ", "3 none"]);
@@ -151,7 +154,10 @@ fn errors_say_where_and_what_else() {
     let cases = [
         ("SELECT prise FROM items", "no column is named 'prise' (line 1, column 8)\nhint: did you mean 'price'?"),
         ("SELECT 1\nFROM itms", "no table is named 'itms' (line 2, column 6)\nhint: did you mean 'items'?"),
-        ("SELECT upperr(label) FROM items", "no function is named 'upperr' (line 1, column 8)\nhint: did you mean 'upper'?"),
+        (
+            "SELECT upperr(label) FROM items",
+            "no function is named 'upperr' (line 1, column 8)\nhint: did you mean 'upper'?",
+        ),
         ("SELECT i.price FROM items j", "no table or alias is named 'i' here"),
         ("SELECT * FROM items WHERE", "expected an expression, found the end of the statement"),
         ("SELECT price FROM items, items k", "the column 'price' is in more than one table"),

@@ -35,7 +35,8 @@ impl SessionCatalogs {
         if let Some(relation) = self.catalog.get(name) {
             return Some(relation);
         }
-        let mut alike = self.catalog.names_in(&name.schema).into_iter().filter(|known| known.to_lowercase() == name.name);
+        let mut alike =
+            self.catalog.names_in(&name.schema).into_iter().filter(|known| known.to_lowercase() == name.name);
         match (alike.next(), alike.next()) {
             (Some(only), None) => self.catalog.get(&RelationName::new(&name.schema, only)),
             _ => None,

@@ -129,7 +129,10 @@ fn order_is_kept_only_where_somebody_depends_on_it() {
         out.join(", ")
     };
     assert_eq!(marks_of("SELECT upper(name) FROM people"), "Project, Scan");
-    assert_eq!(marks_of("SELECT upper(name) FROM people ORDER BY id"), "Project in order, Project in order, Sort in order, Scan");
+    assert_eq!(
+        marks_of("SELECT upper(name) FROM people ORDER BY id"),
+        "Project in order, Project in order, Sort in order, Scan"
+    );
     // A LIMIT over an order depends on it, though nobody depends on the order of the LIMIT's rows.
     assert_eq!(
         marks_of("SELECT sum(id) FROM (SELECT id FROM people ORDER BY name OFFSET 10)"),

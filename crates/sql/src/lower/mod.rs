@@ -98,14 +98,17 @@ impl Lowering {
             Native::Sort(sort) => self.sort(sort, ordered),
             Native::Merge(merge) => self.merge(merge, ordered),
             Native::HashJoin(join) => {
-                if let Some(columns) = join.projection.as_ref().filter(|_| ordered && exec.output_ordering().is_none()) {
+                if let Some(columns) = join.projection.as_ref().filter(|_| ordered && exec.output_ordering().is_none())
+                {
                     let whole = join.builder().with_projection(None).build_exec().map_err(from_datafusion)?;
                     return self.ordered_columns(&whole, columns, exec);
                 }
                 self.reordered(exec, ordered, |lowering| lowering.hash_join(join))
             }
             Native::NestedLoopJoin(join) => {
-                if let Some(columns) = join.projection().as_ref().filter(|_| ordered && exec.output_ordering().is_none()) {
+                if let Some(columns) =
+                    join.projection().as_ref().filter(|_| ordered && exec.output_ordering().is_none())
+                {
                     let whole = NestedLoopJoinExec::try_new(
                         join.left().clone(),
                         join.right().clone(),
