@@ -71,6 +71,7 @@ fn a_view_follows_its_tables() {
     assert_eq!(rows(&session, "SELECT c FROM w"), ["6"]);
     session.execute("DROP TABLE t").unwrap();
     assert!(error(&session, "SELECT * FROM w").message().contains("no table is named 't'"));
+    session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
     session.execute("CREATE OR REPLACE VIEW v AS SELECT c AS b FROM w").unwrap();
     assert!(error(&session, "SELECT * FROM w").message().contains("views deep"));
 }
@@ -160,7 +161,7 @@ fn errors_say_where_and_what_else() {
         ),
         ("SELECT i.price FROM items j", "no table or alias is named 'i' here"),
         ("SELECT * FROM items WHERE", "expected an expression, found the end of the statement"),
-        ("SELECT price FROM items, items k", "the column 'price' is in more than one table"),
+        ("SELECT price FROM items, items k", "the column 'price' is ambiguous"),
     ];
     for (sql, expected) in cases {
         let error = error(&session, sql);
@@ -255,7 +256,7 @@ fn results_are_streams_too() {
             let batch = batch?;
             count += batch.column(0).as_primitive::<Int64Type>().len();
         }
-        diligence_base::Result::Ok(count)
+        Ok::<usize, diligence_base::Error>(count)
     });
     assert_eq!(count.unwrap(), 10_000);
 }
