@@ -34,7 +34,10 @@ use crate::planner::Planner;
 use crate::tables::StoredTable;
 
 /// Views inside views at most: more is a view that ends up in itself.
-const VIEW_DEPTH_MAX: usize = 64;
+const VIEW_DEPTH_MAX: usize = 8;
+/// Stack that planning one more view may need, and what is added when less is left: views in views recurse.
+const VIEW_STACK_BYTES: usize = 1024 * 1024;
+const VIEW_STACK_GROWTH_BYTES: usize = 8 * 1024 * 1024;
 
 /// The names that one statement can use.
 pub(crate) struct Names<'a> {
@@ -92,7 +95,9 @@ impl<'a> Names<'a> {
                     return Err(to_datafusion(error.with_hint("a view must not select from itself")));
                 }
                 self.view_depth.set(depth + 1);
-                let plan = self.planner.view_plan(self, &view);
+                let plan = stacker::maybe_grow(VIEW_STACK_BYTES, VIEW_STACK_GROWTH_BYTES, || {
+                    self.planner.view_plan(self, &view)
+                });
                 self.view_depth.set(depth);
                 let plan = plan.map_err(|error| error.context(format!("in the view '{name}'")))?;
                 Arc::new(ViewTable::new(plan, Some(view.definition())))
