@@ -61,19 +61,6 @@ fn tables_in_memory_are_made_filled_and_dropped() {
 }
 
 #[test]
-fn a_view_follows_its_tables() {
-    let session = session();
-    session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
-    assert_eq!(command(&session, "CREATE VIEW v AS SELECT a + 1 AS b FROM t").0, "CREATE VIEW");
-    session.execute("INSERT INTO t VALUES (5)").unwrap();
-    assert_eq!(rows(&session, "SELECT b FROM v ORDER BY b"), ["2", "6"]);
-    session.execute("CREATE OR REPLACE VIEW w (c) AS SELECT b FROM v WHERE b > 2").unwrap();
-    assert_eq!(rows(&session, "SELECT c FROM w"), ["6"]);
-    session.execute("DROP TABLE t").unwrap();
-    assert!(error(&session, "SELECT * FROM w").message().contains("no table is named 't'"));
-}
-
-#[test]
 fn schemas_hold_tables() {
     let session = session();
     session.execute("CREATE SCHEMA lab").unwrap();
