@@ -26,11 +26,12 @@ use diligence_storage::foreign_error::from_arrow;
 use super::hash_join::Table;
 use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, hash_word, word_to_scalar};
 
-/// Values per key up to which one bit per value is used: no more bytes than a Bloom filter of four times the size.
-const EXACT_VALUES_PER_KEY: u64 = 32;
+/// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it lets
+/// some rows pass, and it is never read in order.
+const EXACT_VALUES_PER_KEY: u64 = 64;
 
-/// Values for which one bit each is used however few keys there are: 8 KiB.
-const EXACT_VALUES_ALWAYS: u64 = if cfg!(test) { 64 } else { 64 << 10 };
+/// Values for which one bit each is used however few keys there are: 128 KiB, a part of the second-level cache.
+const EXACT_VALUES_ALWAYS: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// Bits per key of a Bloom filter.
 const BLOOM_BITS_PER_KEY: usize = 12;

@@ -254,8 +254,6 @@ struct Assembling {
     filters: Vec<(usize, FilterWork)>,
     tasks: Vec<Task>,
     reservation: Option<Reservation>,
-    /// Bytes of `reservation` that are chunks, and go when all is assembled.
-    chunk_bytes: usize,
 }
 
 /// A piece of finishing work.
@@ -286,7 +284,6 @@ impl Build {
     fn plan(&self, collected: Collected) -> Result<Assembling> {
         let config = &self.config;
         let Collected { packets, mut reservation } = collected;
-        let chunk_bytes = reservation.as_ref().map_or(0, Reservation::bytes);
         let (chunks, columns): (Vec<_>, Vec<_>) =
             packets.into_iter().map(|packet| (packet.chunks, packet.columns)).unzip();
         let (chunks, order, sorted) = ordered(chunks);
@@ -332,7 +329,7 @@ impl Build {
             let starts = (0..chunks.len()).step_by(FILTER_CHUNKS);
             tasks.extend(starts.map(|from| Task::Filter(index, from..chunks.len().min(from + FILTER_CHUNKS))));
         }
-        Ok(Assembling { rows, chunks, columns, table, filters, tasks, reservation, chunk_bytes })
+        Ok(Assembling { rows, chunks, columns, table, filters, tasks, reservation })
     }
 
     /// How to pack the keys into codes, if they are words and fit.
@@ -368,7 +365,7 @@ impl Build {
     /// Everything is assembled: lets the probe side see it.
     fn publish(&self, assembling: Assembling) -> Result<()> {
         let config = &self.config;
-        let Assembling { rows, chunks, columns, table, filters, mut reservation, chunk_bytes, .. } = assembling;
+        let Assembling { rows, chunks, columns, table, filters, mut reservation, .. } = assembling;
         let table = table.map(|table| Arc::new(table.finish()));
         let columns = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
         let values = match &table {
@@ -383,12 +380,12 @@ impl Build {
         self.set_filters(table.as_ref(), &chunks, filters)?;
         drop(chunks);
         if let Some(reservation) = &mut reservation {
-            // What came in as chunks is given back, unless an array is still one of them.
+            // The chunks are gone.
             let arrays: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
-            let words: usize =
-                values.iter().map(|values| if let KeyValues::Words(w, _) = values { w.len() * 8 } else { 0 }).sum();
-            let held = arrays + words + table.as_ref().map_or(0, |table| table.bytes());
-            reservation.resize(held.min(reservation.bytes()).max(chunk_bytes.min(held)))?;
+            let words =
+                values.iter().map(|values| if let KeyValues::Words(words, _) = values { words.len() * 8 } else { 0 });
+            let held = arrays + words.sum::<usize>() + table.as_ref().map_or(0, |table| table.bytes());
+            reservation.resize(held.min(reservation.bytes()))?;
         }
         let join_type = config.pairs.join_type;
         let matched = (marks_held(join_type)).then(|| Bits::new(rows));

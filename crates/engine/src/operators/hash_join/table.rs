@@ -27,12 +27,12 @@ use super::shared_vec::SharedVec;
 /// The code of a row that cannot match anything.
 pub(super) const NO_CODE: u64 = u64::MAX;
 
-/// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 16 bytes
-/// that a hash table has per row.
-const DENSE_CODES_PER_ROW: u64 = 64;
+/// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 24 to 32 bytes
+/// that a hash table has per row; and where both sides come in the order of the keys it is read in order.
+const DENSE_CODES_PER_ROW: u64 = 128;
 
-/// Codes that are worth a dense table however few rows there are: 16 KiB.
-const DENSE_CODES_ALWAYS: u64 = if cfg!(test) { 64 } else { 64 << 10 };
+/// Codes that are worth a dense table however few rows there are: 256 KiB, a part of the second-level cache.
+const DENSE_CODES_ALWAYS: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// Rows, or codes, in a part of a table: a millisecond or two of work. Tests have many parts of few rows.
 const PART_ROWS: usize = if cfg!(test) { 64 } else { 64 << 10 };
