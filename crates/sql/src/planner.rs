@@ -319,7 +319,7 @@ impl Planner {
         if create.temporary {
             return Err(Error::unsupported("temporary tables are not supported"));
         }
-        if let Some(existing) = self.catalogs.get(&name)
+        if let Some(existing) = self.catalogs.catalog.get(&name)
             && !create.or_replace
         {
             if create.if_not_exists {
