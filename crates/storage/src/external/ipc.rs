@@ -27,7 +27,8 @@ use super::options::Format;
 use super::schema::{Merged, conform, logical_schema, merge, nulls};
 use super::sieve::Sieve;
 use super::source::Source;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, TableScan};
+use super::table::FileScan;
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// The magic at both ends of the file format.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -103,11 +104,11 @@ struct Index {
 
 impl ArrowTable {
     /// Reads where the messages of all files are.
-    pub fn open(sources: &[Arc<Source>]) -> Result<Self> {
+    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>) -> Result<Self> {
         let indexes = sources.iter().map(index).collect::<Result<Vec<_>>>()?;
         let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>();
         let logical = indexes.iter().map(|index| Arc::new(logical_schema(&index.schema))).collect::<Vec<_>>();
-        let Merged { schema, positions } = merge(&names, &logical)?;
+        let Merged { schema, positions } = merge(&names, &logical, declared)?;
         let files = sources.iter().zip(indexes).zip(positions).map(|((source, index), positions)| ArrowFile {
             source: source.clone(),
             schema: Arc::new(index.schema),
@@ -140,9 +141,13 @@ impl ArrowTable {
     }
 
     /// All clusters: Arrow files have no statistics.
-    pub fn scan(self: &Arc<Self>, _: &ScanRequest) -> Result<TableScan> {
-        let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
+    pub fn scan(self: &Arc<Self>, is_wanted: impl Fn(usize) -> bool) -> FileScan {
+        let mut scan = FileScan::default();
         for (index, file) in self.files.iter().enumerate() {
+            if !is_wanted(index) {
+                scan.clusters_pruned += 1;
+                continue;
+            }
             let mut start = 0;
             while start < file.batches.len() {
                 let mut end = start;
@@ -156,11 +161,12 @@ impl ArrowTable {
                     rows += file.batches[end].rows.unwrap_or(0);
                     end += 1;
                 }
-                clusters.push(Arc::new(ArrowCluster { table: self.clone(), file: index, batches: start..end }));
+                let cluster = ArrowCluster { table: self.clone(), file: index, batches: start..end };
+                scan.clusters.push((index, Arc::new(cluster)));
                 start = end;
             }
         }
-        Ok(TableScan { clusters, clusters_pruned: 0 })
+        scan
     }
 }
 
@@ -537,7 +543,7 @@ mod tests {
     use diligence_base::ErrorKind;
 
     use super::*;
-    use crate::Table;
+    use crate::{ScanRequest, Table};
     use crate::external::testing::*;
 
     fn batch(from: i64, rows: i64) -> RecordBatch {

@@ -13,6 +13,7 @@ mod ipc;
 mod location;
 mod options;
 mod parquet;
+mod partitions;
 mod schema;
 mod sieve;
 mod source;

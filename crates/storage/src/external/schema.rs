@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, Fields, Schema, SchemaRef, TimeUnit,
 };
@@ -66,8 +66,12 @@ pub(crate) struct Merged {
     pub positions: Vec<Vec<Option<usize>>>,
 }
 
-/// Merges the logical schemas of files. `files` are their names for messages.
-pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>]) -> Result<Merged> {
+/// Merges the logical schemas of files. `files` are their names for messages. Columns that are declared rule: they are
+/// found by name, and their values are converted when they are read.
+pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&Schema>) -> Result<Merged> {
+    if let Some(declared) = declared {
+        return merge_declared(files, schemas, declared);
+    }
     let mut fields: Vec<Field> = Vec::new();
     let mut first_file: Vec<usize> = Vec::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
@@ -115,6 +119,36 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>]) -> Result<Merged> {
     }
     let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect();
     Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
+}
+
+fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) -> Result<Merged> {
+    let logical = logical_schema(declared);
+    let fields = logical.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
+    let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect::<Vec<_>>();
+    for (column, field) in fields.iter().enumerate() {
+        if positions.iter().all(|positions| positions[column].is_none()) {
+            let names = schemas[0].fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>();
+            return Err(Error::input(format!("{} has no column '{}' as declared", files[0], field.name()))
+                .with_hint(format!("its columns are {}", names.join(", "))));
+        }
+        for (positions, (name, schema)) in positions.iter().zip(files.iter().zip(schemas)) {
+            let Some(position) = positions[column] else { continue };
+            let found = schema.field(position).data_type();
+            if !can_cast_types(found, field.data_type()) {
+                return Err(Error::input(format!(
+                    "column '{}' is declared as {}, but it is {found} in {name}, which does not convert",
+                    field.name(),
+                    field.data_type()
+                )));
+            }
+        }
+    }
+    Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
+}
+
+/// Whether the second type holds all values of the first, in the same order.
+pub(crate) fn is_wider(narrow: &DataType, wide: &DataType) -> bool {
+    widen(narrow, wide).is_some_and(|both| both == *wide)
 }
 
 /// Where a file has each of the table's columns.
@@ -278,7 +312,7 @@ mod tests {
     fn files_agree_by_name_and_missing_columns_are_nullable() {
         let a = schema(&[("x", DataType::Int32), ("y", DataType::Utf8View)]);
         let b = schema(&[("z", DataType::Boolean), ("x", DataType::Int64)]);
-        let merged = merge(&["a", "b"], &[a, b]).unwrap();
+        let merged = merge(&["a", "b"], &[a, b], None).unwrap();
         assert_eq!(merged.schema.field(0), &Field::new("x", DataType::Int64, false));
         assert_eq!(merged.schema.field(1), &Field::new("y", DataType::Utf8View, true));
         assert_eq!(merged.schema.field(2), &Field::new("z", DataType::Boolean, true));
@@ -289,7 +323,7 @@ mod tests {
     #[test]
     fn types_that_do_not_fit_name_both_files() {
         let error =
-            merge(&["a.csv", "b.csv"], &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])])
+            merge(&["a.csv", "b.csv"], &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])], None)
                 .err()
                 .unwrap();
         assert!(error.message().contains("a.csv") && error.message().contains("b.csv"), "{error}");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::Result;
 use diligence_base::ids::TableVersion;
@@ -15,10 +15,11 @@ use super::ipc::ArrowTable;
 use super::location::{Located, locate, locate_in_store};
 use super::options::{Format, OpenOptions};
 use super::parquet::ParquetTable;
+use super::partitions::{self, Partitions};
 use super::source::Source;
 use super::text::csv::CsvTable;
 use super::text::json::JsonTable;
-use crate::{ScanRequest, Table, TableScan};
+use crate::{Cluster, ScanRequest, Table, TableScan};
 
 /// Foreign files as a table: one state of them, as found when it was opened.
 ///
@@ -30,6 +31,17 @@ pub struct ExternalTable {
     sources: Vec<Arc<Source>>,
     version: TableVersion,
     content: Content,
+    /// Columns whose values are in folder names, if there are any.
+    partitions: Option<Arc<Partitions>>,
+}
+
+/// What files give for a scan.
+#[derive(Default)]
+pub(crate) struct FileScan {
+    /// Clusters with the number of their file.
+    pub clusters: Vec<(usize, Arc<dyn Cluster>)>,
+    /// Clusters left out.
+    pub clusters_pruned: usize,
 }
 
 /// The parts that differ by format.
@@ -67,18 +79,32 @@ pub fn open_in_store(
 
 impl ExternalTable {
     fn open(location: &str, located: Located, options: &OpenOptions) -> Result<Self> {
-        let Located { sources, format, base: _ } = located;
+        let Located { sources, format, base } = located;
         let mut hasher = DefaultHasher::new();
         sources.iter().for_each(|source| source.version.hash(&mut hasher));
         options.fingerprint().hash(&mut hasher);
         let version = TableVersion(hasher.finish());
+        let names = partitions::names(&base, &sources);
+        // Declared columns that are in folder names are not in the files.
+        let declared = options.schema.clone();
+        let mut options = options.clone();
+        options.schema = declared.as_ref().map(|schema| {
+            let fields = schema.fields().iter().filter(|field| !names.contains(field.name()));
+            Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()))
+        });
         let content = match format {
-            Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources)?)),
-            Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources)?)),
-            Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, options)?)),
-            Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, options)?)),
+            Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources, options.schema.as_deref())?)),
+            Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
+            Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, &options)?)),
+            Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
         };
-        Ok(Self { location: location.to_owned(), format, sources, version, content })
+        let partitions = if names.is_empty() {
+            None
+        } else {
+            let declared = declared.as_deref();
+            Some(Arc::new(Partitions::new(&names, &base, &sources, &content.schema(), declared)?))
+        };
+        Ok(Self { location: location.to_owned(), format, sources, version, content, partitions })
     }
 
     /// The format of its files.
@@ -105,11 +131,9 @@ impl fmt::Debug for ExternalTable {
 
 impl Table for ExternalTable {
     fn schema(&self) -> SchemaRef {
-        match &self.content {
-            Content::Parquet(table) => table.schema.clone(),
-            Content::Arrow(table) => table.schema.clone(),
-            Content::Csv(table) => table.schema.clone(),
-            Content::Json(table) => table.schema.clone(),
+        match &self.partitions {
+            Some(partitions) => partitions.schema.clone(),
+            None => self.content.schema(),
         }
     }
 
@@ -118,7 +142,44 @@ impl Table for ExternalTable {
     }
 
     fn statistics(&self) -> Statistics {
-        match &self.content {
+        match &self.partitions {
+            Some(partitions) => partitions.statistics(self.content.statistics()),
+            None => self.content.statistics(),
+        }
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        let Some(partitions) = &self.partitions else {
+            let FileScan { clusters, clusters_pruned } = self.content.scan(request, &[])?;
+            let clusters = clusters.into_iter().map(|(_, cluster)| cluster).collect();
+            return Ok(TableScan { clusters, clusters_pruned });
+        };
+        let wanted = partitions.files(request)?;
+        let FileScan { clusters, clusters_pruned } = self.content.scan(&partitions.inner_request(request), &wanted)?;
+        let clusters = clusters.into_iter().map(|(file, cluster)| partitions.wrap(file, cluster)).collect();
+        Ok(TableScan { clusters, clusters_pruned })
+    }
+
+    fn describe(&self) -> String {
+        match self.sources.len() {
+            1 => format!("{} {}", self.format.name(), self.location),
+            files => format!("{} {} ({files} files)", self.format.name(), self.location),
+        }
+    }
+}
+
+impl Content {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Content::Parquet(table) => table.schema.clone(),
+            Content::Arrow(table) => table.schema.clone(),
+            Content::Csv(table) => table.schema.clone(),
+            Content::Json(table) => table.schema.clone(),
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        match self {
             Content::Parquet(table) => table.statistics(),
             Content::Arrow(table) => table.statistics(),
             Content::Csv(table) => table.statistics(),
@@ -126,19 +187,14 @@ impl Table for ExternalTable {
         }
     }
 
-    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        match &self.content {
-            Content::Parquet(table) => table.scan(request),
-            Content::Arrow(table) => table.scan(request),
-            Content::Csv(table) => table.scan(request),
-            Content::Json(table) => table.scan(request),
-        }
-    }
-
-    fn describe(&self) -> String {
-        match self.sources.len() {
-            1 => format!("{} {}", self.format.name(), self.location),
-            files => format!("{} {} ({files} files)", self.format.name(), self.location),
+    /// The clusters of the files that are `wanted`; of all if that is empty.
+    fn scan(&self, request: &ScanRequest, wanted: &[bool]) -> Result<FileScan> {
+        let is_wanted = |file: usize| wanted.get(file).copied().unwrap_or(true);
+        match self {
+            Content::Parquet(table) => table.scan(request, is_wanted),
+            Content::Arrow(table) => Ok(table.scan(is_wanted)),
+            Content::Csv(table) => table.scan(is_wanted),
+            Content::Json(table) => table.scan(is_wanted),
         }
     }
 }

@@ -1,19 +1,23 @@
 //! Columns of a cluster as rows that can be skipped, read, or read in part.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{ConvertedType, Encoding, Type as PhysicalType};
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
 
-use super::bytes::{FetchedRowGroup, ParquetBytes};
+use super::bytes::{ChunkBytes, FetchedRowGroup, ParquetBytes};
+use super::fixed::{BigEndian, Cast, Convert, Fixed};
+use super::flat::{FlatRows, Values};
 use super::footer::guard;
+use super::page::{self, Kind, Pages};
+use super::strings::{Codes, Views};
 use super::{ParquetFile, Piece};
 use crate::external::sieve::filter_array;
 use crate::external::source::Source;
@@ -42,14 +46,16 @@ pub(super) fn open_column(
     batch_rows: usize,
     narrow: bool,
 ) -> Result<Box<dyn ColumnRows>> {
+    if let Some(flat) = open_flat(file, piece, bytes, root, target, narrow)? {
+        return Ok(flat);
+    }
     let field = file.schema.field(root);
     let leaves = file.leaves[root].clone();
     let first_row = match bytes.leaves.get(&leaves.start) {
         Some(chunk) => chunk.first_row,
         None => return Err(Error::bug(format!("column '{}' was not fetched", field.name()))),
     };
-    let chunk = file.metadata.row_group(piece.row_group).column(leaves.start);
-    let hint = hint(field.data_type(), target, chunk, narrow);
+    let hint = hint(field.data_type(), target);
     let fields = file.schema.fields().iter().enumerate().map(|(index, field)| match index == root {
         true => Arc::new(Field::new(field.name(), hint.clone(), field.is_nullable())),
         false => field.clone(),
@@ -77,43 +83,146 @@ pub(super) fn open_column(
     Ok(Box::new(ArrowRows { source: file.source.clone(), what, reader, validate, batch: None }))
 }
 
+/// Opens a column that is neither a list nor a struct, in one of the common types, compressions and encodings.
+fn open_flat(
+    file: &ParquetFile,
+    piece: &Piece,
+    bytes: &ParquetBytes,
+    root: usize,
+    target: &DataType,
+    narrow: bool,
+) -> Result<Option<Box<dyn ColumnRows>>> {
+    let leaves = file.leaves[root].clone();
+    let field = file.schema.field(root);
+    let metadata = file.metadata.row_group(piece.row_group).column(leaves.start);
+    let descriptor = metadata.column_descr();
+    let flat = leaves.len() == 1 && descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
+    let compression = metadata.compression();
+    let (Some(chunk), true) = (bytes.leaves.get(&leaves.start), flat && page::is_supported(compression)) else {
+        return Ok(None);
+    };
+    let what = format!("row group {}: column '{}' cannot be decoded", piece.row_group, field.name());
+    let survey = survey(chunk, compression)
+        .map_err(|error| file.source.error(format!("{what} ({}); the file is corrupt", error.0)))?;
+    if !survey.is_supported {
+        return Ok(None);
+    }
+    let opening = Opening {
+        source: file.source.clone(),
+        what,
+        pages: Pages::new(chunk, compression),
+        optional: descriptor.max_def_level() > 0,
+        behind: piece.rows.start.saturating_sub(chunk.first_row),
+    };
+    let ty = match field.data_type() {
+        DataType::Dictionary(_, values) => values.as_ref(),
+        other => other,
+    };
+    let decimal = |ty: &DataType| match ty {
+        DataType::Decimal128(precision, scale) if narrow && ty == target && *precision <= DECIMAL64_MAX_PRECISION => {
+            Some(DataType::Decimal64(*precision, *scale))
+        }
+        _ => None,
+    };
+    use DataType::*;
+    let rows = match (metadata.column_type(), ty) {
+        (PhysicalType::INT32, Int32 | UInt32 | Date32 | Time32(_)) => opening.fixed(Cast::<i32, i32>(PhantomData), ty),
+        (PhysicalType::INT32, Int8) => opening.fixed(Cast::<i32, i8>(PhantomData), ty),
+        (PhysicalType::INT32, Int16) => opening.fixed(Cast::<i32, i16>(PhantomData), ty),
+        (PhysicalType::INT32, UInt8) => opening.fixed(Cast::<i32, u8>(PhantomData), ty),
+        (PhysicalType::INT32, UInt16) => opening.fixed(Cast::<i32, u16>(PhantomData), ty),
+        (PhysicalType::INT64, Int64 | UInt64 | Timestamp(..) | Time64(_) | Duration(_) | Date64) => {
+            opening.fixed(Cast::<i64, i64>(PhantomData), ty)
+        }
+        (PhysicalType::FLOAT, Float32) => opening.fixed(Cast::<f32, f32>(PhantomData), ty),
+        (PhysicalType::DOUBLE, Float64) => opening.fixed(Cast::<f64, f64>(PhantomData), ty),
+        (PhysicalType::INT32, Decimal128(..)) => match decimal(ty) {
+            Some(narrow) => opening.fixed(Cast::<i32, i64>(PhantomData), &narrow),
+            None => opening.fixed(Cast::<i32, i128>(PhantomData), ty),
+        },
+        (PhysicalType::INT64, Decimal128(..)) => match decimal(ty) {
+            Some(narrow) => opening.fixed(Cast::<i64, i64>(PhantomData), &narrow),
+            None => opening.fixed(Cast::<i64, i128>(PhantomData), ty),
+        },
+        (PhysicalType::FIXED_LEN_BYTE_ARRAY, Decimal128(..)) if (1..=16).contains(&descriptor.type_length()) => {
+            let width = descriptor.type_length() as usize;
+            match decimal(ty) {
+                Some(narrow) => opening.fixed(BigEndian::<i64> { width, to: PhantomData }, &narrow),
+                None => opening.fixed(BigEndian::<i128> { width, to: PhantomData }, ty),
+            }
+        }
+        (PhysicalType::BYTE_ARRAY, Utf8 | LargeUtf8 | Utf8View) => {
+            // Codes pay off where values repeat.
+            let repeats = survey.dictionary_values.saturating_mul(DICTIONARY_REPEATS_MIN) <= piece.rows.len();
+            if narrow && *target == Utf8View && survey.is_all_codes && repeats {
+                opening.open(Codes::new())
+            } else {
+                opening.open(Views::new(true))
+            }
+        }
+        (PhysicalType::BYTE_ARRAY, Binary | LargeBinary | BinaryView) => opening.open(Views::new(false)),
+        _ => return Ok(None),
+    };
+    Ok(Some(rows))
+}
+
+/// How often values of a dictionary must occur on average for codes to be given out: what is computed once per value of
+/// the dictionary must be less than what is computed per row.
+const DICTIONARY_REPEATS_MIN: usize = 4;
+
+/// What a flat column needs besides its kind of values.
+struct Opening {
+    source: Arc<Source>,
+    what: String,
+    pages: Pages,
+    optional: bool,
+    behind: usize,
+}
+
+impl Opening {
+    fn open<V: Values>(self, values: V) -> Box<dyn ColumnRows> {
+        Box::new(FlatRows::new(self.source, self.what, self.pages, values, self.optional, self.behind))
+    }
+
+    fn fixed<C: Convert>(self, convert: C, ty: &DataType) -> Box<dyn ColumnRows> {
+        self.open(Fixed::new(convert, ty.clone()))
+    }
+}
+
+/// What the page headers of a chunk say.
+struct Survey {
+    /// Whether all pages are of kinds and encodings that are decoded here.
+    is_supported: bool,
+    /// Whether all data pages have codes of the dictionary.
+    is_all_codes: bool,
+    dictionary_values: usize,
+}
+
+/// Goes through the headers: the footer does not say reliably which encodings there are.
+fn survey(chunk: &ChunkBytes, compression: Compression) -> Result<Survey, page::Malformed> {
+    let mut pages = Pages::new(chunk, compression);
+    let mut survey = Survey { is_supported: true, is_all_codes: true, dictionary_values: 0 };
+    while let Some((header, _)) = pages.next()? {
+        let is_codes = page::encoding::is_dictionary(header.encoding);
+        match header.kind {
+            Kind::Dictionary => survey.dictionary_values = header.values,
+            Kind::Data | Kind::DataV2 => {
+                survey.is_all_codes &= is_codes;
+                survey.is_supported &= is_codes || header.encoding == page::encoding::PLAIN;
+            }
+            Kind::Other => {}
+        }
+    }
+    Ok(survey)
+}
+
 /// The type to ask Parquet's reader for.
-fn hint(field: &DataType, target: &DataType, chunk: &ColumnChunkMetaData, narrow: bool) -> DataType {
-    let integers = matches!(chunk.column_type(), PhysicalType::INT32 | PhysicalType::INT64);
+fn hint(field: &DataType, target: &DataType) -> DataType {
     match (field, target) {
-        (DataType::Decimal128(p, s), DataType::Decimal128(q, t))
-            if narrow && integers && p == q && s == t && *p <= 18 =>
-        {
-            DataType::Decimal64(*p, *s)
-        }
-        (_, DataType::Utf8View) if narrow && is_all_dictionary(chunk) => {
-            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-        }
         (_, DataType::Utf8View | DataType::BinaryView) => target.clone(),
         (DataType::Dictionary(_, values), _) => values.as_ref().clone(),
         _ => field.clone(),
     }
-}
-
-/// Whether every data page of the chunk is dictionary-coded.
-fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
-    let is_dictionary = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
-    if let Some(mask) = chunk.page_encoding_stats_mask() {
-        let mut encodings = mask.encodings().peekable();
-        return encodings.peek().is_some() && encodings.all(is_dictionary);
-    }
-    // Without page statistics only the old name of the encoding tells: it is not used for dictionary pages by those who
-    // list PLAIN for them.
-    let mut dictionary = false;
-    for encoding in chunk.encodings() {
-        match encoding {
-            Encoding::PLAIN_DICTIONARY => dictionary = true,
-            #[allow(deprecated, reason = "old files have it for levels")]
-            Encoding::RLE | Encoding::BIT_PACKED => {}
-            _ => return false,
-        }
-    }
-    dictionary
 }
 
 /// A column of any type through Parquet's own Arrow reader. It decodes what it skips.

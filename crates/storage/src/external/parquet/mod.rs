@@ -9,16 +9,22 @@
 mod bytes;
 mod cluster;
 mod columns;
+mod fixed;
+mod flat;
 mod footer;
+mod page;
 mod pruning;
+mod runs;
+mod snappy;
 mod statistics;
+mod strings;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
@@ -26,7 +32,8 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
-use crate::{Cluster, ScanRequest, TableScan};
+use super::table::FileScan;
+use crate::ScanRequest;
 
 /// The files of a table, opened.
 pub(crate) struct ParquetTable {
@@ -60,11 +67,11 @@ struct Piece {
 
 impl ParquetTable {
     /// Reads the footers of all files.
-    pub fn open(sources: &[Arc<Source>]) -> Result<Self> {
+    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>) -> Result<Self> {
         let footers = footer::read_all(sources)?;
         let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>();
         let logical = footers.iter().map(|footer| Arc::new(logical_schema(&footer.schema))).collect::<Vec<_>>();
-        let Merged { schema, positions } = merge(&names, &logical)?;
+        let Merged { schema, positions } = merge(&names, &logical, declared)?;
         let files = sources.iter().zip(footers).zip(positions).map(|((source, footer), roots)| {
             let pieces = cut(&footer.metadata);
             ParquetFile {
@@ -84,25 +91,29 @@ impl ParquetTable {
         self.statistics.get_or_init(|| statistics::collect(self)).clone()
     }
 
-    /// The clusters that may hold rows for which the predicate is true.
-    pub fn scan(self: &Arc<Self>, request: &ScanRequest) -> Result<TableScan> {
+    /// The clusters that may hold rows for which the predicate is true, of the files that are wanted.
+    pub fn scan(self: &Arc<Self>, request: &ScanRequest, is_wanted: impl Fn(usize) -> bool) -> Result<FileScan> {
         let pruner = pruning::Pruner::new(self, request.predicate.as_ref());
-        let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
-        let mut clusters_pruned = 0;
+        let mut scan = FileScan::default();
         for (index, file) in self.files.iter().enumerate() {
+            if !is_wanted(index) {
+                scan.clusters_pruned += file.pieces.len();
+                continue;
+            }
             let keep = pruner.row_groups(file)?;
             for piece in &file.pieces {
                 if piece.rows.is_empty() {
                     continue;
                 }
                 if !keep.get(piece.row_group).copied().unwrap_or(true) {
-                    clusters_pruned += 1;
+                    scan.clusters_pruned += 1;
                     continue;
                 }
-                clusters.push(Arc::new(cluster::ParquetCluster::new(self.clone(), index, piece.clone())));
+                let cluster = cluster::ParquetCluster::new(self.clone(), index, piece.clone());
+                scan.clusters.push((index, Arc::new(cluster)));
             }
         }
-        Ok(TableScan { clusters, clusters_pruned })
+        Ok(scan)
     }
 }
 

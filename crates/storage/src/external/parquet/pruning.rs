@@ -21,7 +21,7 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::footer::guard;
 use super::{ParquetFile, ParquetTable};
-use crate::external::schema::{conform, logical_type};
+use crate::external::schema::{conform, is_wider, logical_type};
 use crate::foreign_error::from_datafusion;
 
 /// A Bloom filter longer than this is not read while planning.
@@ -178,7 +178,7 @@ impl ParquetFile {
     pub(super) fn bounds(&self, leaf: usize, target: &DataType, bound: Bound) -> Option<ArrayRef> {
         let field = self.field_of(leaf)?;
         let logical = logical_type(field.data_type());
-        if logical.is_floating() {
+        if logical.is_floating() || !is_wider(&logical, target) {
             return None;
         }
         let field = Field::new(field.name(), logical, true);

@@ -16,6 +16,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use proptest::prelude::*;
 
+use crate::external::OpenOptions;
 use crate::external::testing::*;
 use crate::{DecodeRequest, ScanRequest, Table};
 
@@ -271,6 +272,27 @@ fn files_of_different_schemas_are_one_table() {
     let predicate = compare("c", Operator::Eq, ScalarValue::Boolean(Some(true)), &table.schema());
     let scan = table.scan(&ScanRequest { columns: vec![0], predicate: Some(predicate) }).unwrap();
     assert_eq!((scan.clusters.len(), scan.clusters_pruned), (1, 1));
+}
+
+#[test]
+fn declared_columns_are_found_by_name_and_converted() {
+    let batch = every_type(100);
+    let declare = |fields: Vec<Field>| OpenOptions { schema: Some(Arc::new(Schema::new(fields))), ..Default::default() };
+    let options = declare(vec![
+        Field::new("word", DataType::Utf8, true),
+        Field::new("int", DataType::Int64, true),
+        Field::new("big", DataType::Utf8, true),
+    ]);
+    let table = open_bytes("declared.parquet", write(&batch, properties()), &options).unwrap();
+    let read = read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 64, true);
+    assert_eq!(read.schema().field(1), &Field::new("int", DataType::Int64, true));
+    assert_eq!(read.column(1).as_primitive::<Int64Type>().value(0), -50);
+    assert_eq!(read.column(2).as_string_view().value(1), (1i64 << 40).to_string());
+    // As text, the order of numbers is another one.
+    assert_eq!(table.statistics().column_statistics[2].min_value, Precision::Absent);
+    let options = declare(vec![Field::new("nothing", DataType::Utf8, true)]);
+    let error = open_bytes("declared.parquet", write(&batch, properties()), &options).unwrap_err();
+    assert!(error.message().contains("no column 'nothing'"), "{error}");
 }
 
 proptest! {

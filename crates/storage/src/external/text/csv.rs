@@ -22,7 +22,8 @@ use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{logical_schema, nulls};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, TableScan};
+use crate::external::table::FileScan;
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// Text in a window at most: a window of very long records has fewer of them.
 const WINDOW_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -116,14 +117,18 @@ impl CsvTable {
     }
 
     /// All clusters: text files have no statistics.
-    pub fn scan(self: &Arc<Self>, _: &ScanRequest) -> Result<TableScan> {
-        let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
+    pub fn scan(self: &Arc<Self>, is_wanted: impl Fn(usize) -> bool) -> Result<FileScan> {
+        let mut scan = FileScan::default();
         for (index, file) in self.files.iter().enumerate() {
+            if !is_wanted(index) {
+                scan.clusters_pruned += 1;
+                continue;
+            }
             for part in file.parts()? {
-                clusters.push(Arc::new(CsvCluster { table: self.clone(), file: index, part }));
+                scan.clusters.push((index, Arc::new(CsvCluster { table: self.clone(), file: index, part })));
             }
         }
-        Ok(TableScan { clusters, clusters_pruned: 0 })
+        Ok(scan)
     }
 }
 

@@ -23,7 +23,8 @@ use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{conform, logical_schema};
 use crate::external::sieve::Sieve;
 use crate::external::source::Source;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, TableScan};
+use crate::external::table::FileScan;
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// Parsed text that is kept at most, to name the line of an error.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -98,14 +99,18 @@ impl JsonTable {
     }
 
     /// All clusters: text files have no statistics.
-    pub fn scan(self: &Arc<Self>, _: &ScanRequest) -> Result<TableScan> {
-        let mut clusters: Vec<Arc<dyn Cluster>> = Vec::new();
+    pub fn scan(self: &Arc<Self>, is_wanted: impl Fn(usize) -> bool) -> Result<FileScan> {
+        let mut scan = FileScan::default();
         for (index, file) in self.files.iter().enumerate() {
+            if !is_wanted(index) {
+                scan.clusters_pruned += 1;
+                continue;
+            }
             for part in file.text.parts(file.form == Form::Lines) {
-                clusters.push(Arc::new(JsonCluster { table: self.clone(), file: index, part }));
+                scan.clusters.push((index, Arc::new(JsonCluster { table: self.clone(), file: index, part })));
             }
         }
-        Ok(TableScan { clusters, clusters_pruned: 0 })
+        Ok(scan)
     }
 }
 

@@ -1,0 +1,191 @@
+//! Values of fixed width: numbers, dates, times, decimals.
+
+use std::marker::PhantomData;
+
+
+use arrow::array::{ArrayData, ArrayRef, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType};
+
+use super::flat::{Values, range};
+use super::page::{Malformed, Page, Text};
+
+/// How a stored value becomes a value of an array.
+pub(super) trait Convert: Send + 'static {
+    /// What arrays hold.
+    type Item: ArrowNativeType + Copy + Default + Send;
+    /// Whether values are stored as arrays hold them, so that many can be copied at once.
+    const SAME: bool;
+    /// Bytes of a stored value.
+    fn width(&self) -> usize;
+    /// The value that is stored in these bytes, which are [`width`](Self::width) many.
+    fn convert(&self, raw: &[u8]) -> Self::Item;
+}
+
+/// Fixed-width values in little-endian order, as `From` to `To`.
+pub(super) struct Cast<From, To>(pub PhantomData<fn(From) -> To>);
+
+/// Big-endian two's complement numbers of any width up to 16 bytes: decimals of other writers.
+pub(super) struct BigEndian<To> {
+    pub width: usize,
+    pub to: PhantomData<fn() -> To>,
+}
+
+macro_rules! cast {
+    ($($from:ty => $to:ty, $same:literal;)*) => {$(
+        impl Convert for Cast<$from, $to> {
+            type Item = $to;
+            const SAME: bool = $same;
+
+            fn width(&self) -> usize {
+                size_of::<$from>()
+            }
+
+            #[inline(always)]
+            fn convert(&self, raw: &[u8]) -> $to {
+                let mut bytes = [0; size_of::<$from>()];
+                bytes.copy_from_slice(raw);
+                <$from>::from_le_bytes(bytes) as $to
+            }
+        }
+    )*};
+}
+
+cast! {
+    i32 => i32, true;
+    i64 => i64, true;
+    f32 => f32, true;
+    f64 => f64, true;
+    i32 => i64, false;
+    i32 => i128, false;
+    i64 => i128, false;
+    i32 => i8, false;
+    i32 => i16, false;
+    i32 => u8, false;
+    i32 => u16, false;
+}
+
+macro_rules! big_endian {
+    ($($to:ty),*) => {$(
+        impl Convert for BigEndian<$to> {
+            type Item = $to;
+            const SAME: bool = false;
+
+            fn width(&self) -> usize {
+                self.width
+            }
+
+            #[inline(always)]
+            fn convert(&self, raw: &[u8]) -> $to {
+                let negative = raw.first().is_some_and(|byte| byte & 0x80 != 0);
+                let mut bytes = [if negative { 0xff } else { 0 }; 16];
+                bytes[16 - raw.len()..].copy_from_slice(raw);
+                i128::from_be_bytes(bytes) as $to
+            }
+        }
+    )*};
+}
+
+big_endian!(i64, i128);
+
+/// Fixed-width values of one type of arrays.
+pub(super) struct Fixed<C: Convert> {
+    convert: C,
+    data_type: DataType,
+    dictionary: Vec<C::Item>,
+    text: Text,
+    /// Where the next plain value is.
+    at: usize,
+}
+
+impl<C: Convert> Fixed<C> {
+    pub fn new(convert: C, data_type: DataType) -> Self {
+        Self { convert, data_type, dictionary: Vec::new(), text: Text::default(), at: 0 }
+    }
+
+    fn append(&self, raw: &[u8], out: &mut Vec<C::Item>) {
+        let width = self.convert.width();
+        if C::SAME {
+            let count = raw.len() / width;
+            out.reserve(count);
+            // SAFETY: there is room for `count` more items of `width` bytes each, for which any bytes are a value.
+            unsafe {
+                let to = out.as_mut_ptr().add(out.len()).cast::<u8>();
+                std::ptr::copy_nonoverlapping(raw.as_ptr(), to, count * width);
+                out.set_len(out.len() + count);
+            }
+        } else {
+            out.extend(raw.chunks_exact(width).map(|raw| self.convert.convert(raw)));
+        }
+    }
+}
+
+impl<C: Convert> Values for Fixed<C> {
+    type Item = C::Item;
+
+    fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed> {
+        let bytes = range(page.values, values, self.convert.width(), &page.text)?;
+        let mut dictionary = Vec::new();
+        self.append(&page.text[bytes], &mut dictionary);
+        self.dictionary = dictionary;
+        Ok(())
+    }
+
+    fn start_plain(&mut self, page: Page, _: usize) -> Result<(), Malformed> {
+        (self.text, self.at) = (page.text, page.values);
+        Ok(())
+    }
+
+    fn plain(&mut self, count: usize, out: &mut Vec<C::Item>) -> Result<(), Malformed> {
+        let bytes = range(self.at, count, self.convert.width(), &self.text)?;
+        self.append(&self.text[bytes.clone()], out);
+        self.at = bytes.end;
+        Ok(())
+    }
+
+    fn plain_selected(&mut self, selected: &BooleanBuffer, out: &mut Vec<C::Item>) -> Result<(), Malformed> {
+        let width = self.convert.width();
+        let bytes = range(self.at, selected.len(), width, &self.text)?;
+        let raw = &self.text[bytes.clone()];
+        out.extend(selected.set_indices().map(|row| self.convert.convert(&raw[row * width..(row + 1) * width])));
+        self.at = bytes.end;
+        Ok(())
+    }
+
+    fn skip_plain(&mut self, count: usize) -> Result<(), Malformed> {
+        self.at = range(self.at, count, self.convert.width(), &self.text)?.end;
+        Ok(())
+    }
+
+    fn look_up(&mut self, codes: &[u32], out: &mut Vec<C::Item>) -> Result<(), Malformed> {
+        check_codes(codes, self.dictionary.len())?;
+        let dictionary = self.dictionary.as_slice();
+        // SAFETY: all codes were just checked against the dictionary's length.
+        out.extend(codes.iter().map(|&code| unsafe { *dictionary.get_unchecked(code as usize) }));
+        Ok(())
+    }
+
+    fn take_text(&mut self) -> Text {
+        std::mem::take(&mut self.text)
+    }
+
+    fn finish(&mut self, items: Vec<C::Item>, nulls: Option<NullBuffer>) -> Result<ArrayRef, Malformed> {
+        let builder = ArrayData::builder(self.data_type.clone())
+            .len(items.len())
+            .add_buffer(Buffer::from_vec(items))
+            .nulls(nulls);
+        // SAFETY: the buffer has one item of the type's width per row, and any bits are a value of the type.
+        Ok(make_array(unsafe { builder.build_unchecked() }))
+    }
+}
+
+/// Whether all codes are of a dictionary.
+pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), Malformed> {
+    // A maximum can be computed for many codes at once, a search for the first bad one cannot.
+    let max = codes.iter().fold(0, |max, &code| max.max(code));
+    if max as usize >= values && !codes.is_empty() {
+        return Err(Malformed(format!("a code is {max}, but the dictionary has {values} values")));
+    }
+    Ok(())
+}
+

@@ -1,0 +1,454 @@
+//! The pages of a column chunk: headers, and text decompressed into buffers that are used again.
+//!
+//! Parquet's own page reader allocates and zeroes a buffer for every page; here a page of numbers is decompressed into the
+//! buffer of the page before it, and a page that is skipped is not decompressed at all.
+
+use bytes::Bytes;
+use parquet::basic::Compression;
+
+use super::bytes::ChunkBytes;
+use super::snappy;
+
+/// What is wrong with a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Malformed(pub String);
+
+impl From<snappy::Malformed> for Malformed {
+    fn from(error: snappy::Malformed) -> Self {
+        Malformed(format!("a compressed page is malformed: {}", error.0))
+    }
+}
+
+impl From<super::runs::Malformed> for Malformed {
+    fn from(error: super::runs::Malformed) -> Self {
+        Malformed(error.0.to_owned())
+    }
+}
+
+fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(what.into()))
+}
+
+/// How much larger than its compressed form a page may be; more is taken for damage. Zstandard reaches a few ten thousand
+/// on constant data.
+const EXPANSION_MAX: u64 = 1 << 17;
+
+/// Structures within structures in a page header: the format needs three.
+const DEPTH_MAX: usize = 16;
+
+/// Encodings by their numbers in the format.
+pub(super) mod encoding {
+    pub const PLAIN: i32 = 0;
+    pub const PLAIN_DICTIONARY: i32 = 2;
+    pub const RLE: i32 = 3;
+    pub const RLE_DICTIONARY: i32 = 8;
+
+    /// Whether values are codes of a dictionary.
+    pub fn is_dictionary(encoding: i32) -> bool {
+        matches!(encoding, PLAIN_DICTIONARY | RLE_DICTIONARY)
+    }
+}
+
+/// What a page's header says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    pub kind: Kind,
+    pub encoding: i32,
+    /// Values, counting NULLs; rows in a flat column.
+    pub values: usize,
+    text_bytes: usize,
+    page_bytes: usize,
+    level_encoding: i32,
+    /// Version 2: the length of the definition levels, which are not compressed.
+    level_bytes: usize,
+    repetition_bytes: usize,
+    is_compressed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Other,
+    Data,
+    DataV2,
+    Dictionary,
+}
+
+/// A page's text and where things are in it.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub text: Text,
+    /// Definition levels, if the column may be NULL.
+    pub levels: std::ops::Range<usize>,
+    /// Where the values begin.
+    pub values: usize,
+}
+
+/// Bytes of a page.
+#[derive(Debug)]
+pub(super) enum Text {
+    /// As fetched.
+    Fetched(Bytes),
+    /// Decompressed.
+    Own(Vec<u8>),
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Text::Own(Vec::new())
+    }
+}
+
+impl std::ops::Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Text::Fetched(bytes) => bytes,
+            Text::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// Whether pages of this compression can be read here.
+pub(super) fn is_supported(compression: Compression) -> bool {
+    matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
+}
+
+/// The pages of a chunk, in order.
+pub(super) struct Pages {
+    /// What is left of the part being read.
+    rest: Bytes,
+    /// The part after it.
+    next: Option<Bytes>,
+    compression: Compression,
+    zstandard: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Pages {
+    pub fn new(chunk: &ChunkBytes, compression: Compression) -> Self {
+        let (rest, next) = match &chunk.dictionary {
+            Some(dictionary) => (dictionary.clone(), Some(chunk.pages.clone())),
+            None => (chunk.pages.clone(), None),
+        };
+        Self { rest, next, compression, zstandard: None }
+    }
+
+    /// The next page's header and its bytes; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(Header, Bytes)>, Malformed> {
+        while self.rest.is_empty() {
+            match self.next.take() {
+                Some(next) => self.rest = next,
+                None => return Ok(None),
+            }
+        }
+        let mut reader = Compact { bytes: &self.rest, at: 0 };
+        let header = reader.page_header()?;
+        let start = reader.at;
+        if header.page_bytes > self.rest.len() - start {
+            return malformed(format!(
+                "a page of {} bytes is cut off after {}",
+                header.page_bytes,
+                self.rest.len() - start
+            ));
+        }
+        let bytes = self.rest.slice(start..start + header.page_bytes);
+        self.rest = self.rest.slice(start + header.page_bytes..);
+        Ok(Some((header, bytes)))
+    }
+
+    /// The text of a page. `into` may be the text of an earlier page, whose memory is used again; `optional` says whether
+    /// the column may be NULL.
+    pub fn read(&mut self, header: &Header, bytes: Bytes, into: Text, optional: bool) -> Result<Page, Malformed> {
+        let plain = self.compression == Compression::UNCOMPRESSED || header.kind == Kind::DataV2 && !header.is_compressed;
+        let levels = header.level_bytes + header.repetition_bytes;
+        let text = if plain {
+            Text::Fetched(bytes)
+        } else {
+            let mut own = match into {
+                Text::Own(own) => own,
+                Text::Fetched(_) => Vec::new(),
+            };
+            own.clear();
+            if header.text_bytes as u64 > (bytes.len() as u64 + 64).saturating_mul(EXPANSION_MAX) {
+                return malformed(format!("a page of {} bytes claims to expand to {}", bytes.len(), header.text_bytes));
+            }
+            let (Some(level_bytes), Some(compressed)) = (bytes.get(..levels), bytes.get(levels..)) else {
+                return malformed("the levels of a page are cut off");
+            };
+            let Some(length) = header.text_bytes.checked_sub(levels) else {
+                return malformed("a page is shorter than its levels");
+            };
+            own.extend_from_slice(level_bytes);
+            self.decompress(compressed, length, &mut own)?;
+            Text::Own(own)
+        };
+        if text.len() != header.text_bytes {
+            return malformed(format!("a page has {} bytes instead of {}", text.len(), header.text_bytes));
+        }
+        let (levels, values) = match header.kind {
+            Kind::DataV2 => {
+                if levels > text.len() {
+                    return malformed("the levels of a page are cut off");
+                }
+                (header.repetition_bytes..levels, levels)
+            }
+            Kind::Data if optional => {
+                if header.level_encoding != encoding::RLE {
+                    return malformed("the levels of a page are in an encoding of old");
+                }
+                let Some(length) = text.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else {
+                    return malformed("the levels of a page are cut off");
+                };
+                if length > text.len() - 4 {
+                    return malformed("the levels of a page are longer than the page");
+                }
+                (4..4 + length, 4 + length)
+            }
+            _ => (0..0, 0),
+        };
+        Ok(Page { text, levels, values })
+    }
+
+    fn decompress(&mut self, compressed: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        if length == 0 {
+            // A page of only NULLs; some writers compress nothing to something.
+            return Ok(());
+        }
+        match self.compression {
+            Compression::SNAPPY => snappy::decompress(compressed, length, out)?,
+            Compression::ZSTD(_) => {
+                if self.zstandard.is_none() {
+                    let made = zstd::bulk::Decompressor::new();
+                    self.zstandard = Some(made.map_err(|error| Malformed(format!("no memory for zstd: {error}")))?);
+                }
+                let Some(zstandard) = &mut self.zstandard else { return malformed("no zstd") };
+                let text = zstandard
+                    .decompress(compressed, length)
+                    .map_err(|error| Malformed(format!("a compressed page is malformed: {error}")))?;
+                if out.is_empty() {
+                    *out = text;
+                } else {
+                    out.extend_from_slice(&text);
+                }
+            }
+            other => return malformed(format!("the compression {other:?} is not read here")),
+        }
+        Ok(())
+    }
+}
+
+/// Thrift's compact protocol, as far as page headers need it.
+/// Format: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>.
+struct Compact<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The types of fields.
+mod field {
+    pub const STOP: u8 = 0;
+    pub const TRUE: u8 = 1;
+    pub const FALSE: u8 = 2;
+    pub const BYTE: u8 = 3;
+    pub const I16: u8 = 4;
+    pub const I32: u8 = 5;
+    pub const I64: u8 = 6;
+    pub const DOUBLE: u8 = 7;
+    pub const BINARY: u8 = 8;
+    pub const LIST: u8 = 9;
+    pub const SET: u8 = 10;
+    pub const MAP: u8 = 11;
+    pub const STRUCT: u8 = 12;
+}
+
+impl Compact<'_> {
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        let byte = self.bytes.get(self.at).copied();
+        self.at += 1;
+        byte.ok_or_else(|| Malformed("a page header is cut off".to_owned()))
+    }
+
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        malformed("a number in a page header is too long")
+    }
+
+    fn signed(&mut self) -> Result<i64, Malformed> {
+        let raw = self.varint()?;
+        Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
+    }
+
+    fn i32(&mut self) -> Result<i32, Malformed> {
+        i32::try_from(self.signed()?).or_else(|_| malformed("a number in a page header is too large"))
+    }
+
+    fn size(&mut self) -> Result<usize, Malformed> {
+        usize::try_from(self.i32()?).or_else(|_| malformed("a size in a page header is negative"))
+    }
+
+    /// The next field of a structure: its number and type, or `None` at its end.
+    fn field(&mut self, last: &mut i16) -> Result<Option<(i16, u8)>, Malformed> {
+        let byte = self.byte()?;
+        let ty = byte & 0x0f;
+        if ty == field::STOP {
+            return Ok(None);
+        }
+        *last = match byte >> 4 {
+            0 => i16::try_from(self.signed()?).or_else(|_| malformed("a field in a page header has no number"))?,
+            delta => last.wrapping_add(i16::from(delta)),
+        };
+        Ok(Some((*last, ty)))
+    }
+
+    fn skip(&mut self, ty: u8, depth: usize) -> Result<(), Malformed> {
+        if depth > DEPTH_MAX {
+            return malformed("a page header is nested too deep");
+        }
+        match ty {
+            field::TRUE | field::FALSE => {}
+            field::BYTE => {
+                self.byte()?;
+            }
+            field::I16 | field::I32 | field::I64 => {
+                self.varint()?;
+            }
+            field::DOUBLE => self.pass(8)?,
+            field::BINARY => {
+                let length = self.varint()?;
+                self.pass(length)?;
+            }
+            field::LIST | field::SET => {
+                let byte = self.byte()?;
+                let count = match byte >> 4 {
+                    15 => self.varint()?,
+                    count => u64::from(count),
+                };
+                self.skip_elements(count, &[byte & 0x0f], depth)?;
+            }
+            field::MAP => {
+                let count = self.varint()?;
+                if count > 0 {
+                    let types = self.byte()?;
+                    self.skip_elements(count, &[types >> 4, types & 0x0f], depth)?;
+                }
+            }
+            field::STRUCT => {
+                let mut last = 0;
+                while let Some((_, ty)) = self.field(&mut last)? {
+                    self.skip(ty, depth + 1)?;
+                }
+            }
+            _ => return malformed("a page header has a field of no type"),
+        }
+        Ok(())
+    }
+
+    fn skip_elements(&mut self, count: u64, types: &[u8], depth: usize) -> Result<(), Malformed> {
+        if count > self.bytes.len() as u64 {
+            return malformed("a list in a page header is too long");
+        }
+        for _ in 0..count {
+            for &ty in types {
+                // Within lists a truth value is a byte.
+                let ty = if matches!(ty, field::TRUE | field::FALSE) { field::BYTE } else { ty };
+                self.skip(ty, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, bytes: u64) -> Result<(), Malformed> {
+        if bytes > (self.bytes.len() - self.at.min(self.bytes.len())) as u64 {
+            return malformed("a page header is cut off");
+        }
+        self.at += bytes as usize;
+        Ok(())
+    }
+
+    fn page_header(&mut self) -> Result<Header, Malformed> {
+        let mut header = Header { is_compressed: true, ..Header::default() };
+        let mut kind = None;
+        let mut described = None;
+        let mut last = 0;
+        while let Some((number, ty)) = self.field(&mut last)? {
+            match (number, ty) {
+                (1, field::I32) => kind = Some(self.i32()?),
+                (2, field::I32) => header.text_bytes = self.size()?,
+                (3, field::I32) => header.page_bytes = self.size()?,
+                (5, field::STRUCT) => {
+                    described = Some(0);
+                    self.data_header(&mut header)?;
+                }
+                (7, field::STRUCT) => {
+                    described = Some(2);
+                    self.dictionary_header(&mut header)?;
+                }
+                (8, field::STRUCT) => {
+                    described = Some(3);
+                    self.data_header_v2(&mut header)?;
+                }
+                (_, ty) => self.skip(ty, 0)?,
+            }
+        }
+        header.kind = match kind {
+            Some(0) => Kind::Data,
+            Some(2) => Kind::Dictionary,
+            Some(3) => Kind::DataV2,
+            Some(_) => Kind::Other,
+            None => return malformed("a page header does not say what the page is"),
+        };
+        if header.kind != Kind::Other && described != kind {
+            return malformed("a page header does not describe its page");
+        }
+        Ok(header)
+    }
+
+    fn data_header(&mut self, header: &mut Header) -> Result<(), Malformed> {
+        let mut last = 0;
+        while let Some((number, ty)) = self.field(&mut last)? {
+            match (number, ty) {
+                (1, field::I32) => header.values = self.size()?,
+                (2, field::I32) => header.encoding = self.i32()?,
+                (3, field::I32) => header.level_encoding = self.i32()?,
+                (_, ty) => self.skip(ty, 1)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn dictionary_header(&mut self, header: &mut Header) -> Result<(), Malformed> {
+        let mut last = 0;
+        while let Some((number, ty)) = self.field(&mut last)? {
+            match (number, ty) {
+                (1, field::I32) => header.values = self.size()?,
+                (2, field::I32) => header.encoding = self.i32()?,
+                (_, ty) => self.skip(ty, 1)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn data_header_v2(&mut self, header: &mut Header) -> Result<(), Malformed> {
+        let mut last = 0;
+        while let Some((number, ty)) = self.field(&mut last)? {
+            match (number, ty) {
+                (1, field::I32) => header.values = self.size()?,
+                (4, field::I32) => header.encoding = self.i32()?,
+                (5, field::I32) => header.level_bytes = self.size()?,
+                (6, field::I32) => header.repetition_bytes = self.size()?,
+                (7, field::TRUE) => header.is_compressed = true,
+                (7, field::FALSE) => header.is_compressed = false,
+                (_, ty) => self.skip(ty, 1)?,
+            }
+        }
+        Ok(())
+    }
+}

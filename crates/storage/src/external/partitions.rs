@@ -1,0 +1,467 @@
+//! Columns whose values are in folder names: `year=2024/month=5/part.parquet` has the columns `year` and `month`.
+//!
+//! The files know nothing of these columns: their clusters are wrapped, and the wrapper adds constant columns to what the
+//! files give. A column that is in the files, too, is taken from the folder.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::pruning::PruningStatistics;
+use datafusion_common::stats::Precision;
+use datafusion_common::{Column, ColumnStatistics, ScalarValue, Statistics};
+use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
+use datafusion_pruning::PruningPredicateBuilder;
+use diligence_base::{Error, Result};
+
+use super::schema::logical_type;
+use super::source::Source;
+use crate::foreign_error::from_datafusion;
+use crate::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest};
+
+/// What other engines write for NULL.
+const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The partition columns of a table.
+pub(crate) struct Partitions {
+    /// The table's columns: the files' and these.
+    pub schema: SchemaRef,
+    /// For each of the table's columns: its position in the files' schema, or its number among the partition columns.
+    places: Vec<Place>,
+    /// For each file the values of the partition columns.
+    values: Vec<Vec<ScalarValue>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    InFiles(usize),
+    InName(usize),
+}
+
+/// The `key=value` folders between the base and a file.
+fn folders<'a>(base: &str, name: &'a str) -> Vec<(&'a str, &'a str)> {
+    let below = name.strip_prefix(base).unwrap_or(name);
+    let folders = match below.rsplit_once('/') {
+        Some((folders, _)) => folders,
+        None => return Vec::new(),
+    };
+    folders.split('/').filter_map(|folder| folder.split_once('=')).filter(|(key, _)| !key.is_empty()).collect()
+}
+
+/// The names of the partition columns of these files, outermost first; empty if there are none.
+pub(crate) fn names(base: &str, sources: &[Arc<Source>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    if base.is_empty() {
+        return names;
+    }
+    for source in sources {
+        for (key, _) in folders(base, &source.name) {
+            if !names.iter().any(|name| name == key) {
+                names.push(key.to_owned());
+            }
+        }
+    }
+    names
+}
+
+impl Partitions {
+    /// Adds these columns to the files' schema. A type may be declared.
+    pub fn new(
+        names: &[String],
+        base: &str,
+        sources: &[Arc<Source>],
+        files: &Schema,
+        declared: Option<&Schema>,
+    ) -> Result<Self> {
+        let raw = sources.iter().map(|source| {
+            let folders = folders(base, &source.name);
+            let values = names.iter().map(|name| {
+                let value = folders.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value);
+                value.filter(|value| *value != NULL_NAME).map(percent_decoded)
+            });
+            values.collect::<Vec<_>>()
+        });
+        let raw = raw.collect::<Vec<_>>();
+        let types = names.iter().enumerate().map(|(number, name)| {
+            let given = declared.and_then(|schema| schema.field_with_name(name).ok());
+            match given {
+                Some(field) => logical_type(field.data_type()),
+                None => infer(raw.iter().filter_map(|values| values[number].as_deref())),
+            }
+        });
+        let types = types.collect::<Vec<_>>();
+        let mut fields = files.fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
+        let mut places = (0..fields.len()).map(Place::InFiles).collect::<Vec<_>>();
+        for (number, (name, ty)) in names.iter().zip(&types).enumerate() {
+            let field = Field::new(name, ty.clone(), true);
+            match fields.iter().position(|field| field.name() == name) {
+                Some(position) => (fields[position], places[position]) = (field, Place::InName(number)),
+                None => {
+                    fields.push(field);
+                    places.push(Place::InName(number));
+                }
+            }
+        }
+        let values = sources.iter().zip(raw).map(|(source, raw)| {
+            let values = raw.into_iter().zip(&types).zip(names).map(|((raw, ty), name)| match raw {
+                None => ScalarValue::try_from(ty).map_err(from_datafusion),
+                Some(raw) => ScalarValue::Utf8View(Some(raw.clone())).cast_to(ty).map_err(|_| {
+                    source.error(format!("'{raw}' in the name of its folder is no {ty}, as column '{name}' is declared"))
+                }),
+            });
+            values.collect::<Result<Vec<_>>>()
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        Ok(Self { schema: Arc::new(Schema::new(fields)), places, values })
+    }
+
+    /// The request as the files understand it: without the partition columns and without what is asked of them.
+    pub fn inner_request(&self, request: &ScanRequest) -> ScanRequest {
+        let in_files = |name: &str, index: usize| {
+            self.schema.fields().get(index).is_some_and(|field| field.name() == name)
+                && matches!(self.places[index], Place::InFiles(_))
+        };
+        let predicate = request.predicate.as_ref().and_then(|predicate| {
+            let kept = split_conjunction(predicate)
+                .into_iter()
+                .filter(|part| collect_columns(part).iter().all(|column| in_files(column.name(), column.index())))
+                .cloned()
+                .collect::<Vec<_>>();
+            (!kept.is_empty()).then(|| conjunction(kept))
+        });
+        ScanRequest { columns: self.inner_columns(&request.columns), predicate }
+    }
+
+    /// For each file whether its folder may hold a wanted row. Empty: all may.
+    pub fn files(&self, request: &ScanRequest) -> Result<Vec<bool>> {
+        let Some(predicate) = &request.predicate else { return Ok(Vec::new()) };
+        let pruner = PruningPredicateBuilder::new().with_file_schema(self.schema.clone()).try_build(predicate.clone());
+        match pruner {
+            Ok(pruner) => pruner.prune(self).map_err(from_datafusion),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// A file's cluster with the columns of its folder.
+    pub fn wrap(self: &Arc<Self>, file: usize, inner: Arc<dyn Cluster>) -> Arc<dyn Cluster> {
+        Arc::new(PartitionCluster { partitions: self.clone(), file, inner })
+    }
+
+    /// The files' statistics with those of these columns.
+    pub fn statistics(&self, inner: Statistics) -> Statistics {
+        let columns = self.places.iter().map(|place| match place {
+            Place::InFiles(column) => {
+                inner.column_statistics.get(*column).cloned().unwrap_or_else(ColumnStatistics::new_unknown)
+            }
+            Place::InName(number) => {
+                let values = self.values.iter().map(|values| &values[*number]).filter(|value| !value.is_null());
+                let mut distinct = values.clone().collect::<Vec<_>>();
+                distinct.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+                distinct.dedup();
+                let mut statistics = ColumnStatistics::new_unknown();
+                statistics.distinct_count = Precision::Inexact(distinct.len());
+                if let (Some(min), Some(max)) = (distinct.first(), distinct.last()) {
+                    // A file may be empty, so that its value does not occur.
+                    statistics.min_value = Precision::Inexact((*min).clone());
+                    statistics.max_value = Precision::Inexact((*max).clone());
+                }
+                statistics
+            }
+        });
+        Statistics { column_statistics: columns.collect(), ..inner }
+    }
+
+    fn inner_columns(&self, columns: &[usize]) -> Vec<usize> {
+        let inner = columns.iter().filter_map(|&column| match self.places.get(column) {
+            Some(Place::InFiles(inner)) => Some(*inner),
+            _ => None,
+        });
+        inner.collect()
+    }
+
+    fn constant(&self, file: usize, column: usize, rows: usize) -> Result<Option<ArrayRef>> {
+        match self.places[column] {
+            Place::InFiles(_) => Ok(None),
+            Place::InName(number) => {
+                self.values[file][number].to_array_of_size(rows).map(Some).map_err(from_datafusion)
+            }
+        }
+    }
+
+    fn one_value_each(&self, column: &Column) -> Option<ArrayRef> {
+        let index = self.schema.index_of(&column.name).ok()?;
+        match self.places[index] {
+            Place::InFiles(_) => None,
+            Place::InName(number) => {
+                ScalarValue::iter_to_array(self.values.iter().map(|values| values[number].clone())).ok()
+            }
+        }
+    }
+}
+
+impl PruningStatistics for Partitions {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.one_value_each(column)
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.one_value_each(column)
+    }
+
+    fn num_containers(&self) -> usize {
+        self.values.len()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        let values = self.one_value_each(column)?;
+        Some(Arc::new(UInt64Array::from_iter_values((0..values.len()).map(|file| u64::from(values.is_null(file))))))
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        // As if every file had one row: the value of all of them.
+        Some(Arc::new(UInt64Array::from(vec![1; self.values.len()])))
+    }
+
+    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
+    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}
+
+/// The narrowest of whole numbers, dates and strings for all values.
+fn infer<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
+    // A number with a zero in front would not come back as it was written.
+    let number = |value: &str| {
+        value.parse::<i64>().is_ok_and(|number| number.to_string() == value)
+    };
+    let date = |value: &str| value.len() == 10 && ScalarValue::Utf8View(Some(value.to_owned())).cast_to(&DataType::Date32).is_ok();
+    if values.clone().next().is_none() {
+        DataType::Utf8View
+    } else if values.clone().all(number) {
+        DataType::Int64
+    } else if values.clone().all(date) {
+        DataType::Date32
+    } else {
+        DataType::Utf8View
+    }
+}
+
+/// Folder names have special characters escaped as in URLs.
+fn percent_decoded(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A file's cluster with the columns of its folder.
+struct PartitionCluster {
+    partitions: Arc<Partitions>,
+    file: usize,
+    inner: Arc<dyn Cluster>,
+}
+
+impl fmt::Debug for PartitionCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Cluster for PartitionCluster {
+    fn rows(&self) -> Option<usize> {
+        self.inner.rows()
+    }
+
+    fn bytes(&self, columns: &[usize]) -> usize {
+        self.inner.bytes(&self.partitions.inner_columns(columns))
+    }
+
+    fn fetch(&self, columns: &[usize]) -> Fetch {
+        self.inner.fetch(&self.partitions.inner_columns(columns))
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        let mut filters: Vec<Arc<dyn RowFilter>> = Vec::with_capacity(request.filters.len());
+        for filter in &request.filters {
+            let inner = self.partitions.inner_columns(filter.columns());
+            if inner.is_empty() && !filter.columns().is_empty() {
+                // The same for all rows of the file.
+                let constants = filter.columns().iter().map(|&column| {
+                    self.partitions.constant(self.file, column, 1)?.ok_or_else(|| Error::bug("a column is nowhere"))
+                });
+                let keep = filter.keep(&constants.collect::<Result<Vec<_>>>()?)?;
+                if keep.is_empty() || !keep.is_valid(0) || !keep.value(0) {
+                    return Ok(Box::new(Nothing));
+                }
+            } else {
+                filters.push(Arc::new(PartitionFilter {
+                    partitions: self.partitions.clone(),
+                    file: self.file,
+                    inner,
+                    filter: filter.clone(),
+                }));
+            }
+        }
+        let columns = self.partitions.inner_columns(&request.columns);
+        let inner = DecodeRequest { columns, filters, ..request.clone() };
+        Ok(Box::new(PartitionDecode {
+            partitions: self.partitions.clone(),
+            file: self.file,
+            columns: request.columns.clone(),
+            inner: self.inner.decode(fetched, &inner)?,
+        }))
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// A filter that looks at columns of the folder, too.
+struct PartitionFilter {
+    partitions: Arc<Partitions>,
+    file: usize,
+    /// Its columns in the files.
+    inner: Vec<usize>,
+    filter: Arc<dyn RowFilter>,
+}
+
+impl RowFilter for PartitionFilter {
+    fn columns(&self) -> &[usize] {
+        &self.inner
+    }
+
+    fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+        let rows = columns.first().map_or(0, |column| column.len());
+        self.filter.keep(&merged(&self.partitions, self.file, self.filter.columns(), columns, rows)?)
+    }
+
+    fn is_worthwhile(&self) -> bool {
+        self.filter.is_worthwhile()
+    }
+}
+
+/// The columns of the files and of the folder, in the order wanted.
+fn merged(
+    partitions: &Partitions,
+    file: usize,
+    wanted: &[usize],
+    inner: &[ArrayRef],
+    rows: usize,
+) -> Result<Vec<ArrayRef>> {
+    let mut inner = inner.iter();
+    let columns = wanted.iter().map(|&column| match partitions.constant(file, column, rows)? {
+        Some(constant) => Ok(constant),
+        None => inner.next().cloned().ok_or_else(|| Error::bug("a column is missing")),
+    });
+    columns.collect()
+}
+
+struct PartitionDecode {
+    partitions: Arc<Partitions>,
+    file: usize,
+    columns: Vec<usize>,
+    inner: Box<dyn Decode>,
+}
+
+impl Decode for PartitionDecode {
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        let Some(chunk) = self.inner.next()? else { return Ok(None) };
+        let columns = merged(&self.partitions, self.file, &self.columns, &chunk.columns, chunk.rows)?;
+        Ok(Some(Chunk { columns, rows: chunk.rows }))
+    }
+}
+
+/// No rows.
+struct Nothing;
+
+impl Decode for Nothing {
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, RecordBatch};
+    use arrow::datatypes::{Date32Type, Int64Type};
+    use datafusion_expr::Operator;
+    use datafusion_physical_expr::expressions::{BinaryExpr, col, lit};
+
+    use super::*;
+    use crate::Table;
+    use crate::external::testing::{AtMost, all, open_path, read_all};
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("year=2023/day=2023-01-01/a.csv", "n,year\n1,9\n2,9\n"),
+            ("year=2024/day=2024-02-03/b.csv", "n,year\n3,9\n"),
+            ("year=2024/day=__HIVE_DEFAULT_PARTITION__/city=Rom%2FA/c.csv", "n,year\n4,9\n"),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn read(table: &crate::external::ExternalTable, request: &ScanRequest) -> RecordBatch {
+        read_all(table, request, &[], 100, true)
+    }
+
+    #[test]
+    fn folder_names_are_columns() {
+        let folder = folder();
+        let table = open_path(folder.path()).unwrap();
+        let schema = table.schema();
+        let names = schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        assert_eq!(names, ["n", "year", "day", "city"]);
+        let all_rows = read(&table, &ScanRequest { columns: all(&table), predicate: None });
+        let years = all_rows.column(1).as_primitive::<Int64Type>();
+        assert_eq!(years.values().to_vec(), vec![2023, 2023, 2024, 2024]);
+        let days = all_rows.column(2).as_primitive::<Date32Type>();
+        assert_eq!(days.iter().collect::<Vec<_>>(), vec![Some(19358), Some(19358), Some(19756), None]);
+        let cities = all_rows.column(3).as_string_view();
+        assert_eq!(cities.iter().collect::<Vec<_>>(), vec![None, None, None, Some("Rom/A")]);
+        let swapped = read(&table, &ScanRequest { columns: vec![3, 1, 0], predicate: None });
+        assert_eq!(swapped.column(2), all_rows.column(0));
+        let only = read(&table, &ScanRequest { columns: vec![1], predicate: None });
+        assert_eq!(only.column(0), all_rows.column(1));
+        assert_eq!(read(&table, &ScanRequest::default()).num_rows(), 4);
+    }
+
+    #[test]
+    fn folders_are_pruned_and_filtered() {
+        let folder = folder();
+        let table = open_path(folder.path()).unwrap();
+        let year = |op, year| {
+            let column = col("year", &table.schema()).unwrap();
+            Some(Arc::new(BinaryExpr::new(column, op, lit(ScalarValue::Int64(Some(year))))) as _)
+        };
+        let scan = table.scan(&ScanRequest { columns: vec![0], predicate: year(Operator::Eq, 2023) }).unwrap();
+        assert_eq!((scan.clusters.len(), scan.clusters_pruned), (1, 2));
+        let scan = table.scan(&ScanRequest { columns: vec![0], predicate: year(Operator::Gt, 2030) }).unwrap();
+        assert_eq!((scan.clusters.len(), scan.clusters_pruned), (0, 3));
+        let request = ScanRequest { columns: vec![0], predicate: None };
+        let kept = read_all(&table, &request, &[AtMost::new(1, 2023)], 100, true);
+        assert_eq!(kept.column(0).as_primitive::<Int64Type>().values().to_vec(), vec![1, 2]);
+        let kept = read_all(&table, &request, &[AtMost::new(1, 2024), AtMost::new(0, 3)], 100, true);
+        assert_eq!(kept.num_rows(), 3);
+    }
+}
