@@ -543,8 +543,8 @@ mod tests {
     use diligence_base::ErrorKind;
 
     use super::*;
-    use crate::{ScanRequest, Table};
     use crate::external::testing::*;
+    use crate::{ScanRequest, Table};
 
     fn batch(from: i64, rows: i64) -> RecordBatch {
         let a: ArrayRef = Arc::new((from..from + rows).map(|i| (i % 5 > 0).then_some(i)).collect::<Int64Array>());

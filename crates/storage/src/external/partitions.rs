@@ -108,7 +108,8 @@ impl Partitions {
             let values = raw.into_iter().zip(&types).zip(names).map(|((raw, ty), name)| match raw {
                 None => ScalarValue::try_from(ty).map_err(from_datafusion),
                 Some(raw) => ScalarValue::Utf8View(Some(raw.clone())).cast_to(ty).map_err(|_| {
-                    source.error(format!("'{raw}' in the name of its folder is no {ty}, as column '{name}' is declared"))
+                    source
+                        .error(format!("'{raw}' in the name of its folder is no {ty}, as column '{name}' is declared"))
                 }),
             });
             values.collect::<Result<Vec<_>>>()
@@ -233,10 +234,10 @@ impl PruningStatistics for Partitions {
 /// The narrowest of whole numbers, dates and strings for all values.
 fn infer<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
     // A number with a zero in front would not come back as it was written.
-    let number = |value: &str| {
-        value.parse::<i64>().is_ok_and(|number| number.to_string() == value)
+    let number = |value: &str| value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    let date = |value: &str| {
+        value.len() == 10 && ScalarValue::Utf8View(Some(value.to_owned())).cast_to(&DataType::Date32).is_ok()
     };
-    let date = |value: &str| value.len() == 10 && ScalarValue::Utf8View(Some(value.to_owned())).cast_to(&DataType::Date32).is_ok();
     if values.clone().next().is_none() {
         DataType::Utf8View
     } else if values.clone().all(number) {

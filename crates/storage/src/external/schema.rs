@@ -322,10 +322,13 @@ mod tests {
 
     #[test]
     fn types_that_do_not_fit_name_both_files() {
-        let error =
-            merge(&["a.csv", "b.csv"], &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])], None)
-                .err()
-                .unwrap();
+        let error = merge(
+            &["a.csv", "b.csv"],
+            &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])],
+            None,
+        )
+        .err()
+        .unwrap();
         assert!(error.message().contains("a.csv") && error.message().contains("b.csv"), "{error}");
     }
 

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-
 use arrow::array::{ArrayData, ArrayRef, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
@@ -188,4 +187,3 @@ pub(super) fn check_codes(codes: &[u32], values: usize) -> Result<(), Malformed>
     }
     Ok(())
 }
-

@@ -160,7 +160,8 @@ impl Pages {
     /// The text of a page. `into` may be the text of an earlier page, whose memory is used again; `optional` says whether
     /// the column may be NULL.
     pub fn read(&mut self, header: &Header, bytes: Bytes, into: Text, optional: bool) -> Result<Page, Malformed> {
-        let plain = self.compression == Compression::UNCOMPRESSED || header.kind == Kind::DataV2 && !header.is_compressed;
+        let plain =
+            self.compression == Compression::UNCOMPRESSED || header.kind == Kind::DataV2 && !header.is_compressed;
         let levels = header.level_bytes + header.repetition_bytes;
         let text = if plain {
             Text::Fetched(bytes)
@@ -223,13 +224,12 @@ impl Pages {
                     self.zstandard = Some(made.map_err(|error| Malformed(format!("no memory for zstd: {error}")))?);
                 }
                 let Some(zstandard) = &mut self.zstandard else { return malformed("no zstd") };
-                let text = zstandard
-                    .decompress(compressed, length)
-                    .map_err(|error| Malformed(format!("a compressed page is malformed: {error}")))?;
+                let failed = |error| Malformed(format!("a compressed page is malformed: {error}"));
                 if out.is_empty() {
-                    *out = text;
+                    out.reserve(length);
+                    zstandard.decompress_to_buffer(compressed, out).map_err(failed)?;
                 } else {
-                    out.extend_from_slice(&text);
+                    out.extend_from_slice(&zstandard.decompress(compressed, length).map_err(failed)?);
                 }
             }
             other => return malformed(format!("the compression {other:?} is not read here")),

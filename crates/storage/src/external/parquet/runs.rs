@@ -19,9 +19,16 @@ pub(super) struct Runs {
 
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    Same { value: u32, left: usize },
+    Same {
+        value: u32,
+        left: usize,
+    },
     /// `left` values from value `next` of the group that begins at byte `start`.
-    Packed { start: usize, next: usize, left: usize },
+    Packed {
+        start: usize,
+        next: usize,
+        left: usize,
+    },
 }
 
 impl Default for Run {
@@ -126,7 +133,8 @@ impl Runs {
             let count = (header >> 1) as usize;
             if header & 1 == 0 {
                 let size = self.width.div_ceil(8) as usize;
-                let Some(raw) = bytes.get(self.at..(self.at + size).min(self.end)).filter(|raw| raw.len() == size) else {
+                let Some(raw) = bytes.get(self.at..(self.at + size).min(self.end)).filter(|raw| raw.len() == size)
+                else {
                     return Err(Malformed("a run is cut off"));
                 };
                 let mut value = [0; 4];
@@ -137,7 +145,11 @@ impl Runs {
                 let size = count * self.width as usize;
                 // Some writers leave out the end of the last group.
                 let here = size.min(self.end - self.at);
-                let left = if self.width == 0 { count * 8 } else { count.saturating_mul(8).min(here * 8 / self.width as usize) };
+                let left = if self.width == 0 {
+                    count * 8
+                } else {
+                    count.saturating_mul(8).min(here * 8 / self.width as usize)
+                };
                 self.run = Run::Packed { start: self.at, next: 0, left };
                 self.at += here;
                 if left == 0 && count > 0 {
@@ -276,7 +288,7 @@ mod tests {
                         }
                         numbers.push(value);
                     }
-                    
+
                     bytes.extend(packed);
                 }
             }

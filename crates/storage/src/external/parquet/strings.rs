@@ -147,7 +147,8 @@ impl Values for Views {
 
     fn finish(&mut self, items: Vec<u128>, nulls: Option<NullBuffer>) -> Result<ArrayRef, Malformed> {
         self.page_number = None;
-        let buffers = std::mem::take(&mut self.buffers);
+        let (mut items, mut buffers) = (items, std::mem::take(&mut self.buffers));
+        compact(&mut items, &mut buffers);
         let views = ScalarBuffer::from(items);
         // SAFETY: every view was made of a range of its buffer; NULLs are empty views; text was checked to be UTF-8 before
         // views of it were made.
@@ -272,6 +273,33 @@ fn view(value: &[u8], buffer: u32, offset: u32) -> u128 {
     }
     let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
     length as u128 | u128::from(prefix) << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
+}
+
+/// How much larger the buffers of an array may be than what its views refer to.
+const SLACK_FACTOR: usize = 4;
+
+/// Copies the text of views that refer to little of their buffers, so that a few rows of a page do not keep all of it.
+fn compact(views: &mut [u128], buffers: &mut Vec<Buffer>) {
+    let held = buffers.iter().map(Buffer::len).sum::<usize>();
+    if held == 0 {
+        return;
+    }
+    let used =
+        views.iter().map(|&view| view as u32 as usize).filter(|&length| length > INLINE_BYTES_MAX).sum::<usize>();
+    if used >= held / SLACK_FACTOR {
+        return;
+    }
+    let mut text = Vec::with_capacity(used);
+    for view in views {
+        let length = *view as u32 as usize;
+        if length > INLINE_BYTES_MAX {
+            let (buffer, offset) = ((*view >> 64) as u32 as usize, (*view >> 96) as usize);
+            let place = text.len() as u128;
+            text.extend_from_slice(&buffers[buffer][offset..offset + length]);
+            *view = *view & u128::from(u64::MAX) | place << 96;
+        }
+    }
+    *buffers = vec![Buffer::from_vec(text)];
 }
 
 fn check_text(value: &[u8]) -> Result<(), Malformed> {

@@ -277,7 +277,8 @@ fn files_of_different_schemas_are_one_table() {
 #[test]
 fn declared_columns_are_found_by_name_and_converted() {
     let batch = every_type(100);
-    let declare = |fields: Vec<Field>| OpenOptions { schema: Some(Arc::new(Schema::new(fields))), ..Default::default() };
+    let declare =
+        |fields: Vec<Field>| OpenOptions { schema: Some(Arc::new(Schema::new(fields))), ..Default::default() };
     let options = declare(vec![
         Field::new("word", DataType::Utf8, true),
         Field::new("int", DataType::Int64, true),
