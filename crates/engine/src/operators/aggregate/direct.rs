@@ -1,17 +1,18 @@
 //! Groups found by array lookup, where keys have few values.
 //!
 //! Columns that arrive as codes into a small dictionary (or as picks of a few values, as after a join with a small table),
-//! booleans, and integers from a small range are each turned into a small number; together they are an index into an
-//! array of group numbers. The array only remembers what the hash table said: an index that is met for the first time
+//! booleans, integers from a small range and a few short strings are each turned into a small number; together they are an
+//! index into an array of group numbers. The array only remembers what the hash table said: an index that is met for the first time
 //! is looked up there, and when a dictionary changes the array is forgotten.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, StringViewArray, UInt32Array};
 use arrow::datatypes::*;
 use diligence_base::Result;
 
 use super::key_encoding::dictionary_parts;
+use super::short_strings::ShortStrings;
 use crate::batch::Column;
 
 /// Values that one column may have at most.
@@ -20,6 +21,8 @@ const COLUMN_VALUES_MAX: usize = 4096;
 const COMBINATIONS_MAX: usize = 16 * 1024;
 /// How often the codes may change their meaning, beyond one in four batches, before this way is given up.
 const CHANGES_MAX: usize = 16;
+/// Batches that could not be coded before this way is given up.
+const MISSES_MAX: usize = 8;
 
 /// A group number not known yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -32,6 +35,8 @@ enum Coder {
     Values(ArrayRef),
     /// By their distance from `base`.
     Range { base: i64, size: usize },
+    /// By the order of their first appearance.
+    Strings { known: ShortStrings, room: usize },
 }
 
 /// The array and what its indexes mean.
@@ -42,35 +47,41 @@ pub(super) struct DirectGroups {
     codes: Vec<u32>,
     batches: usize,
     changes: usize,
+    misses: usize,
 }
 
 impl DirectGroups {
     /// Codes the rows of a batch. False if its columns do not have few values.
     pub fn code(&mut self, columns: &[Column], rows: usize) -> Result<bool> {
         self.batches += 1;
-        if columns.is_empty() || self.changes > CHANGES_MAX + self.batches / 4 {
+        let given_up = self.misses > MISSES_MAX || self.changes > CHANGES_MAX + self.batches / 4;
+        if columns.is_empty() || given_up {
             return Ok(false);
         }
+        let mut known = std::mem::take(&mut self.coders).into_iter();
+        let had_coders = known.len() > 0;
         let mut sources = Vec::with_capacity(columns.len());
-        for (index, column) in columns.iter().enumerate() {
-            match Source::new(column, self.coders.get(index))? {
+        for column in columns {
+            match Source::new(column, known.next())? {
                 Some(source) => sources.push(source),
-                None => return Ok(false),
+                None => break,
             }
         }
         let combinations = sources.iter().try_fold(1usize, |product, source| {
             product.checked_mul(source.coder.values() + 1).filter(|&product| product <= COMBINATIONS_MAX)
         });
-        let Some(combinations) = combinations else { return Ok(false) };
-        if self.coders.len() != sources.len() || sources.iter().any(|source| source.changed) {
-            self.changes += usize::from(!self.coders.is_empty());
+        let Some(combinations) = combinations.filter(|_| sources.len() == columns.len()) else {
+            self.misses += 1;
+            return Ok(false);
+        };
+        if !had_coders || sources.iter().any(|source| source.changed) {
+            self.changes += usize::from(had_coders);
             self.groups.clear();
             self.groups.resize(combinations, UNKNOWN);
         }
         self.codes.clear();
         self.codes.resize(rows, 0);
         let mut factor = 1;
-        self.coders.clear();
         for source in sources {
             source.add_codes(&mut self.codes, factor);
             factor *= source.coder.values() as u32 + 1;
@@ -124,6 +135,7 @@ impl Coder {
         match self {
             Self::Values(values) => values.len(),
             Self::Range { size, .. } => *size,
+            Self::Strings { room, .. } => *room,
         }
     }
 }
@@ -143,7 +155,7 @@ enum Codes {
 }
 
 impl Source {
-    fn new(column: &Column, known: Option<&Coder>) -> Result<Option<Self>> {
+    fn new(column: &Column, known: Option<Coder>) -> Result<Option<Self>> {
         let (values, picks) = column.parts();
         if let DataType::Dictionary(..) = values.data_type() {
             let dictionary = values.as_any_dictionary();
@@ -166,6 +178,9 @@ impl Source {
         {
             return Ok(Some(Self::places(values.clone(), picks.as_ref().clone(), known)));
         }
+        if let DataType::Utf8View = values.data_type() {
+            return Ok(Self::strings(column.flat()?.as_string_view(), known));
+        }
         if !is_small_number(values.data_type()) {
             return Ok(None);
         }
@@ -173,7 +188,7 @@ impl Source {
         let Some((least, greatest)) = bounds(&values) else {
             // Only NULLs: any range will do.
             let base = match known {
-                Some(Coder::Range { base, .. }) => *base,
+                Some(Coder::Range { base, .. }) => base,
                 _ => 0,
             };
             return Ok(Some(Self::range(values, known, base, base)));
@@ -184,23 +199,31 @@ impl Source {
         }
     }
 
-    fn places(values: ArrayRef, codes: UInt32Array, known: Option<&Coder>) -> Self {
-        let same = match known {
-            Some(Coder::Values(known)) => {
-                Arc::ptr_eq(known, &values)
-                    || (known.len() == values.len() && values.len() <= 64 && known.to_data() == values.to_data())
-            }
-            _ => false,
+    fn places(values: ArrayRef, codes: UInt32Array, known: Option<Coder>) -> Self {
+        let same = |known: &ArrayRef| {
+            Arc::ptr_eq(known, &values)
+                || (known.len() == values.len() && values.len() <= 64 && known.to_data() == values.to_data())
         };
-        let values = match known {
-            Some(Coder::Values(known)) if same => known.clone(),
-            _ => values,
+        let (coder, changed) = match known {
+            Some(Coder::Values(known)) if same(&known) => (Coder::Values(known), false),
+            _ => (Coder::Values(values), true),
         };
-        Self { coder: Coder::Values(values), changed: !same, codes: Codes::Places(codes) }
+        Self { coder, changed, codes: Codes::Places(codes) }
     }
 
-    fn range(values: ArrayRef, known: Option<&Coder>, least: i64, greatest: i64) -> Self {
-        if let Some(&Coder::Range { base, size }) = known
+    fn strings(strings: &StringViewArray, known: Option<Coder>) -> Option<Self> {
+        let (mut known, old_room) = match known {
+            Some(Coder::Strings { known, room }) => (known, room),
+            _ => (ShortStrings::new(), 0),
+        };
+        let numbers = known.code(strings)?;
+        let codes = UInt32Array::new(numbers.into(), Array::nulls(strings).cloned());
+        let room = known.room();
+        Some(Self { coder: Coder::Strings { known, room }, changed: room != old_room, codes: Codes::Places(codes) })
+    }
+
+    fn range(values: ArrayRef, known: Option<Coder>, least: i64, greatest: i64) -> Self {
+        if let Some(Coder::Range { base, size }) = known
             && least >= base
             && greatest.checked_sub(base).is_some_and(|span| span < size as i64)
         {
@@ -234,7 +257,7 @@ impl Source {
                     codes[row] += place.min(null) * factor;
                 });
             }
-            (Codes::Numbers(_), Coder::Values(_)) => {}
+            (Codes::Numbers(_), _) => {}
         }
     }
 }

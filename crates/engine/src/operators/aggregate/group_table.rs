@@ -10,7 +10,7 @@ use super::key_layout::hash_key;
 use super::key_table::{KeyTable, Keys, NoBytes, SharedBytes, restride};
 use super::program::Program;
 use super::states::{Placement, State};
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 
 /// Partitions that flushed groups are sorted into, by the upper bits of their hash. Few enough that a partition of a
 /// flush is a run of some hundred groups, many enough that a partition of a billion groups fits into memory.
@@ -43,6 +43,16 @@ pub(super) struct Chunk {
     pub starts: Vec<u32>,
     /// Given back with the chunk.
     pub reservation: Reservation,
+}
+
+impl Chunk {
+    /// The groups in these partitions.
+    pub fn groups_in(&self, partitions: &Range<usize>) -> Range<usize> {
+        if partitions.is_empty() {
+            return 0..0;
+        }
+        self.starts[partitions.start] as usize..self.starts[partitions.end] as usize
+    }
 }
 
 impl GroupTable {
@@ -108,8 +118,11 @@ impl GroupTable {
         self.states.iter_mut().try_for_each(|state| state.resize(groups))
     }
 
-    /// Takes all groups out, sorted by partition; the table is empty afterwards. `reservation` is what they are counted in.
-    pub fn take_chunk(&mut self, reservation: Reservation) -> Result<Chunk> {
+    /// Takes all groups out, sorted by partition; the table is empty afterwards.
+    pub fn take_chunk(&mut self, memory: &QueryMemory) -> Result<Chunk> {
+        let mut reservation = memory.reservation("Aggregate");
+        // The sorted copy is made beside the table, so for a moment both are held.
+        reservation.grow(self.bytes())?;
         self.resize_states()?;
         self.repeats = false;
         let mut keys = self.keys.take_keys();
@@ -130,24 +143,26 @@ impl GroupTable {
             order[*place as usize] = group as u32;
             *place += 1;
         }
-        let states = self.states.iter_mut().map(|state| state.take_permuted(&order)).collect::<Result<Vec<_>>>()?;
+        let states =
+            self.states.iter_mut().map(|state| state.take_permuted(&order, memory)).collect::<Result<Vec<_>>>()?;
         if self.program.has_foreign {
             // Their accumulators are used up.
             self.states = self.program.states()?;
         }
-        Ok(Chunk { keys: keys.permuted(&order), states, starts, reservation })
+        let sorted = keys.permuted(&order, memory)?;
+        self.keys.recycle(keys);
+        let keys = sorted;
+        reservation.resize(keys.bytes() + states.iter().map(State::bytes).sum::<usize>())?;
+        Ok(Chunk { keys, states, starts, reservation })
     }
 
     /// Nothing is added any more, and other tables may take from this one.
-    pub fn freeze(&mut self) -> Result<()> {
+    pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
         self.resize_states()?;
-        self.keys.keys.freeze();
+        self.keys.keys.share(memory)?;
         self.states.iter_mut().try_for_each(|state| match state {
             State::Foreign(foreign) => foreign.freeze(),
-            State::Distinct(distinct) => {
-                distinct.freeze();
-                Ok(())
-            }
+            State::Distinct(distinct) => distinct.freeze(memory),
             _ => Ok(()),
         })
     }
@@ -162,7 +177,7 @@ impl GroupTable {
         if self.program.grouped {
             return self.merge(&other.keys.keys, &other.states, 0..groups, groups.max(1), reserve);
         }
-        let placement = Placement { ids: None, rows: 1, before: 1, groups: 1 };
+        let placement = Placement { ids: None, rows: 1, before: 1, groups: 1, appended: false };
         self.states.iter_mut().zip(&other.states).try_for_each(|(state, other)| state.merge(other, 0..1, placement))
     }
 
@@ -173,8 +188,7 @@ impl GroupTable {
         partitions: Range<usize>,
         reserve: &mut dyn FnMut(&Self, usize) -> Result<()>,
     ) -> Result<()> {
-        let groups = chunk.starts[partitions.start] as usize..chunk.starts[partitions.end] as usize;
-        self.merge(&chunk.keys, &chunk.states, groups, MERGE_GROUPS, reserve)
+        self.merge(&chunk.keys, &chunk.states, chunk.groups_in(&partitions), MERGE_GROUPS, reserve)
     }
 
     fn merge(
@@ -207,11 +221,17 @@ impl GroupTable {
                 0 => self.keys.lookup(words, rows, &NoBytes, &mut ids)?,
                 _ => self.keys.lookup(words, rows, &SharedBytes { keys, first, base }, &mut ids)?,
             }
-            let placement = Placement { ids: Some(&ids), rows, before, groups: self.keys.groups() };
+            let placement = Placement { ids: Some(&ids), rows, before, groups: self.keys.groups(), appended: false };
             for (state, other) in self.states.iter_mut().zip(states) {
                 state.merge(other, first..first + rows, placement)?;
             }
             first += rows;
+            let rest = groups.end - first;
+            if first == groups.start + rows && rest > 0 && (self.keys.groups() - before) * 4 > rows * 3 {
+                // Most groups are new: the rest will be, too, and the table need not grow step by step.
+                reserve(self, rest)?;
+                self.keys.reserve(rest)?;
+            }
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use diligence_base::{Error, Result};
 
 use std::sync::Arc;
 
+use crate::memory::{QueryMemory, Reservation};
+
 use super::key_layout::{INLINE_BYTES, KeyLayout, hash_key};
 
 /// A free slot: no group has this number.
@@ -28,7 +30,10 @@ const PREFETCH_ROWS: usize = 12;
 pub(super) struct Arena {
     blocks: Vec<Buffer>,
     open: Vec<u8>,
+    /// Bytes of blocks that nobody else holds.
     bytes: usize,
+    /// What shared blocks are counted in: given back when their last holder goes.
+    shared: Vec<Arc<Reservation>>,
 }
 
 impl Arena {
@@ -66,7 +71,20 @@ impl Arena {
         self.freeze();
         let base = self.blocks.len();
         self.blocks.extend(other.blocks.iter().cloned());
+        self.shared.extend(other.shared.iter().cloned());
         base
+    }
+
+    /// Closes the block that is being filled and counts all blocks apart, so that they can be shared.
+    fn share(&mut self, memory: &QueryMemory) -> Result<()> {
+        self.freeze();
+        if self.bytes > 0 {
+            let mut reservation = memory.reservation("Aggregate");
+            reservation.grow(self.bytes)?;
+            self.shared.push(Arc::new(reservation));
+            self.bytes = 0;
+        }
+        Ok(())
     }
 }
 
@@ -119,9 +137,14 @@ impl Keys {
         &self.arena.blocks
     }
 
-    /// No more keys are added: the bytes can be shared.
+    /// No more keys are added.
     pub fn freeze(&mut self) {
         self.arena.freeze();
+    }
+
+    /// No more keys are added, and other keys may refer to the bytes of these.
+    pub fn share(&mut self, memory: &QueryMemory) -> Result<()> {
+        self.arena.share(memory)
     }
 
     /// Bytes held.
@@ -141,8 +164,8 @@ impl Keys {
     }
 
     /// The keys of `order`, in that order; the arena is shared.
-    pub fn permuted(&mut self, order: &[u32]) -> Self {
-        self.freeze();
+    pub fn permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<Self> {
+        self.share(memory)?;
         let stride = self.stride;
         let mut words = Vec::with_capacity(order.len() * stride);
         match stride {
@@ -157,8 +180,9 @@ impl Keys {
                 false => order.iter().map(|&group| places[group as usize]).collect(),
             })
             .collect();
-        let arena = Arena { blocks: self.arena.blocks.clone(), open: Vec::new(), bytes: self.arena.bytes };
-        Self { stride, words, groups: order.len(), arena, places }
+        let mut arena = Arena::default();
+        arena.adopt(&self.arena);
+        Ok(Self { stride, words, groups: order.len(), arena, places })
     }
 }
 
@@ -217,16 +241,30 @@ pub(super) struct KeyTable {
     pub layout: Arc<KeyLayout>,
     pub keys: Keys,
     slots: Vec<u64>,
+    /// False while every slot is free.
+    slots_used: bool,
     /// The words of each key that hold a byte column's length.
     bytes_words: Vec<usize>,
     hashes: Vec<u64>,
+    /// Of runs of equal keys: the words and the groups.
+    heads: Vec<u64>,
+    head_ids: Vec<u32>,
 }
 
 impl KeyTable {
     pub fn new(layout: Arc<KeyLayout>) -> Self {
         let keys = Keys::new(&layout);
         let bytes_words = layout.columns.iter().filter(|c| c.bytes_slot.is_some()).map(|c| c.word).collect();
-        Self { layout, keys, slots: Vec::new(), bytes_words, hashes: Vec::new() }
+        Self {
+            layout,
+            keys,
+            slots: Vec::new(),
+            slots_used: false,
+            bytes_words,
+            hashes: Vec::new(),
+            heads: Vec::new(),
+            head_ids: Vec::new(),
+        }
     }
 
     /// The number of groups.
@@ -236,7 +274,8 @@ impl KeyTable {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.keys.bytes() + self.slots.capacity() * 8 + self.hashes.capacity() * 8
+        let scratch = (self.hashes.capacity() + self.heads.capacity()) * 8 + self.head_ids.capacity() * 4;
+        self.keys.bytes() + self.slots.capacity() * 8 + scratch
     }
 
     /// Bytes held at most after [`reserve`](Self::reserve) of so many rows, bytes of long strings not included.
@@ -246,7 +285,9 @@ impl KeyTable {
         let slots = slots_for(self.keys.groups + rows).max(self.slots.len());
         // A rehash holds the old slots beside the new ones for a moment.
         let slots = if slots > self.slots.len() { slots + self.slots.len() } else { slots };
-        keys + slots * 8 + rows * 8 + self.keys.arena.bytes
+        // Hashes, and the words and ids of runs.
+        let scratch = rows * (8 + 8 * self.keys.stride + 4);
+        keys + slots * 8 + scratch + self.keys.arena.bytes
     }
 
     fn groups_ahead(&self, rows: usize) -> usize {
@@ -289,10 +330,20 @@ impl KeyTable {
 
     /// Takes the keys out; the table is empty afterwards and keeps its slots.
     pub fn take_keys(&mut self) -> Keys {
-        self.slots.fill(FREE);
+        if std::mem::replace(&mut self.slots_used, false) {
+            self.slots.fill(FREE);
+        }
         let mut keys = Keys::new(&self.layout);
         keys.stride = self.keys.stride;
         std::mem::replace(&mut self.keys, keys)
+    }
+
+    /// Uses the memory of keys that are not needed any more.
+    pub fn recycle(&mut self, mut old: Keys) {
+        if self.keys.groups == 0 && old.words.capacity() > self.keys.words.capacity() {
+            old.words.clear();
+            self.keys.words = old.words;
+        }
     }
 
     /// Forgets the hash table: the keys can only be read from now on.
@@ -310,16 +361,47 @@ impl KeyTable {
     /// The group of each row's key, new groups for new keys. `words` has the table's stride.
     pub fn lookup<B: KeyBytes>(&mut self, words: &[u64], rows: usize, bytes: &B, ids: &mut Vec<u32>) -> Result<()> {
         self.reserve(rows)?;
+        self.slots_used = true;
         ids.clear();
         ids.reserve(rows);
         match self.keys.stride {
-            1 => self.find_or_add::<1, B>(words, rows, bytes, ids),
-            2 => self.find_or_add::<2, B>(words, rows, bytes, ids),
-            3 => self.find_or_add::<3, B>(words, rows, bytes, ids),
-            4 => self.find_or_add::<4, B>(words, rows, bytes, ids),
+            1 => self.find_runs::<1, B>(words, rows, bytes, ids),
+            2 => self.find_runs::<2, B>(words, rows, bytes, ids),
+            3 => self.find_runs::<3, B>(words, rows, bytes, ids),
+            4 => self.find_runs::<4, B>(words, rows, bytes, ids),
             _ => self.find_or_add::<0, B>(words, rows, bytes, ids),
         }
         Ok(())
+    }
+
+    /// Looks up one key per run of equal ones where there are many such runs: input in the order of its keys.
+    fn find_runs<const W: usize, B: KeyBytes>(&mut self, words: &[u64], rows: usize, bytes: &B, ids: &mut Vec<u32>) {
+        if !self.bytes_words.is_empty() || rows < 2 {
+            return self.find_or_add::<W, B>(words, rows, bytes, ids);
+        }
+        let (keys, _) = words.as_chunks::<W>();
+        let repeats = keys.iter().zip(&keys[1..]).filter(|(a, b)| a == b).count();
+        if repeats * 3 < rows {
+            return self.find_or_add::<W, B>(words, rows, bytes, ids);
+        }
+        let mut heads = std::mem::take(&mut self.heads);
+        heads.clear();
+        heads.extend_from_slice(&keys[0]);
+        for (before, key) in keys.iter().zip(&keys[1..]) {
+            if key != before {
+                heads.extend_from_slice(key);
+            }
+        }
+        let mut head_ids = std::mem::take(&mut self.head_ids);
+        head_ids.clear();
+        self.find_or_add::<W, B>(&heads, heads.len() / W, bytes, &mut head_ids);
+        ids.push(head_ids[0]);
+        let mut head = 0;
+        ids.extend(keys.iter().zip(&keys[1..]).map(|(before, key)| {
+            head += usize::from(key != before);
+            head_ids[head]
+        }));
+        (self.heads, self.head_ids) = (heads, head_ids);
     }
 
     /// `W` is the stride, or 0 for any.
@@ -419,9 +501,9 @@ impl KeyTable {
 /// The part of a slot and a hash that are compared.
 const TAG: u64 = 0xffff_ffff_0000_0000;
 
-/// Slots for so many groups: at most half full, so that probes stay short.
+/// Slots for so many groups: at most five in eight full, so that probes stay short.
 fn slots_for(groups: usize) -> usize {
-    (groups * 2).next_power_of_two().max(SLOTS_MIN)
+    (groups * 8 / 5).next_power_of_two().max(SLOTS_MIN)
 }
 
 #[inline(always)]

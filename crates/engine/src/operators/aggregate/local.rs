@@ -1,12 +1,15 @@
 //! What one packet does: every batch goes into its own table (Gamma's local aggregation).
 //!
 //! ```text
-//!   GATHERING --table full, hardly a row met its group--> SPREADING --some flushes--> GATHERING
+//!   GATHERING --a full table had hardly brought rows together--> SPREADING --some flushes--> GATHERING
 //! ```
 //!
-//! *Gathering* looks every key up. When the table is full it is flushed, sorted by partition, or made larger if that
-//! promises to bring rows together that a flush would keep apart. *Spreading* does not look up anything: rows go to their
-//! partitions as groups of one, because looking would cost more than it saves; now and then it is tried again.
+//! *Gathering* looks every key up in a table that fits the L2 cache. When it is full it is flushed, sorted by partition.
+//! *Spreading* does not look up anything: rows go to their partitions as groups of one, because a look would cost more
+//! than it saves; now and then it is tried again.
+//!
+//! Chunks stay with the packet. When they hold many bytes the packet merges them partition by partition, one piece per
+//! batch (*consolidation*): so a packet holds about as much as its groups need, however many rows there are.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,7 +18,7 @@ use arrow::array::UInt32Array;
 use diligence_base::Result;
 
 use super::direct::DirectGroups;
-use super::group_table::GroupTable;
+use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::key_encoding::EncodedKeys;
 use super::program::{Inputs, Program, evaluate_groups};
 use super::sink::{Handed, Shared};
@@ -27,26 +30,27 @@ use crate::pipeline::{Accept, Setup, SinkState};
 /// When tables are flushed and how work is split. Tests make everything small.
 #[derive(Clone, Debug)]
 pub(super) struct Tuning {
-    /// Groups in a packet's table before it is flushed: keys, slots and two or three states of so many fit the L2 cache.
+    /// Groups in a packet's table before it is flushed: with keys of one word and one or two states, a table of so many
+    /// and another batch's takes about half of an L2 cache of 2 MiB.
     pub local_groups: usize,
-    /// Groups up to which a table may grow instead, where rows come in no order and groups repeat.
-    pub grown_groups: usize,
     /// Groups in a table above which a packet sorts it by partition itself when its input ends.
     pub handed_groups: usize,
     /// Groups that one piece of merging has, about.
     pub part_groups: usize,
     /// Flushes of a spreading packet before it tries to gather again.
     pub spread_flushes: usize,
+    /// Bytes of a packet's chunks above which it merges them.
+    pub consolidated_bytes: usize,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            local_groups: 64 * 1024,
-            grown_groups: 2 * 1024 * 1024,
+            local_groups: 32 * 1024,
             handed_groups: 16 * 1024,
             part_groups: 32 * 1024,
-            spread_flushes: 32,
+            spread_flushes: 16,
+            consolidated_bytes: 64 * 1024 * 1024,
         }
     }
 }
@@ -62,12 +66,26 @@ pub(super) struct LocalGroups {
     direct: DirectGroups,
     encoded: EncodedKeys,
     ids: Vec<u32>,
-    /// Groups at which the table is flushed or grown.
-    full: usize,
+    /// Rows in the table.
     rows: usize,
     /// Spreading: flushes still to come before gathering again.
     spread: usize,
+    chunks: Vec<Chunk>,
+    chunk_bytes: usize,
+    /// Bytes of chunks at which to consolidate next.
+    consolidated_bytes: usize,
+    consolidation: Option<Consolidation>,
     finished: bool,
+}
+
+/// Chunks that are being merged, piece by piece.
+struct Consolidation {
+    chunks: Vec<Chunk>,
+    /// Partitions below this are merged.
+    next: usize,
+    /// Partitions in a piece.
+    width: usize,
+    merged: Vec<Chunk>,
 }
 
 impl LocalGroups {
@@ -81,9 +99,12 @@ impl LocalGroups {
             direct: DirectGroups::default(),
             encoded: EncodedKeys::default(),
             ids: Vec::new(),
-            full: shared.tuning.local_groups,
             rows: 0,
             spread: 0,
+            chunks: Vec::new(),
+            chunk_bytes: 0,
+            consolidated_bytes: shared.tuning.consolidated_bytes,
+            consolidation: None,
             finished: false,
             program,
             shared,
@@ -95,21 +116,23 @@ impl LocalGroups {
         self.reserve(rows * self.program.sets.len().max(1))?;
         let inputs = self.program.evaluate(batch)?;
         if !self.program.grouped {
-            let placement = Placement { ids: None, rows, before: 1, groups: 1 };
+            let placement = Placement { ids: None, rows, before: 1, groups: 1, appended: false };
             self.program.update(&mut self.table.states, &inputs, placement)?;
             return self.settle();
         }
         let columns = evaluate_groups(&self.program, batch)?;
-        let before = self.table.groups();
         for set in 0..self.program.sets.len() {
             self.add_set(set, &columns, rows, &inputs)?;
         }
-        self.rows += rows;
+        self.rows += rows * self.program.sets.len();
         self.settle()?;
-        if self.table.groups() >= self.full && !self.program.has_foreign {
-            self.make_room(self.table.groups() - before, rows)?;
+        // Nothing is looked up while spreading, so a table need not stay in the cache, and longer runs of a partition are
+        // merged faster.
+        let full = self.shared.tuning.local_groups * if self.spread > 0 { 4 } else { 1 };
+        if self.table.groups() >= full && !self.program.has_foreign {
+            self.make_room()?;
         }
-        Ok(())
+        self.consolidate()
     }
 
     fn add_set(&mut self, set: usize, columns: &[Column], rows: usize, inputs: &Inputs) -> Result<()> {
@@ -135,7 +158,8 @@ impl LocalGroups {
             self.encoded.encode_set(&program.layout, columns, set, rows, self.table.keys.keys.stride)?;
             self.table.lookup(&mut self.encoded, &mut ids)?;
         }
-        let placement = Placement { ids: Some(&ids), rows, before, groups: self.table.groups() };
+        let appended = self.spread > 0;
+        let placement = Placement { ids: Some(&ids), rows, before, groups: self.table.groups(), appended };
         program.update(&mut self.table.states, inputs, placement)?;
         self.ids = ids;
         Ok(())
@@ -163,45 +187,80 @@ impl LocalGroups {
         Ok(())
     }
 
-    /// The table is full. `new_groups` of the last `last_rows` rows met no group.
-    fn make_room(&mut self, new_groups: usize, last_rows: usize) -> Result<()> {
-        let groups = self.table.groups();
-        if self.spread == 0 && groups < self.shared.tuning.grown_groups {
-            // If rows come in no order, the share of rows with a new group falls as the groups run out.
-            let average = groups as f64 / self.rows as f64;
-            let lately = new_groups as f64 / last_rows as f64;
-            // Of G groups drawn at random, g are met after about g (1 + g / 2G) draws.
-            let excess = self.rows as f64 / groups as f64 - 1.0;
-            let expected_groups = groups as f64 / (2.0 * excess.max(1e-9));
-            let repeats_at_random = excess < 0.5 && expected_groups < self.shared.tuning.grown_groups as f64;
-            if lately < average * 0.5 || repeats_at_random {
-                self.full = groups * 2;
-                return Ok(());
-            }
-        }
-        let gathered = self.rows as f64 / groups as f64;
-        self.flush()?;
+    /// The table is full: flushes it, and decides whether the next rows are looked up.
+    fn make_room(&mut self) -> Result<()> {
+        let gathered = self.rows as f64 / self.table.groups() as f64;
+        let chunk = self.flush()?;
+        self.keep(chunk);
         match self.spread {
             0 if gathered < 1.3 => self.spread = self.shared.tuning.spread_flushes,
             0 => {}
             _ => self.spread -= 1,
         }
-        self.full = self.shared.tuning.local_groups;
         Ok(())
     }
 
-    /// Sorts the table by partition and hands it over.
-    fn flush(&mut self) -> Result<()> {
-        let mut reservation = self.memory.reservation("Aggregate");
-        // The sorted copy is made beside the table, so for a moment both are held.
-        reservation.grow(self.table.bytes())?;
-        let mut chunk = self.table.take_chunk(reservation)?;
-        let held = chunk.keys.bytes() + chunk.states.iter().map(State::bytes).sum::<usize>();
-        chunk.reservation.resize(held)?;
+    /// Sorts the table by partition; it is empty afterwards.
+    fn flush(&mut self) -> Result<Chunk> {
+        let chunk = self.table.take_chunk(&self.memory)?;
         self.direct.forget();
         self.rows = 0;
-        self.shared.hand_over(Handed::Chunk(chunk));
+        Ok(chunk)
+    }
+
+    fn keep(&mut self, chunk: Chunk) {
+        self.chunk_bytes += chunk.reservation.bytes();
+        self.chunks.push(chunk);
+    }
+
+    /// One piece of merging the packet's own chunks, if they have become too many.
+    fn consolidate(&mut self) -> Result<()> {
+        if self.consolidation.is_none() {
+            if self.chunk_bytes < self.consolidated_bytes {
+                return Ok(());
+            }
+            let groups = self.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
+            let pieces = (groups / self.shared.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
+            let (chunks, width) = (std::mem::take(&mut self.chunks), PARTITIONS / pieces);
+            self.chunk_bytes = 0;
+            self.consolidation = Some(Consolidation { chunks, next: 0, width, merged: Vec::new() });
+        }
+        let Some(consolidation) = &mut self.consolidation else { return Ok(()) };
+        let partitions = consolidation.next..consolidation.next + consolidation.width;
+        let mut table = GroupTable::new(self.program.clone())?;
+        let mut reservation = self.memory.reservation("Aggregate");
+        for chunk in &consolidation.chunks {
+            table.merge_chunk(chunk, partitions.clone(), &mut |table, rows| {
+                let ahead = table.bytes_ahead(rows);
+                if ahead > reservation.bytes() { reservation.resize(ahead) } else { Ok(()) }
+            })?;
+        }
+        if table.groups() > 0 {
+            consolidation.merged.push(table.take_chunk(&self.memory)?);
+        }
+        consolidation.next = partitions.end;
+        if consolidation.next == PARTITIONS
+            && let Some(done) = self.consolidation.take()
+        {
+            let before = done.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
+            let after = done.merged.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
+            let bytes = done.merged.iter().map(|chunk| chunk.reservation.bytes()).sum::<usize>();
+            // What merging cannot make smaller is not merged again soon.
+            let factor = if before < after * 2 { 8 } else { 3 };
+            self.consolidated_bytes = self.shared.tuning.consolidated_bytes.max(bytes * factor);
+            done.merged.into_iter().for_each(|chunk| self.keep(chunk));
+        }
         Ok(())
+    }
+
+    /// Gives all chunks to the sink.
+    fn hand_over_chunks(&mut self) {
+        if let Some(Consolidation { chunks, next, merged, .. }) = self.consolidation.take() {
+            chunks.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, next..PARTITIONS)));
+            merged.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, 0..PARTITIONS)));
+        }
+        let chunks = std::mem::take(&mut self.chunks);
+        chunks.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, 0..PARTITIONS)));
     }
 }
 
@@ -220,8 +279,11 @@ impl SinkState for LocalGroups {
             return Ok(Accept::More);
         }
         let large = self.packets > 1 && self.table.groups() > self.shared.tuning.handed_groups;
-        if self.program.grouped && (large || self.table.repeats) {
-            self.flush()?;
+        let chunked = !self.chunks.is_empty() || self.consolidation.is_some();
+        if self.program.grouped && (large || chunked || self.table.repeats) {
+            let chunk = self.flush()?;
+            self.keep(chunk);
+            self.hand_over_chunks();
             return Ok(Accept::More);
         }
         if self.program.grouped && self.table.groups() == 0 {
@@ -230,7 +292,7 @@ impl SinkState for LocalGroups {
         let empty = GroupTable::new(self.program.clone())?;
         let table = std::mem::replace(&mut self.table, empty);
         let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
-        self.shared.hand_over(Handed::Table(table, reservation));
+        self.shared.hand_over(Handed::Table(table, reservation, self.memory.clone()));
         Ok(Accept::More)
     }
 }

@@ -27,6 +27,7 @@ mod key_table;
 mod local;
 mod output;
 mod program;
+mod short_strings;
 mod sink;
 mod source;
 mod states;

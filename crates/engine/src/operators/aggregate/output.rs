@@ -9,6 +9,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
 use super::states::State;
+use super::states::count::RowCounts;
 use super::states::sum::{SumKind, SumState};
 
 /// What one aggregate is computed from: numbers of states.
@@ -140,8 +141,8 @@ fn count_of<'a>(states: &'a [State], rows: usize, nulls: Option<usize>) -> Resul
         (State::Rows(rows), Some(State::Nulls(nulls))) => Ok((rows, Some(nulls))),
         _ => Err(out_of_order()),
     }
-    .map(|(rows, nulls): (&Vec<i64>, Option<&Vec<i64>>)| {
-        move |group: usize| rows[group] - nulls.and_then(|nulls| nulls.get(group)).copied().unwrap_or(0)
+    .map(|(rows, nulls): (&RowCounts, Option<&Vec<i64>>)| {
+        move |group: usize| rows.get(group) - nulls.and_then(|nulls| nulls.get(group)).copied().unwrap_or(0)
     })
 }
 

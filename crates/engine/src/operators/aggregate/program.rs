@@ -18,11 +18,12 @@ use diligence_base::{Error, Result};
 
 use super::key_layout::KeyLayout;
 use super::output::{AverageKind, Output};
+use super::states::count::RowCounts;
 use super::states::distinct::DistinctState;
 use super::states::foreign::ForeignState;
 use super::states::min_max::min_max_state;
 use super::states::sum::{SumKind, SumState};
-use super::states::{Placement, State, count_nulls, count_rows};
+use super::states::{Placement, State, count_nulls};
 use crate::batch::{Batch, Column, Selection, to_logical};
 use crate::expressions::Expr;
 use crate::plan;
@@ -252,7 +253,7 @@ impl Program {
             .iter()
             .map(|spec| {
                 Ok(match spec {
-                    StateSpec::Rows { .. } => State::Rows(Vec::new()),
+                    StateSpec::Rows { .. } => State::Rows(RowCounts::new()),
                     StateSpec::Nulls { .. } => State::Nulls(Vec::new()),
                     StateSpec::Sum { argument, kind } => State::Sum(SumState::new(*kind, always_seen(argument))),
                     StateSpec::MinMax { argument, max, data_type } => State::MinMax(
@@ -312,14 +313,14 @@ impl Program {
             Selection::None => None,
             Selection::Rows(rows) => {
                 let ids = placement.ids.map(|_| picked[view].as_slice());
-                Some(Placement { ids, rows: Array::len(rows), ..placement })
+                Some(Placement { ids, rows: Array::len(rows), appended: false, ..placement })
             }
         };
         for (spec, state) in self.specs.iter().zip(states) {
             match (spec, state) {
                 (StateSpec::Rows { view }, State::Rows(counts)) => {
                     if let Some(placement) = place(*view) {
-                        count_rows(counts, placement);
+                        counts.update(placement);
                     }
                 }
                 (StateSpec::Nulls { argument }, State::Nulls(counts)) => {

@@ -19,8 +19,9 @@ use crate::pipeline::{Setup, Sink, SinkState};
 
 /// What a packet leaves behind.
 pub(super) enum Handed {
-    Table(GroupTable, Reservation),
-    Chunk(Chunk),
+    Table(GroupTable, Reservation, QueryMemory),
+    /// The partitions of a chunk that count.
+    Chunk(Chunk, Range<usize>),
 }
 
 /// What the packets, the pieces of merging and the source have in common.
@@ -37,7 +38,7 @@ struct Merging {
     /// Merged by the only piece.
     tables: Mutex<Vec<(GroupTable, Reservation)>>,
     /// Merged by partition, or none.
-    chunks: Mutex<Vec<Arc<Chunk>>>,
+    chunks: Mutex<Vec<(Arc<Chunk>, Range<usize>)>>,
     parts: Vec<Range<usize>>,
     results: Vec<Mutex<Option<FinishedGroups>>>,
 }
@@ -71,27 +72,27 @@ impl Shared {
         let (mut tables, mut chunks) = (Vec::new(), Vec::new());
         for handed in std::mem::take(&mut *self.handed.lock()) {
             match handed {
-                Handed::Table(table, reservation) => tables.push((table, reservation)),
-                Handed::Chunk(chunk) => chunks.push(Arc::new(chunk)),
+                Handed::Table(table, reservation, memory) => tables.push((table, reservation, memory)),
+                Handed::Chunk(chunk, partitions) => chunks.push((Arc::new(chunk), partitions)),
             }
         }
-        let table_groups = tables.iter().map(|(table, _)| table.groups()).sum::<usize>();
+        let table_groups = tables.iter().map(|(table, ..)| table.groups()).sum::<usize>();
         let one_piece = chunks.is_empty() && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
         if !one_piece && self.program.grouped {
-            for (mut table, mut reservation) in tables.drain(..) {
-                reservation.grow(table.bytes())?;
-                chunks.push(Arc::new(table.take_chunk(reservation)?));
+            for (mut table, _reservation, memory) in tables.drain(..) {
+                chunks.push((Arc::new(table.take_chunk(&memory)?), 0..PARTITIONS));
             }
         }
         let parts = if chunks.is_empty() {
             vec![0..PARTITIONS]
         } else {
-            let groups = chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
+            let groups = chunks.iter().map(|(chunk, partitions)| chunk.groups_in(partitions).len()).sum::<usize>();
             let wanted = groups.div_ceil(self.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
             let width = PARTITIONS / wanted;
             (0..wanted).map(|part| part * width..(part + 1) * width).collect()
         };
         let results = parts.iter().map(|_| Mutex::default()).collect();
+        let tables = tables.into_iter().map(|(table, reservation, _)| (table, reservation)).collect();
         Ok(Merging { tables: Mutex::new(tables), chunks: Mutex::new(chunks), parts, results })
     }
 
@@ -114,11 +115,12 @@ impl Shared {
             if ahead > reservation.bytes() { reservation.resize(ahead) } else { Ok(()) }
         };
         for (mut other, _reservation) in tables {
-            other.freeze()?;
+            other.freeze(memory)?;
             table.merge_table(&other, &mut reserve)?;
         }
-        for chunk in chunks {
-            table.merge_chunk(&chunk, partitions.clone(), &mut reserve)?;
+        for (chunk, counted) in chunks {
+            let partitions = partitions.start.max(counted.start)..partitions.end.min(counted.end);
+            table.merge_chunk(&chunk, partitions, &mut reserve)?;
         }
         if merging.parts.len() == 1 {
             table.add_empty_sets()?;

@@ -406,10 +406,10 @@ fn small_tuning(dice: &mut Dice) -> Tuning {
     let local_groups = 1 + dice.roll(60);
     Tuning {
         local_groups,
-        grown_groups: local_groups * (1 + dice.roll(4)),
         handed_groups: dice.roll(40),
         part_groups: 1 + dice.roll(40),
         spread_flushes: 1 + dice.roll(3),
+        consolidated_bytes: 1 << (8 + dice.roll(10)),
     }
 }
 

@@ -17,9 +17,11 @@ use diligence_storage::foreign_error::from_arrow;
 use super::super::key_encoding::EncodedKeys;
 use super::super::key_layout::{KeyColumn, KeyKind, KeyLayout};
 use super::super::key_table::{KeyTable, Keys, NoBytes, SharedBytes, restride};
+use super::count::count_rows;
 use super::sum::{SumKind, SumState};
 use super::{Placement, permuted};
 use crate::batch::Column;
+use crate::memory::QueryMemory;
 
 /// Pairs that are merged at a time.
 const MERGE_PAIRS: usize = 8192;
@@ -84,7 +86,7 @@ impl DistinctState {
         let ids = placement.ids.map(|ids| valid.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
         let valid = UInt32Array::from(valid);
         let rest = take(&flat, &valid, None).map_err(from_arrow)?;
-        let placement = Placement { ids: ids.as_deref(), rows: valid.len(), ..placement };
+        let placement = Placement { ids: ids.as_deref(), rows: valid.len(), appended: false, ..placement };
         self.add(&Column::flat_array(rest), placement)
     }
 
@@ -109,8 +111,8 @@ impl DistinctState {
             return Ok(());
         }
         let ids = placement.ids.map(|ids| fresh.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
-        let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), ..placement };
-        super::count_rows(&mut self.counts, fresh_placement);
+        let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), appended: false, ..placement };
+        count_rows(&mut self.counts, fresh_placement);
         if let Some(sums) = &mut self.sums {
             let fresh = take(&values.flat()?, &UInt32Array::from(fresh), None).map_err(from_arrow)?;
             sums.update(&fresh, fresh_placement)?;
@@ -162,8 +164,8 @@ impl DistinctState {
             let fresh = fresh_rows(&pair_ids, known);
             self.pair_ids = pair_ids;
             let ids = ids.map(|ids| fresh.iter().map(|&row| ids[row as usize]).collect::<Vec<_>>());
-            let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), ..placement };
-            super::count_rows(&mut self.counts, fresh_placement);
+            let fresh_placement = Placement { ids: ids.as_deref(), rows: fresh.len(), appended: false, ..placement };
+            count_rows(&mut self.counts, fresh_placement);
             if let Some(sums) = &mut self.sums {
                 let pairs = fresh.iter().map(|&row| first + row as usize);
                 sums.update(&values_of(theirs, &layout.columns[0], pairs)?, fresh_placement)?;
@@ -173,7 +175,7 @@ impl DistinctState {
         Ok(())
     }
 
-    pub fn take_permuted(&mut self, order: &[u32]) -> Result<Self> {
+    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<Self> {
         let mut pairs = KeyTable::new(self.pairs.layout.clone());
         let mut keys = self.pairs.take_keys();
         if let Some(column) = self.pairs.layout.columns.get(1) {
@@ -191,14 +193,14 @@ impl DistinctState {
                 pair_order[*start as usize] = pair as u32;
                 *start += 1;
             }
-            let mut sorted = keys.permuted(&pair_order);
+            let mut sorted = keys.permuted(&pair_order, memory)?;
             let stride = sorted.stride;
             for (key, &pair) in sorted.words.chunks_exact_mut(stride).zip(&pair_order) {
                 set_group(key, column, groups[pair as usize]);
             }
             keys = sorted;
         } else {
-            keys.freeze();
+            keys.share(memory)?;
         }
         pairs.keys = keys;
         Ok(Self {
@@ -213,8 +215,8 @@ impl DistinctState {
     }
 
     /// The pairs can be shared: no more are added.
-    pub fn freeze(&mut self) {
-        self.pairs.keys.freeze();
+    pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
+        self.pairs.keys.share(memory)
     }
 
     pub fn bytes(&self) -> usize {

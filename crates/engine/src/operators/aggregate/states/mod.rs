@@ -9,6 +9,7 @@
 //! * A state may know fewer groups than the table: those without a row that counts. Whoever reads it asks for
 //!   [`State::resize`] first.
 
+pub(super) mod count;
 pub(super) mod distinct;
 pub(super) mod foreign;
 pub(super) mod min_max;
@@ -19,6 +20,9 @@ use std::ops::Range;
 use arrow::buffer::NullBuffer;
 use diligence_base::{Error, Result};
 
+use crate::memory::QueryMemory;
+
+use count::RowCounts;
 use distinct::DistinctState;
 use foreign::ForeignState;
 use min_max::MinMaxState;
@@ -39,19 +43,21 @@ pub(super) struct Placement<'a> {
     pub before: usize,
     /// Groups that exist now. Every id is less.
     pub groups: usize,
+    /// True if each row made a group of its own, in order: `ids` is `before..groups`.
+    pub appended: bool,
 }
 
 impl Placement<'_> {
     /// Whether lanes pay.
     pub fn few_groups(&self) -> bool {
-        self.groups <= LANE_GROUPS_MAX && self.rows >= self.groups * LANES * 2
+        !self.appended && self.groups <= LANE_GROUPS_MAX && self.rows >= self.groups * LANES * 2
     }
 }
 
 /// One vector of states over the groups.
 pub(super) enum State {
     /// How many rows.
-    Rows(Vec<i64>),
+    Rows(RowCounts),
     /// How many rows with a NULL; shorter than the groups where the rest has none.
     Nulls(Vec<i64>),
     Sum(SumState),
@@ -64,7 +70,7 @@ impl State {
     /// Makes every group up to `groups` readable; new ones have seen nothing.
     pub fn resize(&mut self, groups: usize) -> Result<()> {
         match self {
-            Self::Rows(counts) => counts.resize(groups, 0),
+            Self::Rows(counts) => counts.resize(groups),
             Self::Nulls(_) => {}
             Self::Sum(sums) => sums.resize(groups),
             Self::MinMax(values) => values.resize(groups),
@@ -77,16 +83,13 @@ impl State {
     /// Adds the states of another vector's groups `range` to the groups in `placement`.
     pub fn merge(&mut self, other: &State, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
         match (self, other) {
-            (Self::Rows(counts), Self::Rows(other)) => {
-                counts.resize(placement.groups.max(counts.len()), 0);
-                scatter(counts, &other[range], placement, None, |sum, value| *sum += value);
-            }
+            (Self::Rows(counts), Self::Rows(other)) => counts.merge(other, range, placement),
             (Self::Nulls(counts), Self::Nulls(other)) => {
                 let range = range.start.min(other.len())..range.end.min(other.len());
                 if !range.is_empty() {
                     counts.resize(placement.groups.max(counts.len()), 0);
                     let ids = placement.ids.map(|ids| &ids[..range.len()]);
-                    let placement = Placement { ids, rows: range.len(), ..placement };
+                    let placement = Placement { ids, rows: range.len(), appended: false, ..placement };
                     scatter(counts, &other[range], placement, None, |sum, value| *sum += value);
                 }
             }
@@ -100,14 +103,14 @@ impl State {
     }
 
     /// The states of `order`'s groups, in that order. Leaves this vector empty.
-    pub fn take_permuted(&mut self, order: &[u32]) -> Result<State> {
+    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<State> {
         Ok(match self {
-            Self::Rows(counts) => Self::Rows(permuted(counts, order, 0)),
+            Self::Rows(counts) => Self::Rows(counts.take_permuted(order)),
             Self::Nulls(counts) if counts.is_empty() => Self::Nulls(Vec::new()),
             Self::Nulls(counts) => Self::Nulls(permuted(counts, order, 0)),
             Self::Sum(sums) => Self::Sum(sums.take_permuted(order)),
             Self::MinMax(values) => Self::MinMax(values.take_permuted(order)),
-            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order)?)),
+            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order, memory)?)),
             Self::Foreign(foreign) => Self::Foreign(foreign.take_permuted(order)?),
         })
     }
@@ -115,7 +118,8 @@ impl State {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Rows(counts) | Self::Nulls(counts) => counts.capacity() * 8,
+            Self::Rows(counts) => counts.bytes(),
+            Self::Nulls(counts) => counts.capacity() * 8,
             Self::Sum(sums) => sums.bytes(),
             Self::MinMax(values) => values.bytes(),
             Self::Distinct(distinct) => distinct.bytes(),
@@ -132,32 +136,6 @@ impl State {
             Self::Distinct(distinct) => distinct.bytes_per_group(),
             Self::Foreign(_) => 0,
         }
-    }
-}
-
-/// Counts each row of a placement.
-pub(super) fn count_rows(counts: &mut Vec<i64>, placement: Placement<'_>) {
-    counts.resize(placement.groups.max(counts.len()), 0);
-    let Some(ids) = placement.ids else {
-        counts[0] += placement.rows as i64;
-        return;
-    };
-    if placement.few_groups() {
-        let mut lanes = [0u32; LANE_GROUPS_MAX * LANES];
-        let mut chunks = ids.chunks_exact(LANES);
-        for chunk in &mut chunks {
-            for (lane, &id) in chunk.iter().enumerate() {
-                lanes[(id as usize * LANES + lane) & (LANE_GROUPS_MAX * LANES - 1)] += 1;
-            }
-        }
-        chunks.remainder().iter().for_each(|&id| counts[id as usize] += 1);
-        for (count, lanes) in counts.iter_mut().zip(lanes.chunks_exact(LANES)) {
-            *count += lanes.iter().map(|&lane| lane as i64).sum::<i64>();
-        }
-        return;
-    }
-    for &id in ids {
-        counts[id as usize] += 1;
     }
 }
 
@@ -188,6 +166,11 @@ pub(super) fn scatter<T, V: Copy>(
     match (placement.ids, nulls) {
         (None, None) => values.iter().for_each(|&value| put(&mut totals[0], value)),
         (None, Some(nulls)) => for_each_valid(nulls, |row| put(&mut totals[0], values[row])),
+        (Some(_), None) if placement.appended => {
+            let totals = &mut totals[placement.before..placement.groups];
+            assert_eq!(totals.len(), values.len(), "a group for every row");
+            totals.iter_mut().zip(values).for_each(|(total, &value)| put(total, value));
+        }
         (Some(ids), None) => {
             assert_eq!(ids.len(), values.len(), "a group for every row");
             for (&id, &value) in ids.iter().zip(values) {
@@ -286,11 +269,13 @@ impl Seen {
     }
 }
 
-/// The values of `order`, in that order; groups past the end have `missing`. Leaves `values` empty.
+/// The values of `order`, in that order; groups past the end have `missing`. Leaves `values` empty, with its memory.
 pub(super) fn permuted<T: Copy>(values: &mut Vec<T>, order: &[u32], missing: T) -> Vec<T> {
-    let old = std::mem::take(values);
-    if old.len() >= order.len() {
-        return order.iter().map(|&group| old[group as usize]).collect();
-    }
-    order.iter().map(|&group| old.get(group as usize).copied().unwrap_or(missing)).collect()
+    let sorted = if values.len() >= order.len() {
+        order.iter().map(|&group| values[group as usize]).collect()
+    } else {
+        order.iter().map(|&group| values.get(group as usize).copied().unwrap_or(missing)).collect()
+    };
+    values.clear();
+    sorted
 }
