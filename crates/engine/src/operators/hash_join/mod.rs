@@ -1,25 +1,29 @@
 //! Joins on equal keys: one hash table, built by all packets of the build side together and read by all of the probe side.
 //!
 //! ```text
-//!   build packets --chunks--> parts: table, columns, runtime filters --Side--> probe packets --picks--> output
-//!                                                                        \---> unmatched rows, after the probe
+//!   build packets --chunks--> parts: table, columns, runtime filters --> probe packets --picks--> output
+//!                                                                    \--> unmatched rows, after the probe
 //! ```
 //!
-//! The *left* input is the build side. [`keys`] turns keys into words and hashes, [`columns`] keeps the build side's rows,
-//! [`table`] finds the rows of a key, [`build`] and [`probe`] are the sink and the operator, [`emit`] knows the join types.
+//! The *left* input is the build side. [`keys`] turns keys into words and hashes and [`packing`] words into codes;
+//! [`columns`] keeps the build side's rows, [`table`] finds the rows of a key and [`table_work`] makes it; [`build`] and
+//! [`probe`] are the sink and the operator; [`emit`] knows the join types.
 //!
 //! Invariants:
 //! * Output columns are picks of the probe batch and of contiguous build arrays: no value is copied here.
 //! * Packets share nothing that they write to on the way, except single bits of matched rows, where the join type asks.
-//! * Rows come in partitioned by the upper bits of their hashes: that is where a variant that spills would cut.
+//! * A hash table is made of partitions by the upper bits of the hash, each on its own: that is where a variant that spills
+//!   would cut.
 
 mod build;
 mod columns;
 pub(super) mod emit;
 pub(super) mod keys;
+mod packing;
 mod probe;
 mod shared_vec;
 mod table;
+mod table_work;
 #[cfg(test)]
 mod tests;
 mod unmatched;

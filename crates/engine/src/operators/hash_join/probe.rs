@@ -16,7 +16,8 @@ use diligence_base::{Error, Result};
 
 use super::emit::{CrossHeld, CrossPairs, Held, InWork, needs_held_rows};
 use super::keys::{KeyColumn, KeyData, hash_rows, views_equal};
-use super::table::{Found, NO_CODE, Table, hash_as_word};
+use super::packing::NO_CODE;
+use super::table::{Found, Table, hash_as_word};
 use super::{Config, KeyValues, Lookup, Shared};
 use crate::batch::Batch;
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
@@ -110,8 +111,7 @@ impl OperatorState for ProbeState {
             pairs.emit_unique(&held, &pairs.shape.probe_part(&input), probe, position, out)?;
             return Ok(Flow::NeedInput);
         }
-        let marks_only = matches!(pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark);
-        if marks_only && table.packing().is_some() {
+        if self.marks_only() && table.packing().is_some() {
             self.mark_runs(&held, table);
             return Ok(Flow::NeedInput);
         }
@@ -131,6 +131,11 @@ impl ProbeState {
             self.built = held.zip(self.shared.lookup.get().cloned());
         }
         self.built.clone().ok_or_else(|| Error::bug("a join was probed before its build side was in"))
+    }
+
+    /// Whether, of a build row, it only matters that it has a partner.
+    fn marks_only(&self) -> bool {
+        matches!(self.config.pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark)
     }
 
     /// Whether, in a null-aware join, nothing can come out any more, as some probe key is NULL.
@@ -229,6 +234,12 @@ impl ProbeState {
         if let Some(table) = &lookup.table {
             self.fill(table, &mut pending, &mut probe, &mut build);
         }
+        if self.marks_only()
+            && let Some(matched) = &held.matched
+        {
+            // One partner is enough.
+            retain(&mut probe, &mut build, |_, other| !matched.get(other));
+        }
         // Of candidates whose hashes are equal, those whose keys are.
         for (key, values) in self.keys.iter().zip(&lookup.values) {
             compare(key, values, &mut probe, &mut build);
@@ -287,16 +298,16 @@ fn compare(key: &KeyColumn, values: &KeyValues, probe: &mut Vec<u32>, build: &mu
     match (&key.data, values) {
         (KeyData::Words(words), KeyValues::Words(others, nulls)) => {
             let equal = |row: usize, other: usize| words[row] == others[other];
-            retain(probe, build, key.nulls.as_ref(), nulls.as_ref(), equal);
+            retain_equal(probe, build, key.nulls.as_ref(), nulls.as_ref(), equal);
         }
         (KeyData::Bytes(views, _), KeyValues::Bytes(others)) => {
             let buffers = (views.data_buffers(), others.data_buffers());
             let (own, other_views): (&[u128], &[u128]) = (views.views(), others.views());
             let equal = |row: usize, other: usize| views_equal(own[row], buffers.0, other_views[other], buffers.1);
-            retain(probe, build, key.nulls.as_ref(), nulls_of(others), equal);
+            retain_equal(probe, build, key.nulls.as_ref(), nulls_of(others), equal);
         }
         // Both sides have the same kind of keys.
-        _ => retain(probe, build, None, None, |_, _| false),
+        _ => retain(probe, build, |_, _| false),
     }
 }
 
@@ -305,28 +316,32 @@ fn nulls_of(array: &BinaryViewArray) -> Option<&NullBuffer> {
 }
 
 #[inline(always)]
-fn retain(
+fn retain_equal(
     probe: &mut Vec<u32>,
     build: &mut Vec<u32>,
     probe_nulls: Option<&NullBuffer>,
     build_nulls: Option<&NullBuffer>,
     equal: impl Fn(usize, usize) -> bool,
 ) {
+    if probe_nulls.is_none() && build_nulls.is_none() {
+        return retain(probe, build, equal);
+    }
+    let is_null = |nulls: Option<&NullBuffer>, row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+    retain(probe, build, |row, other| match (is_null(probe_nulls, row), is_null(build_nulls, other)) {
+        (false, false) => equal(row, other),
+        (left, right) => left && right,
+    });
+}
+
+/// Keeps the pairs for which a test is true.
+#[inline(always)]
+fn retain(probe: &mut Vec<u32>, build: &mut Vec<u32>, test: impl Fn(usize, usize) -> bool) {
     let mut kept = 0;
-    let simple = probe_nulls.is_none() && build_nulls.is_none();
     for pair in 0..probe.len() {
         let (row, other) = (probe[pair], build[pair]);
-        let is_equal = if simple {
-            equal(row as usize, other as usize)
-        } else {
-            let is_null = |nulls: Option<&NullBuffer>, row: u32| nulls.is_some_and(|nulls| nulls.is_null(row as usize));
-            match (is_null(probe_nulls, row), is_null(build_nulls, other)) {
-                (false, false) => equal(row as usize, other as usize),
-                (left, right) => left && right,
-            }
-        };
+        let keep = test(row as usize, other as usize);
         (probe[kept], build[kept]) = (row, other);
-        kept += is_equal as usize;
+        kept += keep as usize;
     }
     probe.truncate(kept);
     build.truncate(kept);
