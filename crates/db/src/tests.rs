@@ -61,6 +61,35 @@ fn tables_in_memory_are_made_filled_and_dropped() {
 }
 
 #[test]
+fn a_view_follows_its_tables() {
+    let session = session();
+    session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
+    assert_eq!(command(&session, "CREATE VIEW v AS SELECT a + 1 AS b FROM t").0, "CREATE VIEW");
+    session.execute("INSERT INTO t VALUES (5)").unwrap();
+    assert_eq!(rows(&session, "SELECT b FROM v ORDER BY b"), ["2", "6"]);
+    session.execute("CREATE OR REPLACE VIEW w (c) AS SELECT b FROM v WHERE b > 2").unwrap();
+    assert_eq!(rows(&session, "SELECT c FROM w"), ["6"]);
+    assert!(error(&session, "CREATE OR REPLACE VIEW v AS SELECT c AS b FROM w").message().contains("from itself"));
+    session.execute("DROP TABLE t").unwrap();
+    assert!(error(&session, "SELECT * FROM w").message().contains("no table is named 't'"));
+}
+
+#[test]
+fn views_nest_until_it_is_said_that_they_do_not() {
+    let session = session();
+    session.execute("CREATE VIEW v0 AS SELECT 1 AS a").unwrap();
+    let refused = (1..1000).find_map(|level| {
+        let view = format!("CREATE VIEW v{level} AS SELECT a + 1 AS a FROM v{} WHERE a > 0", level - 1);
+        session.execute(&view).err().map(|error| (level, error))
+    });
+    let (level, error) = refused.unwrap();
+    assert!(error.message().contains("nest too deep"), "{error}");
+    assert!(level > 60, "only {level} levels");
+    assert_eq!(rows(&session, "SELECT a FROM v50"), ["51"]);
+    assert_eq!(rows(&session, &format!("SELECT a FROM v{}", level - 1)), [level.to_string()]);
+}
+
+#[test]
 fn schemas_hold_tables() {
     let session = session();
     session.execute("CREATE SCHEMA lab").unwrap();

@@ -30,26 +30,37 @@ use diligence_storage::memory::MemoryTable;
 use crate::catalog::paths::looks_like_path;
 use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA};
 use crate::errors::UnknownRelation;
+use crate::parse::{NESTING_MAX, with_stack};
 use crate::planner::Planner;
 use crate::tables::StoredTable;
 
-/// Views inside views at most: more is a view that ends up in itself.
-const VIEW_DEPTH_MAX: usize = 8;
-/// Stack that planning one more view may need, and what is added when less is left: views in views recurse.
-const VIEW_STACK_BYTES: usize = 1024 * 1024;
-const VIEW_STACK_GROWTH_BYTES: usize = 8 * 1024 * 1024;
+/// Levels of nesting that a view adds to those of its statement: the statement's clauses become nested plans.
+const VIEW_LEVELS: usize = 32;
 
 /// The names that one statement can use.
 pub(crate) struct Names<'a> {
     planner: &'a Planner,
     state: &'a SessionState,
     resolved: RefCell<HashMap<RelationName, Arc<dyn TableSource>>>,
-    view_depth: Cell<usize>,
+    /// Levels of the views around what is being resolved.
+    view_levels: Cell<usize>,
+    /// The most that they have been.
+    view_levels_max: Cell<usize>,
 }
 
 impl<'a> Names<'a> {
     pub(crate) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
-        Self { planner, state, resolved: RefCell::default(), view_depth: Cell::new(0) }
+        Self { planner, state, resolved: RefCell::default(), view_levels: Cell::new(0), view_levels_max: Cell::new(0) }
+    }
+
+    /// How deep the views met so far nest, in levels of a statement ([`NESTING_MAX`]).
+    pub(crate) fn view_levels_max(&self) -> usize {
+        self.view_levels_max.get()
+    }
+
+    /// Whether a relation was named so far, in the statement or in its views.
+    pub(crate) fn has_resolved(&self, name: &TableReference) -> bool {
+        relation_name(name.clone()).is_ok_and(|name| self.resolved.borrow().contains_key(&name))
     }
 
     fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
@@ -89,16 +100,18 @@ impl<'a> Names<'a> {
                 Arc::new(StoredTable::new(name.to_string(), table))
             }
             Relation::View(view) => {
-                let depth = self.view_depth.get();
-                if depth >= VIEW_DEPTH_MAX {
-                    let error = Error::input(format!("the view '{name}' nests more than {VIEW_DEPTH_MAX} views deep"));
-                    return Err(to_datafusion(error.with_hint("a view must not select from itself")));
+                let around = self.view_levels.get();
+                let levels = around + view.depth + VIEW_LEVELS;
+                if levels > NESTING_MAX {
+                    let error = Error::input(format!("the views in the view '{name}' nest too deep"));
+                    return Err(to_datafusion(
+                        error.with_hint("make a table of one of them: CREATE TABLE … AS SELECT …"),
+                    ));
                 }
-                self.view_depth.set(depth + 1);
-                let plan = stacker::maybe_grow(VIEW_STACK_BYTES, VIEW_STACK_GROWTH_BYTES, || {
-                    self.planner.view_plan(self, &view)
-                });
-                self.view_depth.set(depth);
+                self.view_levels.set(levels);
+                self.view_levels_max.set(self.view_levels_max.get().max(levels));
+                let plan = with_stack(view.depth + VIEW_LEVELS, || self.planner.view_plan(self, &view));
+                self.view_levels.set(around);
                 let plan = plan.map_err(|error| error.context(format!("in the view '{name}'")))?;
                 Arc::new(ViewTable::new(plan, Some(view.definition())))
             }

@@ -239,34 +239,47 @@ impl Planner {
                 }
                 prepare @ ast::Statement::Prepare { .. } => self.prepare(session, prepare, depth),
                 statement => {
-                    let view = matches!(statement, ast::Statement::CreateView(_)).then(|| statement.clone());
-                    let plan = self.logical(session, ParsedStatement::Statement(Box::new(statement)))?;
-                    self.planned(session, plan, view)
+                    let view = matches!(statement, ast::Statement::CreateView(_)).then(|| Box::new(statement.clone()));
+                    let view = view.map(|statement| Parsed { statement: ParsedStatement::Statement(statement), depth });
+                    let statement = ParsedStatement::Statement(Box::new(statement));
+                    self.logical(session, statement, |plan| self.planned(session, plan, view))
                 }
             },
             statement => {
                 let definition =
                     matches!(statement, ParsedStatement::CreateExternalTable(_)).then(|| statement.to_string());
-                let plan = self.logical(session, statement)?;
-                match (plan, definition) {
+                self.logical(session, statement, |plan| match (plan, definition) {
                     (LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)), Some(definition)) => {
                         self.create_external_table(*create, definition)
                     }
                     (plan, _) => self.planned(session, plan, None),
-                }
+                })
             }
         }
     }
 
-    fn logical(&self, session: &SessionParts, statement: ParsedStatement) -> Result<LogicalPlan> {
+    /// Plans a statement with the names as they are now, and goes on with that plan on a stack to fit its views.
+    fn logical<T>(
+        &self,
+        session: &SessionParts,
+        statement: ParsedStatement,
+        then: impl FnOnce(LogicalPlan) -> Result<T>,
+    ) -> Result<T> {
         let names = Names::new(self, &session.state);
-        SqlToRel::new_with_options(&names, parser_options(&session.state))
+        let plan = SqlToRel::new_with_options(&names, parser_options(&session.state))
             .statement_to_plan(statement)
-            .map_err(|error| errors::planning(error, self))
+            .map_err(|error| errors::planning(error, self))?;
+        if let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = &plan
+            && names.has_resolved(&create.name)
+        {
+            let error = Error::input(format!("the view '{}' would select from itself", create.name));
+            return Err(error.with_hint("give the view another name, or select from the tables behind it"));
+        }
+        parse::with_stack(names.view_levels_max(), || then(plan))
     }
 
-    /// What a logical plan asks for. `view` is the syntax tree, if it is CREATE VIEW's.
-    fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<ast::Statement>) -> Result<Statement> {
+    /// What a logical plan asks for. `view` is the statement, if it is CREATE VIEW.
+    fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<Parsed>) -> Result<Statement> {
         match plan {
             LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
             LogicalPlan::Dml(dml) => self.dml(session, dml),
@@ -277,7 +290,7 @@ impl Planner {
         }
     }
 
-    fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<ast::Statement>) -> Result<Statement> {
+    fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<Parsed>) -> Result<Statement> {
         let name = |name: TableReference| relation_name(name).map_err(|error| errors::planning(error, self));
         let command = match ddl {
             DdlStatement::CreateMemoryTable(create) => return self.create_table(session, create),
@@ -286,13 +299,14 @@ impl Planner {
                 return self.create_external_table(*create, definition);
             }
             DdlStatement::CreateView(create) => {
-                let Some(statement) = view else { return Err(Error::bug("a view without its statement")) };
+                let Some(Parsed { statement, depth }) = view else {
+                    return Err(Error::bug("a view without its statement"));
+                };
                 if create.temporary {
                     return Err(Error::unsupported("temporary views are not supported"));
                 }
                 let schema = create.input.schema().inner().clone();
-                let statement = ParsedStatement::Statement(Box::new(statement));
-                let view = Arc::new(View { statement, schema });
+                let view = Arc::new(View { statement, depth, schema });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
             }
             DdlStatement::DropTable(drop) => {
@@ -411,8 +425,8 @@ impl Planner {
         let mut details = verbose.then(String::new);
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
-                let plan = self.logical(session, ParsedStatement::Statement(statement))?;
-                self.query(session, plan, details.as_mut())?
+                let statement = ParsedStatement::Statement(statement);
+                self.logical(session, statement, |plan| self.query(session, plan, details.as_mut()))?
             }
             statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
                 Statement::Query(query) | Statement::Copy(query) => query,
@@ -432,7 +446,7 @@ impl Planner {
         let name = name.value.to_lowercase();
         let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
         // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
-        self.logical(session, parsed.statement.clone())?;
+        self.logical(session, parsed.statement.clone(), |_| Ok(()))?;
         let mut prepared = self.prepared.lock();
         if prepared.contains_key(&name) {
             return Err(Error::input(format!("a prepared statement named '{name}' exists already"))
@@ -452,8 +466,7 @@ impl Planner {
             let prepared = self.prepared.lock();
             prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
         };
-        parse::with_stack(parsed.depth, || {
-            let plan = self.logical(session, parsed.statement)?;
+        let with_values = |plan| {
             let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
                 return Err(Error::bug("a prepared statement planned to something else"));
             };
@@ -463,7 +476,8 @@ impl Planner {
                 .replace_params_with_values(&values)
                 .map_err(|error| errors::planning(error, self))?;
             self.planned(session, plan, None)
-        })
+        };
+        parse::with_stack(parsed.depth, || self.logical(session, parsed.statement, with_values))
     }
 
     /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.

@@ -460,9 +460,9 @@ mod tests {
         let scan = table.scan(&ScanRequest { columns: vec![0], predicate: year(Operator::Gt, 2030) }).unwrap();
         assert_eq!((scan.clusters.len(), scan.clusters_pruned), (0, 3));
         let request = ScanRequest { columns: vec![0], predicate: None };
-        let kept = read_all(&table, &request, &[AtMost::new(1, 2023)], 100, true);
+        let kept = read_all(&table, &request, &[AtMost::filter(1, 2023)], 100, true);
         assert_eq!(kept.column(0).as_primitive::<Int64Type>().values().to_vec(), vec![1, 2]);
-        let kept = read_all(&table, &request, &[AtMost::new(1, 2024), AtMost::new(0, 3)], 100, true);
+        let kept = read_all(&table, &request, &[AtMost::filter(1, 2024), AtMost::filter(0, 3)], 100, true);
         assert_eq!(kept.num_rows(), 3);
     }
 }

@@ -1,7 +1,5 @@
 //! Running the command: as a child with pipes, or on a terminal of its own.
 
-#![allow(dead_code, reason = "every test file uses a part")]
-
 pub mod terminal;
 
 use std::io::Write;

@@ -1,8 +1,6 @@
 //! `diligence generate tpch`.
 
-mod support;
-
-use support::run;
+use crate::support::run;
 
 #[test]
 fn the_tables_are_made_once_and_can_be_queried() {

@@ -1,12 +1,10 @@
 //! `diligence sql`: where SQL comes from, what comes out, and how it fails.
 
-mod support;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use support::{Ran, diligence, run};
+use crate::support::{Ran, diligence, run};
 
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();

@@ -1,9 +1,7 @@
 //! `diligence shell` on a terminal.
 
-mod support;
-
-use support::diligence;
-use support::terminal::Terminal;
+use crate::support::diligence;
+use crate::support::terminal::Terminal;
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";

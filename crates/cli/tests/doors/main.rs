@@ -1,0 +1,6 @@
+//! The commands as a user runs them: one program, so that it is linked once.
+
+mod generate;
+mod shell;
+mod sql_command;
+mod support;
