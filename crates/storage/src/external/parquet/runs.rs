@@ -239,10 +239,7 @@ fn group_of<const WIDTH: usize>(at: &[u8], out: &mut [u32; 8]) {
     for (index, out) in out.iter_mut().enumerate() {
         let bit = index * WIDTH;
         let byte = bit / 8;
-        let raw: [u8; 8] = match at[byte..byte + 8].try_into() {
-            Ok(raw) => raw,
-            Err(_) => [0; 8],
-        };
+        let raw: [u8; 8] = at[byte..byte + 8].try_into().unwrap_or_default();
         *out = (u64::from_le_bytes(raw) >> (bit % 8)) as u32 & mask(WIDTH);
     }
 }
