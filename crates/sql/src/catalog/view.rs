@@ -11,7 +11,7 @@ use datafusion::sql::parser::Statement;
 pub struct View {
     /// The `CREATE VIEW` statement.
     pub statement: Statement,
-    /// How deep that statement nests (see [`NESTING_MAX`](crate::NESTING_MAX)).
+    /// How deep that statement nests (see [`parse::NESTING_MAX`](crate::parse::NESTING_MAX)).
     pub depth: usize,
     /// Its columns when it was made.
     pub schema: SchemaRef,

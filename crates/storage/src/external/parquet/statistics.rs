@@ -147,7 +147,7 @@ fn bytes_in_memory(table: &ParquetTable, column: usize, rows: usize) -> usize {
 
 /// About how many different values the column has. Footers rarely say it. An upper bound is the width of the range of
 /// whole numbers; where all pages are dictionary-coded, the size of the dictionary page tells how many values it has.
-/// Row groups with equal ranges are taken to have the same values, row groups with disjoint ranges different ones.
+/// Row groups with equal ranges are taken to draw from the same values, row groups with disjoint ranges from different ones.
 fn distinct_count(
     table: &ParquetTable,
     column: usize,
@@ -171,8 +171,10 @@ fn distinct_count(
             let stated = chunk.statistics().and_then(|statistics| statistics.distinct_count_opt());
             match stated.map(|count| count as f64).or_else(|| dictionary_values(chunk)) {
                 Some(values) => {
-                    sum += values;
-                    largest = largest.max(values);
+                    let behind = values_behind(values, chunk.num_values().max(1) as f64);
+                    let behind = whole.map_or(behind, |whole| behind.min(whole));
+                    sum += behind;
+                    largest = largest.max(behind);
                 }
                 None => known = false,
             }
@@ -181,7 +183,7 @@ fn distinct_count(
     let by_dictionary = known.then(|| match (&ranges, whole) {
         (Some(ranges), Some(whole)) => {
             let overlap = ranges.iter().map(width).sum::<f64>() / whole;
-            (sum / overlap.max(1.0)).max(largest)
+            sum / overlap.max(1.0)
         }
         _ => largest,
     });
@@ -252,5 +254,43 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
             4.0 + text / (chunk.num_values().max(1) as f64)
         }
     };
-    Some((bytes / width).ceil().max(1.0))
+    // As written, the dictionary may be compressed: this is too few, by a factor of two or three at most.
+    let least = (bytes / width).ceil().max(1.0);
+    // What the whole chunk has uncompressed, less the codes of its rows, is the dictionary again; for many values this is
+    // the better guess.
+    let rows = chunk.num_values().max(1) as f64;
+    let no_nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt()) == Some(0);
+    let code_bits = least.log2().ceil() + if no_nulls { 0.0 } else { 1.0 };
+    let uncompressed = (chunk.uncompressed_size().max(0) as f64 - rows * code_bits / 8.0) / width;
+    let many = uncompressed > rows / 50.0 && uncompressed < 4.0 * least;
+    Some(if many { uncompressed.max(least).min(rows) } else { least })
+}
+
+/// How many values a column has of which so many rows show so many different ones, if rows draw their values at random:
+/// `seen = values * (1 - exp(-rows / values))`, solved for `values`.
+fn values_behind(seen: f64, rows: f64) -> f64 {
+    if seen >= rows * 0.98 {
+        // Nearly every row has a value of its own, and there is no telling how many more there are.
+        return f64::INFINITY;
+    }
+    let mut values = seen;
+    for _ in 0..20 {
+        values = seen / -(-rows / values).exp_m1();
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::values_behind;
+
+    #[test]
+    fn the_values_behind_a_sample_are_found() {
+        for (values, rows) in [(200_000f64, 122_880f64), (50.0, 1000.0), (1e6, 122_880.0), (3.0, 10.0)] {
+            let seen = values * (1.0 - (-rows / values).exp());
+            let found = values_behind(seen, rows);
+            assert!((found / values - 1.0).abs() < 0.3, "{found} of {values}");
+        }
+        assert_eq!(values_behind(100.0, 100.0), f64::INFINITY);
+    }
 }
