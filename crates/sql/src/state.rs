@@ -21,14 +21,14 @@ pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS_MAX);
     fix_options(config.options_mut());
-    let mut state = SessionStateBuilder::new()
+    let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_catalog_list(Arc::new(catalogs))
         .with_default_features()
         .with_optimizer_rules(rules::install())
-        .with_physical_optimizer_rules(physical_rules())
-        .build();
+        .with_physical_optimizer_rules(physical_rules());
+    let mut state = rules::analyzers().into_iter().fold(state, SessionStateBuilder::with_analyzer_rule).build();
     // Functions that read settings get them through this.
     state.mark_start_execution();
     state

@@ -5,17 +5,21 @@
 //! values are computed with a check; if that fails too, the batch is computed by Arrow in 128 bits, as DataFusion would,
 //! errors included. So the physical type of a result may differ from batch to batch.
 //!
-//! Integers and floats are left to Arrow's kernels, which are what DataFusion runs: integers wrap around.
+//! Integers and floats are left to Arrow's kernels, which are what DataFusion runs. Integers wrap around or are checked, as
+//! the expression asks; the check looks at whole batches, and only where it finds something are pairs computed one by one.
+//! A decimal that needs more than the 38 digits of its type is an error, too, although it may fit 128 bits.
 
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::kernels::numeric::{add_wrapping, mul_wrapping, sub_wrapping};
-use arrow::datatypes::{DECIMAL64_MAX_SCALE, DataType};
+use arrow::compute::kernels::numeric::{add, add_wrapping, mul, mul_wrapping, sub, sub_wrapping};
+use arrow::datatypes::{DECIMAL64_MAX_SCALE, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type};
 use datafusion_expr::Operator;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::node::Node;
 use super::operand::{Narrow, Operand};
+use super::overflow::may_overflow;
 use crate::batch::Batch;
 
 /// An operation on two expressions.
@@ -27,10 +31,12 @@ pub(super) struct Arithmetic {
     left_type: DataType,
     right_type: DataType,
     decimals: Option<Decimals>,
+    /// Whether integers that overflow are an error.
+    checked: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+pub(super) enum Operation {
     Add,
     Subtract,
     Multiply,
@@ -48,12 +54,14 @@ struct Decimals {
 }
 
 impl Arithmetic {
-    /// The operation, or `None` if it is not one of ours. `result_type` is the logical type that DataFusion gives it.
+    /// The operation, or `None` if it is not one of ours. `result_type` is the logical type that DataFusion gives it;
+    /// `checked` makes an overflow of integers an error.
     pub(super) fn new(
         operator: &Operator,
         (left, left_type): (Node, DataType),
         (right, right_type): (Node, DataType),
         result_type: &DataType,
+        checked: bool,
     ) -> Option<Self> {
         let operation = match operator {
             Operator::Plus => Operation::Add,
@@ -68,12 +76,13 @@ impl Arithmetic {
             (left, right, _) if left == right && (left.is_integer() || left.is_floating()) => None,
             _ => return None,
         };
-        Some(Self { operation, left: Box::new(left), right: Box::new(right), left_type, right_type, decimals })
+        let checked = checked && left_type.is_integer();
+        Some(Self { operation, left: Box::new(left), right: Box::new(right), left_type, right_type, decimals, checked })
     }
 
     /// Whether some value may make it fail.
     pub(super) fn may_fail(&self) -> bool {
-        matches!(self.left_type, DataType::Decimal128(..))
+        self.checked || matches!(self.left_type, DataType::Decimal128(..))
     }
 
     /// The results for a batch's rows.
@@ -87,13 +96,34 @@ impl Arithmetic {
         }
         let left = left.to_logical(&self.left_type)?;
         let right = right.to_logical(&self.right_type)?;
+        let slow = self.checked && may_overflow(self.operation, &left.array, &right.array);
+        let (l, r) = (left.datum(), right.datum());
         let array = match self.operation {
-            Operation::Add => add_wrapping(left.datum().as_ref(), right.datum().as_ref()),
-            Operation::Subtract => sub_wrapping(left.datum().as_ref(), right.datum().as_ref()),
-            Operation::Multiply => mul_wrapping(left.datum().as_ref(), right.datum().as_ref()),
+            Operation::Add if slow => add(l.as_ref(), r.as_ref()),
+            Operation::Subtract if slow => sub(l.as_ref(), r.as_ref()),
+            Operation::Multiply if slow => mul(l.as_ref(), r.as_ref()),
+            Operation::Add => add_wrapping(l.as_ref(), r.as_ref()),
+            Operation::Subtract => sub_wrapping(l.as_ref(), r.as_ref()),
+            Operation::Multiply => mul_wrapping(l.as_ref(), r.as_ref()),
         };
-        Ok(Operand { array: array.map_err(from_arrow)?, constant: left.constant && right.constant, bound: None })
+        let array = array.map_err(from_arrow)?;
+        check_digits(&array)?;
+        Ok(Operand { array, constant: left.constant && right.constant, bound: None })
     }
+}
+
+/// Fails if a decimal has more digits than its type, where that type is the widest there is. (A narrower result type has
+/// room for whatever its operands can give.)
+fn check_digits(array: &ArrayRef) -> Result<()> {
+    let DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) = array.data_type() else { return Ok(()) };
+    const LIMIT: i128 = 10i128.pow(DECIMAL128_MAX_PRECISION as u32);
+    let values = array.as_primitive::<Decimal128Type>();
+    let over = |value: i128| value >= LIMIT || value <= -LIMIT;
+    if values.values().iter().fold(false, |any, &value| any | over(value)) && values.iter().flatten().any(over) {
+        let error = Error::value(format!("arithmetic overflow: a result has more digits than {}", array.data_type()));
+        return Err(error.with_hint("cast the operands to fewer digits, or to DOUBLE"));
+    }
+    Ok(())
 }
 
 impl Decimals {

@@ -125,12 +125,11 @@ fn compile_binary(physical: &Arc<dyn PhysicalExpr>, binary: &BinaryExpr, input: 
         }
         Operator::Plus | Operator::Minus | Operator::Multiply => {
             let result = data_type(physical, input)?;
-            if left_type.is_integer() && fails_on_overflow(binary)? {
-                return Ok(None);
-            }
+            let checked = left_type.is_integer() && fails_on_overflow(binary)?;
             let left = compile(binary.left(), input)?;
             let right = compile(binary.right(), input)?;
-            Ok(Arithmetic::new(binary.op(), (left, left_type), (right, right_type), &result).map(Node::Arithmetic))
+            let node = Arithmetic::new(binary.op(), (left, left_type), (right, right_type), &result, checked);
+            Ok(node.map(Node::Arithmetic))
         }
         operator => {
             if let Some(comparison) = Comparison::from_operator(operator) {

@@ -148,7 +148,8 @@ fn expression(data_type: &DataType, depth: usize, choices: &mut Choices) -> Phys
         (_, 2) => case(data_type, depth, choices),
         (DataType::Int32 | DataType::Int64 | DataType::Float64, 3 | 4) => {
             let operator = choices.of(&[Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide]);
-            binary(expression(data_type, depth, choices), operator, expression(data_type, depth, choices))
+            let (left, right) = (expression(data_type, depth, choices), expression(data_type, depth, choices));
+            Arc::new(BinaryExpr::new(left, operator, right).with_fail_on_overflow(choices.below(2) == 0))
         }
         (DataType::Int64, 5) => cast(expression(&DataType::Int32, depth, choices), DataType::Int64),
         (DataType::Int64, 6) => cast(expression(&DataType::Utf8View, depth, choices), DataType::Int64),
@@ -298,7 +299,28 @@ fn by_datafusion(physical: &Physical, arrays: &[ArrayRef], rows: usize) -> Resul
     let schema = schema();
     let arrays = arrays.iter().zip(schema.fields()).map(|(array, field)| to_logical(array, field.data_type()).unwrap());
     let batch = RecordBatch::try_new(schema.clone(), arrays.collect()).unwrap();
+    has_digits(physical, &batch)?;
     physical.evaluate(&batch).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
+}
+
+/// Fails if some part of an expression has more than 38 digits, which DataFusion lets pass.
+fn has_digits(physical: &Physical, batch: &RecordBatch) -> Result<()> {
+    for part in physical.children() {
+        has_digits(part, batch)?;
+    }
+    let Some(binary) = physical.downcast_ref::<BinaryExpr>() else { return Ok(()) };
+    if !matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply) {
+        return Ok(());
+    }
+    let Ok(values) = physical.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())) else {
+        return Ok(());
+    };
+    let limit = 10u128.pow(38);
+    let over = |value: i128| value.unsigned_abs() >= limit;
+    match values.as_primitive_opt::<Decimal128Type>() {
+        Some(values) if values.iter().flatten().any(over) => Err(Error::value("more than 38 digits")),
+        _ => Ok(()),
+    }
 }
 
 fn judge(physical: &Physical, batch: &Batch, arrays: &[ArrayRef]) -> std::result::Result<(), TestCaseError> {

@@ -32,6 +32,7 @@ mod logic;
 mod members;
 mod node;
 mod operand;
+mod overflow;
 mod predicate_filter;
 mod strings;
 mod test;

@@ -141,7 +141,7 @@ impl Inputs {
             let values = self.some(argument, &rows, call.function.is_distinct())?;
             match name {
                 "count" => return Ok(ScalarValue::Int64(Some(values.len() as i64))),
-                "sum" if let Some(sum) = sum(&values, result) => return Ok(sum),
+                "sum" if let Some(sum) = sum(&values, result)? => return Ok(sum),
                 "avg" if let Some(average) = average(&values, argument.data_type(), result)? => return Ok(average),
                 "min" | "max" => return extreme(&values, result, name == "max"),
                 _ => {}
@@ -170,29 +170,28 @@ impl Inputs {
     }
 }
 
-fn sum(values: &[ScalarValue], result: &DataType) -> Option<ScalarValue> {
+fn sum(values: &[ScalarValue], result: &DataType) -> Result<Option<ScalarValue>> {
     let any = !values.is_empty();
-    Some(match result {
+    let overflow = || Error::value(format!("arithmetic overflow: a sum does not fit {result}"));
+    Ok(Some(match result {
         DataType::Int64 => {
-            let sum = values.iter().fold(0i64, |sum, value| match value {
-                ScalarValue::Int64(Some(value)) => sum.wrapping_add(*value),
-                _ => sum,
-            });
+            let sum = i64::try_from(exact_sum(values)).map_err(|_| overflow())?;
             ScalarValue::Int64(any.then_some(sum))
         }
         DataType::UInt64 => {
-            let sum = values.iter().fold(0u64, |sum, value| match value {
-                ScalarValue::UInt64(Some(value)) => sum.wrapping_add(*value),
-                _ => sum,
-            });
+            let sum = u64::try_from(exact_sum(values)).map_err(|_| overflow())?;
             ScalarValue::UInt64(any.then_some(sum))
         }
         DataType::Float64 => ScalarValue::Float64(any.then(|| float_sum(values))),
         DataType::Decimal128(precision, scale) => {
-            ScalarValue::Decimal128(any.then(|| decimal_sum(values)), *precision, *scale)
+            let sum = exact_sum(values);
+            if sum.unsigned_abs() >= 10u128.pow(u32::from(*precision)) {
+                return Err(overflow());
+            }
+            ScalarValue::Decimal128(any.then_some(sum), *precision, *scale)
         }
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
 }
 
 fn float_sum(values: &[ScalarValue]) -> f64 {
@@ -202,9 +201,11 @@ fn float_sum(values: &[ScalarValue]) -> f64 {
     })
 }
 
-fn decimal_sum(values: &[ScalarValue]) -> i128 {
+fn exact_sum(values: &[ScalarValue]) -> i128 {
     values.iter().fold(0i128, |sum, value| match value {
-        ScalarValue::Decimal128(Some(value), _, _) => sum.wrapping_add(*value),
+        ScalarValue::Int64(Some(value)) => sum + i128::from(*value),
+        ScalarValue::UInt64(Some(value)) => sum + i128::from(*value),
+        ScalarValue::Decimal128(Some(value), _, _) => sum + value,
         _ => sum,
     })
 }
@@ -221,7 +222,7 @@ fn average(values: &[ScalarValue], argument: &DataType, result: &DataType) -> Re
                 0 => None,
                 _ => {
                     let shift = 10i128.pow((scale - from) as u32);
-                    let average = decimal_sum(values).checked_mul(shift).map(|sum| sum / count as i128);
+                    let average = exact_sum(values).checked_mul(shift).map(|sum| sum / count as i128);
                     let fits = average.filter(|average| average.abs() < 10i128.pow(*precision as u32));
                     Some(fits.ok_or_else(|| Error::value("an average does not fit"))?)
                 }

@@ -9,10 +9,10 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use diligence_base::Result;
-use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Aggregate, AggregateCall, Node, Plan};
 
 use super::Lowering;
+use super::expression::expression;
 
 /// An aggregation over its raw input.
 pub(super) struct Parts<'a> {
@@ -66,17 +66,17 @@ impl Lowering {
         // array_agg and its kin show the order of their input, whether the statement asked for one or not.
         let shows_order = parts.functions.iter().any(|function| !function.order_sensitivity().is_insensitive());
         let input = self.plan(parts.input, shows_order && parts.input.output_ordering().is_some())?;
-        let groups = parts.groups.expr().iter().map(|(expr, _)| Expr::new(expr.clone(), &input.schema));
+        let groups = parts.groups.expr().iter().map(|(expr, _)| expression(expr.clone(), &input.schema));
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let aggregates = parts
             .functions
             .iter()
             .zip(parts.filters)
             .map(|(function, filter)| {
-                let arguments = function.expressions().into_iter().map(|expr| Expr::new(expr, &input.schema));
+                let arguments = function.expressions().into_iter().map(|expr| expression(expr, &input.schema));
                 Ok(AggregateCall {
                     arguments: arguments.collect::<Result<Vec<_>>>()?,
-                    filter: filter.clone().map(|filter| Expr::new(filter, &input.schema)).transpose()?,
+                    filter: filter.clone().map(|filter| expression(filter, &input.schema)).transpose()?,
                     function: function.clone(),
                 })
             })

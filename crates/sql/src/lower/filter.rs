@@ -10,10 +10,10 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use diligence_base::Result;
-use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, Scan};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::expression::expression;
 use super::{Lowering, limit, project};
 
 impl Lowering {
@@ -52,7 +52,7 @@ fn filtered(mut input: Plan, predicate: &Arc<dyn PhysicalExpr>) -> Result<Plan> 
         input.rows_estimate = None;
         return Ok(input);
     }
-    let predicate = Expr::new(conjunction(left), &input.schema)?;
+    let predicate = expression(conjunction(left), &input.schema)?;
     let (schema, ordered) = (input.schema.clone(), input.ordered);
     let mut plan = Plan::new(Node::Filter { input: Box::new(input), predicate }, schema);
     plan.ordered = ordered;
@@ -71,6 +71,6 @@ fn absorb(scan: &mut Scan, conjunct: &Arc<dyn PhysicalExpr>) -> Result<bool> {
         let index = scan.columns[column.index()];
         Ok(Transformed::yes(Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>))
     });
-    scan.filters.push(Expr::new(over_table.map_err(from_datafusion)?.data, &table)?);
+    scan.filters.push(expression(over_table.map_err(from_datafusion)?.data, &table)?);
     Ok(true)
 }

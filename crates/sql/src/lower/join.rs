@@ -7,9 +7,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use diligence_base::Result;
-use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 
+use super::expression::expression;
 use super::{Lowering, limit};
 
 impl Lowering {
@@ -19,7 +19,7 @@ impl Lowering {
         let on = join
             .on()
             .iter()
-            .map(|(l, r)| Ok((Expr::new(l.clone(), &left.schema)?, Expr::new(r.clone(), &right.schema)?)));
+            .map(|(l, r)| Ok((expression(l.clone(), &left.schema)?, expression(r.clone(), &right.schema)?)));
         let mut node = HashJoin {
             on: on.collect::<Result<Vec<_>>>()?,
             left: Box::new(left),
@@ -69,7 +69,7 @@ impl Lowering {
 
 fn pair_filter(filter: &JoinFilter) -> Result<PairFilter> {
     Ok(PairFilter {
-        expression: Expr::new(Arc::clone(filter.expression()), filter.schema())?,
+        expression: expression(Arc::clone(filter.expression()), filter.schema())?,
         columns: filter.column_indices().iter().map(|column| (column.side, column.index)).collect(),
         schema: filter.schema().clone(),
     })

@@ -12,6 +12,7 @@
 //! Invariant: a lowered node has the schema of the DataFusion node it came from, column for column.
 
 mod aggregate;
+mod expression;
 mod filter;
 mod foreign;
 #[cfg(test)]

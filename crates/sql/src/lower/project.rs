@@ -8,6 +8,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan};
 
 use super::Lowering;
+use super::expression::expression;
 
 impl Lowering {
     pub(super) fn projection(&mut self, projection: &ProjectionExec, ordered: bool) -> Result<Plan> {
@@ -15,7 +16,7 @@ impl Lowering {
         let expressions = projection
             .expr()
             .iter()
-            .map(|projected| Expr::new(projected.expr.clone(), &input.schema))
+            .map(|projected| expression(projected.expr.clone(), &input.schema))
             .collect::<Result<Vec<_>>>()?;
         let plain = expressions.iter().map(Expr::as_column).collect::<Option<Vec<_>>>();
         match plain {

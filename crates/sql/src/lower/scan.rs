@@ -1,16 +1,16 @@
 //! Scans of our tables.
 
 use diligence_base::Result;
-use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, Scan};
 
 use super::Lowering;
+use super::expression::expression;
 use crate::tables::TableScanExec;
 
 impl Lowering {
     pub(super) fn scan(&mut self, scan: &TableScanExec) -> Result<Plan> {
         let table_schema = scan.table.schema();
-        let filters = scan.filters.iter().map(|filter| Expr::new(filter.clone(), &table_schema));
+        let filters = scan.filters.iter().map(|filter| expression(filter.clone(), &table_schema));
         let node = Node::Scan(Scan {
             table: scan.table.clone(),
             name: scan.name.clone(),

@@ -5,10 +5,10 @@ use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use diligence_base::Result;
-use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, SortKey};
 
 use super::Lowering;
+use super::expression::expression;
 
 impl Lowering {
     pub(super) fn sort(&mut self, sort: &SortExec, ordered: bool) -> Result<Plan> {
@@ -43,7 +43,7 @@ impl Lowering {
 pub(super) fn sort_node(input: Plan, ordering: &LexOrdering, fetch: Option<usize>) -> Result<Plan> {
     let keys = ordering
         .iter()
-        .map(|key| Ok(SortKey { expression: Expr::new(key.expr.clone(), &input.schema)?, options: key.options }));
+        .map(|key| Ok(SortKey { expression: expression(key.expr.clone(), &input.schema)?, options: key.options }));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let schema = input.schema.clone();
     let rows_estimate = match (input.rows_estimate, fetch) {

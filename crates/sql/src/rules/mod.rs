@@ -1,14 +1,22 @@
-//! Our own rules for DataFusion's logical optimizer, one file each.
+//! Our own rules for DataFusion's analyzer and logical optimizer, one file each.
 //!
-//! A rule is added to [`install`] at the place in DataFusion's list where its input has the form that it expects.
+//! Rules of the analyzer mend what would be answered wrongly ([`analyzers`]). A rule of the optimizer is added to [`install`]
+//! at the place in DataFusion's list where its input has the form that it expects.
 
 mod cardinality;
 mod join_order;
+mod multisets;
+mod overflow;
 mod products;
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
+
+/// What comes after DataFusion's own analysis, so on plans with their types coerced.
+pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    vec![Arc::new(overflow::ConstantOverflow), Arc::new(multisets::CountedSets)]
+}
 
 /// DataFusion's rules in their order, without those that do nothing for our plans, with ours at their places.
 pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {

@@ -23,6 +23,7 @@ use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
 
 use super::batches::{BatchSource, BatchWindows, columns_of};
+use super::nested::with_nulls_below;
 use super::options::Format;
 use super::schema::{Merged, conform, logical_schema, merge, nulls};
 use super::sieve::Sieve;
@@ -312,7 +313,7 @@ impl BatchSource for ArrowBatches {
                 Some(_) => {
                     let array = read.columns().get(next).cloned().ok_or_else(missing)?;
                     next += 1;
-                    guard(&file.source, &what, || Ok(conform(array, target, false)))?
+                    guard(&file.source, &what, || Ok(conform(with_nulls_below(&array), target, false)))?
                         .map_err(|error| file.source.blame(error))?
                 }
             });

@@ -11,6 +11,7 @@
 mod batches;
 mod ipc;
 mod location;
+mod nested;
 mod options;
 mod parquet;
 mod partitions;

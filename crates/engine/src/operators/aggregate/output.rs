@@ -53,7 +53,7 @@ impl AverageKind {
     pub fn sum_kind(&self) -> SumKind {
         match self {
             Self::Float => SumKind::Float,
-            Self::Decimal { .. } => SumKind::Decimal,
+            Self::Decimal { .. } => SumKind::Exact,
         }
     }
 
@@ -69,6 +69,10 @@ impl AverageKind {
                 Ok(Arc::new(Float64Array::new(averages.into(), nulls)))
             }
             Self::Decimal { factor, precision, data_type } => {
+                let overflow = || Error::value(format!("arithmetic overflow: an average does not fit {data_type}"));
+                if sums.overflowed() {
+                    return Err(overflow());
+                }
                 let limit = 10i128.checked_pow(*precision as u32).unwrap_or(i128::MAX);
                 let averages = pairs
                     .map(|(group, count)| {
@@ -81,7 +85,7 @@ impl AverageKind {
                         (average < limit && average > -limit).then_some(average)
                     })
                     .collect::<Option<Vec<_>>>()
-                    .ok_or_else(|| Error::value(format!("arithmetic overflow: an average does not fit {data_type}")))?;
+                    .ok_or_else(overflow)?;
                 Ok(Arc::new(Decimal128Array::new(averages.into(), nulls).with_data_type(data_type.clone())))
             }
         }

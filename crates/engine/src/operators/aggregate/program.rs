@@ -384,9 +384,9 @@ fn column_nulls(column: &Column) -> Result<Option<NullBuffer>> {
 /// How DataFusion's `sum` adds up values of a type, if natively done here.
 fn sum_kind(argument: &DataType, result: &DataType) -> Option<SumKind> {
     match (argument, result) {
-        (DataType::Int64, DataType::Int64) | (DataType::UInt64, DataType::UInt64) => Some(SumKind::Wrapping),
+        (DataType::Int64, DataType::Int64) | (DataType::UInt64, DataType::UInt64) => Some(SumKind::Exact),
         (DataType::Float64, DataType::Float64) => Some(SumKind::Float),
-        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) if from == to => Some(SumKind::Decimal),
+        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) if from == to => Some(SumKind::Exact),
         _ => None,
     }
 }

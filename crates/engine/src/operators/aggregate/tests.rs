@@ -424,16 +424,24 @@ fn check(
     let mut dice = Dice(seed);
     let batches = batches(&mut dice, shape);
     let (plan, output) = plan_of(groups, sets, calls);
-    let expected = judge::aggregate(&plan, &batches, &input_schema(), &output).unwrap();
-    let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
-    expected.sort();
+    let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
     let tuning = if dice.chance(70) { small_tuning(&mut dice) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
     let setup = setup(packets, 1 + dice.roll(50));
-    let found = rows_of(&run(&mut dice, &parts, &batches, &output, &setup).unwrap());
-    assert_eq!(found.len(), expected.len(), "as many groups, with {tuning:?}");
-    for (found, expected) in found.iter().zip(&expected) {
-        assert_eq!(found, expected, "with {tuning:?}");
+    let found = run(&mut dice, &parts, &batches, &output, &setup);
+    match (expected, found) {
+        (Ok(expected), Ok(found)) => {
+            let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
+            expected.sort();
+            let found = rows_of(&found);
+            assert_eq!(found.len(), expected.len(), "as many groups, with {tuning:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found, expected, "with {tuning:?}");
+            }
+        }
+        (Err(_), Err(error)) => assert!(error.message().contains("overflow"), "{error}"),
+        (Ok(_), Err(error)) => panic!("{error}, with {tuning:?}"),
+        (Err(error), Ok(_)) => panic!("nothing instead of: {error}, with {tuning:?}"),
     }
     drop(parts);
     assert_eq!(setup.memory.reserved_bytes(), 0, "every reservation is given back");

@@ -1,9 +1,13 @@
-//! Sums: of integers (wrapping, as DataFusion's), of decimals (128 bits), of floats.
+//! Sums: of integers and decimals, exact in 128 bits, and of floats.
 //!
-//! Decimal sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe: the
+//! Exact sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe: the
 //! largest magnitude of each batch times its rows, added up. That halves the memory of a group and lets the sums of a
 //! batch be formed in registers; when the bound runs out, the sums move to 128 bits for good.
+//!
+//! A sum that does not fit the type of its result is an error, whatever order the values came in; so is one that leaves even
+//! 128 bits on its way.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,16 +23,13 @@ use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, for_each_valid, permuted, s
 /// What is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum SumKind {
-    /// 64-bit integers, signed or not: wraps.
-    Wrapping,
-    /// Decimals of up to 38 digits.
-    Decimal,
+    /// 64-bit integers, signed or not, or decimals of up to 38 digits.
+    Exact,
     /// 64-bit floats.
     Float,
 }
 
 enum Sums {
-    Wrapping(Vec<i64>),
     Narrow { sums: Vec<i64>, bound: u64 },
     Wide(Vec<i128>),
     Float(Vec<f64>),
@@ -39,22 +40,23 @@ pub(in super::super) struct SumState {
     sums: Sums,
     seen: Seen,
     always_seen: bool,
+    /// Whether some sum has left 128 bits.
+    overflowed: bool,
     scratch: Vec<i64>,
 }
 
 impl SumState {
     pub fn new(kind: SumKind, always_seen: bool) -> Self {
         let sums = match kind {
-            SumKind::Wrapping => Sums::Wrapping(Vec::new()),
-            SumKind::Decimal => Sums::Narrow { sums: Vec::new(), bound: 0 },
+            SumKind::Exact => Sums::Narrow { sums: Vec::new(), bound: 0 },
             SumKind::Float => Sums::Float(Vec::new()),
         };
-        Self { sums, seen: Seen::new(always_seen), always_seen, scratch: Vec::new() }
+        Self { sums, seen: Seen::new(always_seen), always_seen, overflowed: false, scratch: Vec::new() }
     }
 
     fn len(&self) -> usize {
         match &self.sums {
-            Sums::Wrapping(sums) | Sums::Narrow { sums, .. } => sums.len(),
+            Sums::Narrow { sums, .. } => sums.len(),
             Sums::Wide(sums) => sums.len(),
             Sums::Float(sums) => sums.len(),
         }
@@ -68,7 +70,7 @@ impl SumState {
     fn grow(&mut self, groups: usize) {
         let groups = groups.max(self.len());
         match &mut self.sums {
-            Sums::Wrapping(sums) | Sums::Narrow { sums, .. } => sums.resize(groups, 0),
+            Sums::Narrow { sums, .. } => sums.resize(groups, 0),
             Sums::Wide(sums) => sums.resize(groups, 0),
             Sums::Float(sums) => sums.resize(groups, 0.0),
         }
@@ -88,15 +90,21 @@ impl SumState {
         self.seen.update(nulls, placement);
         self.grow(placement.groups);
         match (&mut self.sums, values.data_type()) {
-            (Sums::Wrapping(sums), DataType::Int64) => {
-                add(sums, values.as_primitive::<Int64Type>().values(), placement, nulls, i64::wrapping_add);
-            }
-            (Sums::Wrapping(sums), DataType::UInt64) => {
-                let values = values.as_primitive::<UInt64Type>().values();
-                add_as(sums, values, placement, nulls, |value| value as i64, i64::wrapping_add);
-            }
             (Sums::Float(sums), DataType::Float64) => {
                 add(sums, values.as_primitive::<Float64Type>().values(), placement, nulls, |a, b| a + b);
+            }
+            (_, DataType::Int64) => self.add_narrow(values.as_primitive::<Int64Type>().values(), placement, nulls),
+            (_, DataType::UInt64) => {
+                let values = values.as_primitive::<UInt64Type>().values();
+                self.scratch.clear();
+                self.scratch.extend(values.iter().map(|&value| value as i64));
+                if self.scratch.iter().fold(0, |signs, &value| signs | value) >= 0 {
+                    let scratch = std::mem::take(&mut self.scratch);
+                    self.add_narrow(&scratch, placement, nulls);
+                    self.scratch = scratch;
+                } else {
+                    self.add_wide(values, placement, nulls, i128::from);
+                }
             }
             (_, DataType::Decimal64(..)) => {
                 self.add_narrow(values.as_primitive::<Decimal64Type>().values(), placement, nulls);
@@ -112,7 +120,7 @@ impl SumState {
                 if matches!(self.sums, Sums::Narrow { .. }) && narrowed(values, &mut scratch) {
                     self.add_narrow(&scratch, placement, nulls);
                 } else {
-                    add(self.wide(), values, placement, nulls, i128::wrapping_add);
+                    self.add_wide(values, placement, nulls, |value| value);
                 }
                 self.scratch = scratch;
             }
@@ -128,8 +136,20 @@ impl SumState {
             // The bound says that nothing overflows.
             add(sums, values, placement, nulls, i64::wrapping_add);
         } else {
-            add_as(self.wide(), values, placement, nulls, |value| value as i128, i128::wrapping_add);
+            self.add_wide(values, placement, nulls, i128::from);
         }
+    }
+
+    fn add_wide<V: Copy>(
+        &mut self,
+        values: &[V],
+        placement: Placement<'_>,
+        nulls: Option<&NullBuffer>,
+        widen: impl Fn(V) -> i128,
+    ) {
+        let overflowed = Cell::new(false);
+        add_as(self.wide(), values, placement, nulls, widen, |a, b| noting_overflow(a, b, &overflowed));
+        self.overflowed |= overflowed.get();
     }
 
     /// True if 64-bit sums can take values whose magnitudes sum up to `more`.
@@ -159,10 +179,6 @@ impl SumState {
         self.seen.merge(&other.seen, range.clone(), placement);
         self.grow(placement.groups);
         match &other.sums {
-            Sums::Wrapping(theirs) => {
-                let Sums::Wrapping(sums) = &mut self.sums else { unreachable!("sums of one kind") };
-                scatter(sums, &theirs[range], placement, None, |sum, value| *sum = sum.wrapping_add(value));
-            }
             Sums::Float(theirs) => {
                 let Sums::Float(sums) = &mut self.sums else { unreachable!("sums of one kind") };
                 scatter(sums, &theirs[range], placement, None, |sum, value| *sum += value);
@@ -174,18 +190,24 @@ impl SumState {
                 {
                     scatter(sums, theirs, placement, None, |sum, value| *sum = sum.wrapping_add(value));
                 } else {
-                    scatter(self.wide(), theirs, placement, None, |sum, value| *sum = sum.wrapping_add(value as i128));
+                    self.merge_wide(theirs, placement, i128::from);
                 }
             }
-            Sums::Wide(theirs) => {
-                scatter(self.wide(), &theirs[range], placement, None, |sum, value| *sum = sum.wrapping_add(value));
-            }
+            Sums::Wide(theirs) => self.merge_wide(&theirs[range], placement, |value| value),
         }
+        self.overflowed |= other.overflowed;
+    }
+
+    fn merge_wide<V: Copy>(&mut self, theirs: &[V], placement: Placement<'_>, widen: impl Fn(V) -> i128) {
+        let overflowed = Cell::new(false);
+        scatter(self.wide(), theirs, placement, None, |sum, value| {
+            *sum = noting_overflow(*sum, widen(value), &overflowed);
+        });
+        self.overflowed |= overflowed.get();
     }
 
     pub fn take_permuted(&mut self, order: &[u32]) -> Self {
         let sums = match &mut self.sums {
-            Sums::Wrapping(sums) => Sums::Wrapping(permuted(sums, order, 0)),
             Sums::Narrow { sums, bound } => {
                 Sums::Narrow { sums: permuted(sums, order, 0), bound: std::mem::take(bound) }
             }
@@ -193,12 +215,12 @@ impl SumState {
             Sums::Float(sums) => Sums::Float(permuted(sums, order, 0.0)),
         };
         let seen = self.seen.take_permuted(order, self.always_seen);
-        Self { sums, seen, always_seen: self.always_seen, scratch: Vec::new() }
+        Self { sums, seen, always_seen: self.always_seen, overflowed: self.overflowed, scratch: Vec::new() }
     }
 
     pub fn bytes(&self) -> usize {
         let sums = match &self.sums {
-            Sums::Wrapping(sums) | Sums::Narrow { sums, .. } => sums.capacity() * 8,
+            Sums::Narrow { sums, .. } => sums.capacity() * 8,
             Sums::Wide(sums) => sums.capacity() * 16,
             Sums::Float(sums) => sums.capacity() * 8,
         };
@@ -209,10 +231,15 @@ impl SumState {
         1 + if matches!(self.sums, Sums::Wide(_)) { 16 } else { 8 }
     }
 
+    /// Whether some sum has left 128 bits, so that the totals are worth nothing.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
     /// A decimal or integer sum.
     pub fn total(&self, group: usize) -> i128 {
         match &self.sums {
-            Sums::Wrapping(sums) | Sums::Narrow { sums, .. } => sums[group] as i128,
+            Sums::Narrow { sums, .. } => sums[group] as i128,
             Sums::Wide(sums) => sums[group],
             Sums::Float(sums) => sums[group] as i128,
         }
@@ -229,25 +256,45 @@ impl SumState {
     /// The sums of groups `range` as an array.
     pub fn output(&self, range: Range<usize>, data_type: &DataType) -> Result<ArrayRef> {
         let nulls = self.seen.nulls(range.clone());
-        let decimal = |values: Vec<i128>| -> ArrayRef {
-            Arc::new(Decimal128Array::new(values.into(), nulls.clone()).with_data_type(data_type.clone()))
+        let overflow = || {
+            let error = Error::value(format!("arithmetic overflow: a sum does not fit {data_type}"));
+            error.with_hint("cast what is summed to a wider type, such as DECIMAL(38, 0) or DOUBLE")
         };
+        if self.overflowed {
+            return Err(overflow());
+        }
         Ok(match (&self.sums, data_type) {
-            (Sums::Wrapping(sums), DataType::Int64) => {
+            (Sums::Narrow { sums, .. }, DataType::Int64) => {
                 Arc::new(PrimitiveArray::<Int64Type>::new(sums[range].to_vec().into(), nulls))
             }
-            (Sums::Wrapping(sums), DataType::UInt64) => {
-                let sums = sums[range].iter().map(|&sum| sum as u64).collect::<Vec<_>>();
-                Arc::new(PrimitiveArray::<UInt64Type>::new(sums.into(), nulls))
+            (Sums::Wide(_), DataType::Int64) => {
+                let sums = range.map(|group| i64::try_from(self.total(group))).collect::<Result<Vec<_>, _>>();
+                Arc::new(PrimitiveArray::<Int64Type>::new(sums.map_err(|_| overflow())?.into(), nulls))
+            }
+            (Sums::Narrow { .. } | Sums::Wide(_), DataType::UInt64) => {
+                let sums = range.map(|group| u64::try_from(self.total(group))).collect::<Result<Vec<_>, _>>();
+                Arc::new(PrimitiveArray::<UInt64Type>::new(sums.map_err(|_| overflow())?.into(), nulls))
+            }
+            (Sums::Narrow { .. } | Sums::Wide(_), DataType::Decimal128(precision, _)) => {
+                let limit = 10i128.checked_pow(u32::from(*precision)).unwrap_or(i128::MAX);
+                let sums = range.map(|group| self.total(group)).collect::<Vec<_>>();
+                if sums.iter().any(|&sum| sum >= limit || sum <= -limit) {
+                    return Err(overflow());
+                }
+                Arc::new(Decimal128Array::new(sums.into(), nulls).with_data_type(data_type.clone()))
             }
             (Sums::Float(sums), DataType::Float64) => Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls)),
-            (Sums::Narrow { sums, .. }, DataType::Decimal128(..)) => {
-                decimal(sums[range].iter().map(|&sum| sum as i128).collect())
-            }
-            (Sums::Wide(sums), DataType::Decimal128(..)) => decimal(sums[range].to_vec()),
             (_, other) => return Err(Error::bug(format!("a sum cannot come out as {other}"))),
         })
     }
+}
+
+/// The sum of two numbers, wrapped around if it must be, which is then noted.
+#[inline(always)]
+fn noting_overflow(a: i128, b: i128, overflowed: &Cell<bool>) -> i128 {
+    let (sum, over) = a.overflowing_add(b);
+    overflowed.set(overflowed.get() | over);
+    sum
 }
 
 /// A bound on the magnitude of every value: a power of two.
