@@ -175,7 +175,7 @@ fn array(dice: &mut Dice, index: usize, rows: usize, domain: usize, nulls: usize
         }
         9 => (decimal(dice, 15, 2, 999_999_999_999_999), false),
         10 => {
-            let make = |dice: &mut Dice| if huge { i64::MAX - number(dice) } else { number(dice) };
+            let make = |dice: &mut Dice| if huge { i64::MAX.wrapping_sub(number(dice)) } else { number(dice) };
             (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), true)
         }
         // Halves of small integers: their sums are exact in every order.

@@ -113,7 +113,7 @@ fn random_rows(dice: &mut Dice, types: &[DataType], spreads: &[Spread], count: u
                     // Some keys come often.
                     false => dice.below(spread.values).min(dice.below(spread.values)) as i64,
                 };
-                value_of(logical, number * spread.step)
+                value_of(logical, number.wrapping_mul(spread.step))
             };
             types.iter().zip(spreads).map(value).collect()
         })
