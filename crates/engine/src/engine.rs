@@ -1,7 +1,6 @@
 //! The engine: primed workers, the I/O stage, the memory broker, and the queries that run on them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use datafusion_execution::TaskContext;
@@ -11,7 +10,6 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::{IO_THREADS, QUERY_HISTORY_MAX};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use crate::memory::{Broker, QueryMemory, default_budget_bytes};
 use crate::operators::result::ResultSink;
@@ -20,6 +18,10 @@ use crate::pipeline::{Graph, Setup, Surroundings, compile};
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryRun, QueryStream};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
+use crate::sync::{
+    self, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -149,7 +151,7 @@ impl Engine {
     /// Starts a query. Its rows come out of the stream; dropping the stream cancels it.
     pub fn run(&self, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
         // Foreign operators are started with the plan and may look for a runtime.
-        let _entered = self.io.runtime.enter();
+        let _entered = sync::enter(&self.io.runtime);
         let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
         let (result, receiver) = ResultSink::new(plan.schema.clone());
         let graph = compile(plan, result.clone(), &self.surroundings(&options))?;
@@ -173,7 +175,7 @@ impl Engine {
 
     /// The plan and its pipelines, as text.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
-        let _entered = self.io.runtime.enter();
+        let _entered = sync::enter(&self.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
         let graph: Graph = compile(plan, result, &self.surroundings(options))?;
         Ok(format!("{plan}\n{graph}"))

@@ -19,6 +19,8 @@ pub mod batch;
 mod engine;
 pub mod exchange;
 pub mod expressions;
+#[cfg(test)]
+mod interleavings;
 pub mod memory;
 pub mod operators;
 pub mod pipeline;
@@ -26,5 +28,6 @@ pub mod plan;
 pub mod query;
 pub mod reference;
 pub mod stages;
+mod sync;
 
 pub use engine::{Engine, EngineOptions, Mode};

@@ -9,4 +9,4 @@ mod spawn;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use files::{FileMeta, Files, LocalFiles, ReadAt};
 pub use random::Random;
-pub use spawn::{Spawn, ThreadSpawn};
+pub use spawn::{Spawn, Thread, ThreadSpawn};

@@ -14,10 +14,9 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, Result};
 
-use parking_lot::Mutex;
-
 use crate::batch::Batch;
 use crate::pipeline::Accept;
+use crate::sync::Mutex;
 
 struct State<T> {
     queue: VecDeque<T>,
@@ -146,6 +145,12 @@ impl<T> Receiver<T> {
         drop(state);
         senders.into_iter().for_each(Waker::wake);
         Poll::Ready(Some(Ok(batch)))
+    }
+
+    /// Batches that wait inside.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.0.0.lock().queue.len()
     }
 }
 

@@ -9,7 +9,6 @@ use datafusion_common::hash_utils::{RandomState, create_hashes};
 use diligence_base::limits::PORT_CREDITS;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
-use parking_lot::Mutex;
 
 use super::Pact;
 use super::merge::{KeyRows, Merger};
@@ -17,6 +16,7 @@ use super::port::{Receiver, Sender, port};
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
 use crate::pipeline::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
+use crate::sync::Mutex;
 
 /// Rows that all producers together look at before the bounds of a range pact are fixed. Some hundred per consumer
 /// keep the ranges within a few percent of each other.

@@ -7,11 +7,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use diligence_base::ids::QueryId;
 use diligence_base::limits::MEMORY_SHARE_PERCENT;
 use diligence_base::{Error, Result};
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The budget of a process and how much of it is reserved.
 #[derive(Debug)]

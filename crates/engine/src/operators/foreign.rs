@@ -20,11 +20,11 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Plan
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use futures::{Stream, StreamExt};
-use parking_lot::Mutex;
 
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::sync::Mutex;
 
 /// Stands in a foreign operator's tree for one of our plans.
 pub struct InputExec {

@@ -7,12 +7,12 @@
 //! Invariant: over all packets exactly `min(fetch, rows - skip)` rows pass, whatever the interleaving.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use diligence_base::Result;
 
 use crate::batch::Batch;
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// An operator that leaves out `skip` rows, then keeps at most `fetch` rows (all if `None`).
 pub fn limit(skip: usize, fetch: Option<usize>) -> Arc<dyn Operator> {

@@ -6,14 +6,12 @@
 //! Invariant: as for [hash joins](super::hash_join), rows come out in the order of the probe rows within a batch, and no
 //! value moves.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use super::hash_join::emit::{
     Bits, CrossHeld, CrossPairs, Held, InWork, PairJoin, Published, StoredSource, Wanted, marks_held, needs_held_rows,
@@ -23,6 +21,10 @@ use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::pipeline::{Accept, Flow, Operator, OperatorState, Output, Setup, Sink, SinkState};
 use crate::plan;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// Makes a join ready to run once.
 pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) -> Result<JoinParts> {

@@ -7,11 +7,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 use diligence_base::limits::PORT_CREDITS;
-use parking_lot::Mutex;
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
+use crate::sync::Mutex;
 
 /// The sink of a query's last pipeline.
 pub struct ResultSink {

@@ -11,7 +11,6 @@
 //! * The filter watches itself: once it has let most rows pass it says that it is not worthwhile.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
@@ -25,6 +24,7 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::hash_join::Table;
 use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, hash_word, word_to_scalar};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it lets
 /// some rows pass, and it is never read in order.

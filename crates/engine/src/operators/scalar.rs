@@ -7,12 +7,12 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
-use parking_lot::Mutex;
 
 use arrow::datatypes::SchemaRef;
 
 use crate::batch::{Batch, to_logical};
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
+use crate::sync::Mutex;
 
 /// The sink of a subquery that gives one column and at most one row.
 pub struct ScalarSink(Arc<Shared>);

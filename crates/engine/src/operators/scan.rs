@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -20,7 +19,6 @@ use datafusion_physical_expr::utils::conjunction;
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
 use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest};
-use parking_lot::Mutex;
 
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
@@ -29,6 +27,10 @@ use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::plan::Scan;
 use crate::stages::IoPool;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// Where a scan's I/O happens.
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! Rows that are known already.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use arrow::array::RecordBatch;
@@ -9,6 +8,7 @@ use diligence_base::Result;
 
 use crate::batch::Batch;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The rows, dealt out to packets in slices of at most a batch.
 pub struct Values(Arc<Shared>);

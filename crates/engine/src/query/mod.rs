@@ -4,7 +4,7 @@ pub mod profile;
 mod run;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use run::{QueryInfo, QueryRun, QueryState, Waits};
 pub(crate) use stream::Inline;

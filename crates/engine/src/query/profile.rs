@@ -4,10 +4,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::batch::Batch;
 use crate::memory::display_bytes;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows, batches and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

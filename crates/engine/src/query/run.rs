@@ -11,18 +11,20 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use diligence_base::ids::QueryId;
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
 
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile};
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
 use crate::stages::{Arrival, Packet, Quantum, Scheduler, Step, Work};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 /// Where a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

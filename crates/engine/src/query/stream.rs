@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -16,6 +15,8 @@ use super::profile::Profile;
 use super::run::QueryRun;
 use crate::exchange::port::Receiver;
 use crate::stages::Scheduler;
+use crate::sync;
+use crate::sync::thread::{self, Thread};
 
 /// How long a reader of the inline executor sleeps when every packet waits for another thread (a file being written).
 const INLINE_SLEEP: Duration = Duration::from_micros(200);
@@ -51,7 +52,7 @@ pub(crate) struct Inline {
 impl Inline {
     /// Runs one packet. False if none is queued.
     fn run_one(&self) -> bool {
-        let _entered = self.runtime.enter();
+        let _entered = sync::enter(&self.runtime);
         self.scheduler.run_one()
     }
 }
@@ -116,19 +117,19 @@ impl QueryStream {
 
     /// The next batch; waits for it. Not for async code.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         loop {
             match self.poll(&waker) {
                 Poll::Ready(batch) => return batch,
-                Poll::Pending if self.inline.is_some() => std::thread::park_timeout(INLINE_SLEEP),
-                Poll::Pending => std::thread::park(),
+                Poll::Pending if self.inline.is_some() => thread::park_timeout(INLINE_SLEEP),
+                Poll::Pending => thread::park(),
             }
         }
     }
 
     /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let end = std::time::Instant::now() + timeout;
         loop {
             if let Poll::Ready(batch) = self.poll(&waker) {
@@ -138,7 +139,7 @@ impl QueryStream {
             if left.is_zero() {
                 return Poll::Pending;
             }
-            std::thread::park_timeout(if self.inline.is_some() { left.min(INLINE_SLEEP) } else { left });
+            thread::park_timeout(if self.inline.is_some() { left.min(INLINE_SLEEP) } else { left });
         }
     }
 

@@ -19,11 +19,11 @@ use crate::query::{QueryOptions, QueryState, QueryStream};
 use crate::stages::PolicyKind;
 use crate::{Engine, EngineOptions};
 
-fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]))
 }
 
-fn numbers(count: i64) -> Plan {
+pub(crate) fn numbers(count: i64) -> Plan {
     let batches = (0..count)
         .step_by(1000)
         .map(|start| {
@@ -34,37 +34,37 @@ fn numbers(count: i64) -> Plan {
     Plan::new(Node::Values { batches }, schema())
 }
 
-fn column() -> Arc<dyn PhysicalExpr> {
+pub(crate) fn column() -> Arc<dyn PhysicalExpr> {
     Arc::new(Column::new("n", 0))
 }
 
-fn expr(physical: Arc<dyn PhysicalExpr>) -> Expr {
+pub(crate) fn expr(physical: Arc<dyn PhysicalExpr>) -> Expr {
     Expr::new(physical, &schema()).unwrap()
 }
 
-fn below(bound: i64) -> Expr {
+pub(crate) fn below(bound: i64) -> Expr {
     let bound = Arc::new(Literal::new(ScalarValue::Int64(Some(bound))));
     expr(Arc::new(BinaryExpr::new(column(), Operator::Lt, bound)))
 }
 
-fn filter(input: Plan, predicate: Expr) -> Plan {
+pub(crate) fn filter(input: Plan, predicate: Expr) -> Plan {
     Plan::new(Node::Filter { input: Box::new(input), predicate }, schema())
 }
 
-fn sort(input: Plan, fetch: Option<usize>) -> Plan {
+pub(crate) fn sort(input: Plan, fetch: Option<usize>) -> Plan {
     Plan::new(Node::Sort { input: Box::new(input), keys: keys(), fetch }, schema())
 }
 
-fn keys() -> Vec<SortKey> {
+pub(crate) fn keys() -> Vec<SortKey> {
     vec![SortKey { expression: expr(column()), options: SortOptions::default() }]
 }
 
-fn exchange(input: Plan, pact: Pact, consumers: usize) -> Plan {
+pub(crate) fn exchange(input: Plan, pact: Pact, consumers: usize) -> Plan {
     Plan::new(Node::Exchange { input: Box::new(input), pact, consumers }, schema())
 }
 
 /// Joins a plan with itself on its column; the output has the right side's column only.
-fn self_join(left: Plan, right: Plan) -> Plan {
+pub(crate) fn self_join(left: Plan, right: Plan) -> Plan {
     let join = HashJoin {
         left: Box::new(left),
         right: Box::new(right),
@@ -79,7 +79,7 @@ fn self_join(left: Plan, right: Plan) -> Plan {
     Plan::new(Node::HashJoin(join), schema())
 }
 
-fn read(mut stream: QueryStream) -> diligence_base::Result<Vec<i64>> {
+pub(crate) fn read(mut stream: QueryStream) -> diligence_base::Result<Vec<i64>> {
     let mut rows = Vec::new();
     while let Some(batch) = stream.next_blocking() {
         rows.extend(batch?.column(0).as_primitive::<Int64Type>().values().iter().copied());
@@ -93,7 +93,7 @@ fn engines() -> Vec<Arc<Engine>> {
     threads.into_iter().chain(inline).map(|options| Engine::start(options).unwrap()).collect()
 }
 
-fn options(batch_rows: usize) -> QueryOptions {
+pub(crate) fn options(batch_rows: usize) -> QueryOptions {
     QueryOptions { batch_rows, ..QueryOptions::default() }
 }
 

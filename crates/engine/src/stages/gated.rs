@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{Arrival, Packet, Policy, StageId};
+use crate::sync::atomic::Ordering;
 
 /// All three gated policies.
 pub(super) struct Gated {

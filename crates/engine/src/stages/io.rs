@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
-use diligence_base::seams::{Clock, Spawn};
+use diligence_base::seams::{Clock, Spawn, Thread};
 use diligence_base::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 
 use super::StageInfo;
+use crate::sync::{
+    Condvar, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// A packet of the I/O stage. It blocks, and it does not panic: its maker catches panics.
 type Job = Box<dyn FnOnce() + Send>;
@@ -30,7 +31,7 @@ pub struct IoPool {
     jobs_total: AtomicU64,
     wait_ns_total: AtomicU64,
     service_ns_total: AtomicU64,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
 }
 
 impl IoPool {
@@ -113,11 +114,7 @@ impl IoPool {
     pub fn stop(&self) {
         self.jobs.lock().stopping = true;
         self.available.notify_all();
-        let own = std::thread::current().id();
-        for thread in self.threads.lock().drain(..) {
-            if thread.thread().id() != own {
-                let _ = thread.join();
-            }
-        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(Thread::join);
     }
 }

@@ -1,14 +1,16 @@
 //! A packet: a piece of a query's work that can be queued (Staged DB's packet).
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use diligence_base::ids::QueryId;
 use diligence_base::seams::Clock;
-use parking_lot::Mutex;
 
 use super::{Arrival, Scheduler, StageId};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicU8, AtomicU64, Ordering},
+};
 
 /// What a packet does. Called by one worker at a time.
 pub trait Work: Send {

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use diligence_base::Error;
 use diligence_base::ids::QueryId;
@@ -15,6 +14,7 @@ use diligence_base::seams::Random;
 
 use super::Packet;
 use super::gated::Gated;
+use crate::sync::atomic::Ordering;
 
 /// Why a packet enters a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

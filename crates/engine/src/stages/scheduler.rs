@@ -1,18 +1,19 @@
 //! The scheduler: the stages' queues behind one policy, the workers, the counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
-use std::thread::JoinHandle;
 
 use diligence_base::ids::WorkerId;
 use diligence_base::limits::QUANTUM;
-use diligence_base::seams::{Clock, Spawn};
+use diligence_base::seams::{Clock, Spawn, Thread};
 use diligence_base::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 
 use super::policy::AnyOrder;
 use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
+use crate::sync::{
+    self, Condvar, Mutex,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 /// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a packet
 /// that any policy holds back is served within about 16 x 2 ms x the packets older than it.
@@ -90,12 +91,11 @@ pub struct Scheduler {
     counters: Vec<StageCounters>,
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
 }
 
 impl Scheduler {
-    /// A scheduler whose packets run on `workers` threads, started now. `enter` runs once on each of them and its result
-    /// lives as long as the thread.
+    /// A scheduler whose packets run on `workers` threads, started now. Each of them is in `runtime` as long as it lives.
     pub fn start(
         workers: usize,
         kind: PolicyKind,
@@ -109,7 +109,7 @@ impl Scheduler {
             let own = scheduler.clone();
             let runtime = runtime.clone();
             let body = Box::new(move || {
-                let _entered = runtime.enter();
+                let _entered = sync::enter(&runtime);
                 own.serve(index);
             });
             let thread = spawn.spawn(format!("diligence-worker-{index}"), body).map_err(|error| {
@@ -280,13 +280,9 @@ impl Scheduler {
     pub fn stop(&self) {
         self.queues.lock().stopping = true;
         self.available.notify_all();
-        let own = std::thread::current().id();
-        for thread in self.threads.lock().drain(..) {
-            if thread.thread().id() != own {
-                // A worker ends by returning; packets' panics are caught by their queries.
-                let _ = thread.join();
-            }
-        }
+        // Not under the lock: a worker may be here as well.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(Thread::join);
     }
 }
 

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::key_decoding::KeyReader;
@@ -16,6 +15,7 @@ use super::program::Program;
 use super::states::State;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Setup, Sink, SinkState};
+use crate::sync::Mutex;
 
 /// What a packet leaves behind.
 pub(super) enum Handed {

@@ -1,7 +1,6 @@
 //! Finished groups as batches. Packets take the next piece of any partition; nobody waits for anybody.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -12,6 +11,7 @@ use super::key_encoding::into_type;
 use super::sink::{FinishedGroups, Shared};
 use crate::batch::Batch;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Batches that a packet should have at least, to be worth starting.
 const BATCHES_PER_PACKET: usize = 4;

@@ -2,7 +2,6 @@
 //!
 //! Nothing is shared between packets until they finish; then each hands over its chunks under one short lock.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -10,7 +9,6 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuild
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use super::columns::{Assembly, ColumnChunks};
 use super::emit::{Bits, Held, marks_held};
@@ -23,6 +21,10 @@ use crate::batch::{Batch, Column};
 use crate::memory::Reservation;
 use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// Build rows at most: row numbers have 32 bits, and two are kept free.
 pub(in crate::operators) const ROWS_MAX: usize = u32::MAX as usize - 1;

@@ -6,7 +6,6 @@
 //! Invariant: for each probe batch, rows come out in the order of the probe rows (DataFusion's plans rely on it for inner
 //! and right joins).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
@@ -20,6 +19,7 @@ use crate::expressions::Expr;
 use crate::memory::Reservation;
 use crate::pipeline::Output;
 use crate::plan::PairFilter;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Which columns of the held side are kept, each once.
 #[derive(Default)]

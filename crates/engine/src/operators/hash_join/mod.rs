@@ -35,12 +35,12 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{JoinType, NullEquality};
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use crate::expressions::Expr;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
+use crate::sync::Mutex;
 
 pub(super) use build::ROWS_MAX;
 pub(super) use columns::{Assembly, ColumnChunks};

@@ -7,7 +7,6 @@
 //!   are then tested column by column.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, BinaryViewArray};
 use arrow::buffer::NullBuffer;
@@ -21,6 +20,7 @@ use super::table::{Found, Table, hash_as_word};
 use super::{Config, KeyValues, Lookup, Shared};
 use crate::batch::Batch;
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::sync::atomic::Ordering;
 
 /// The operator.
 pub(super) struct Probe {

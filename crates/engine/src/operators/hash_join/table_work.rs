@@ -1,15 +1,16 @@
 //! Building a [table](super::table) from the chunks of the build side, in parts that own disjoint ranges of codes or of hashes
 //! and that any workers may do at the same time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use arrow::buffer::NullBuffer;
-use parking_lot::Mutex;
 
 use super::build::Chunk;
 use super::packing::Packing;
 use super::shared_vec::SharedVec;
 use super::table::{Dense, Hashed, Table, hash_as_word, tag};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 /// Rows, or codes, in a part of a table: a millisecond or two of work. Tests have many parts of few rows.
 const PART_ROWS: usize = if cfg!(test) { 64 } else { 64 << 10 };

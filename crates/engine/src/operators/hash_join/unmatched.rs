@@ -2,7 +2,6 @@
 //! joins), those with one (semi joins), or all with their marks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use datafusion_common::JoinType;
@@ -10,6 +9,7 @@ use diligence_base::{Error, Result};
 
 use super::emit::{Held, PairJoin, Published};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::sync::atomic::Ordering;
 
 /// Rows that a packet looks at before it asks for more: about the work of a batch.
 const CLAIM_ROWS: usize = if cfg!(test) { 50 } else { 16 << 10 };

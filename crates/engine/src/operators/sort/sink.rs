@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use super::encoding::KeyEncoder;
 use super::gather::Pick;
@@ -19,6 +17,7 @@ use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::plan::SortKey;
+use crate::sync::{Mutex, atomic::AtomicU64};
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {

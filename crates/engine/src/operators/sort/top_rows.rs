@@ -7,7 +7,6 @@
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -24,6 +23,7 @@ use super::sink::Shared;
 use crate::batch::{Batch, Selection};
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Accept, Setup, SinkState};
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are held before rows are thrown away and blocks put together.
 const BLOCKS_MAX: usize = 512;
