@@ -300,6 +300,11 @@ impl Drop for Engine {
         }
         self.scheduler.stop();
         self.io.pool.stop();
+        // The workers are gone, but packets that were cancelled in a queue have still to drop what they hold. Each holds its
+        // query, and that the scheduler: nobody else would ever drop them.
+        let entered = sync::enter(&self.io.runtime);
+        while self.scheduler.run_one() {}
+        drop(entered);
         if let Some(runtime) = self.runtime.take() {
             // The engine may be dropped inside async code, where waiting is not allowed.
             runtime.shutdown_background();

@@ -5,7 +5,7 @@
 //! Invariants:
 //! * A sender's batch is always taken; the answer says whether it may send another. So a port holds at most
 //!   `credits` + the number of senders batches.
-//! * When the receiver is gone, what is queued is dropped and senders hear `Enough`.
+//! * When the receiver is gone or a sender has failed, what is queued is dropped and senders hear `Enough`.
 //! * When all senders are gone, the receiver gets what is queued and then the end.
 
 use std::collections::VecDeque;
@@ -55,17 +55,12 @@ impl<T> Sender<T> {
     /// there is some again. `Enough`: nobody receives any more.
     pub fn send(&self, batch: T, waker: &Waker) -> Accept {
         let mut state = self.0.0.lock();
-        if state.receiver_gone {
+        if state.has_ended() {
             return Accept::Enough;
         }
         state.queue.push_back(batch);
         let receiver = state.waiting_receiver.take();
-        let accept = if state.queue.len() >= state.credits {
-            state.wait(waker);
-            Accept::Wait
-        } else {
-            Accept::More
-        };
+        let accept = state.accept(waker);
         drop(state);
         if let Some(receiver) = receiver {
             receiver.wake();
@@ -75,31 +70,38 @@ impl<T> Sender<T> {
 
     /// `More` if there is credit; otherwise as [`send`](Self::send).
     pub fn ready(&self, waker: &Waker) -> Accept {
-        let mut state = self.0.0.lock();
-        if state.receiver_gone {
-            Accept::Enough
-        } else if state.queue.len() >= state.credits {
-            state.wait(waker);
-            Accept::Wait
-        } else {
-            Accept::More
-        }
+        self.0.0.lock().accept(waker)
     }
 
     /// Ends the port with an error, which the receiver gets instead of what is queued.
     pub fn fail(&self, error: Error) {
         let mut state = self.0.0.lock();
         state.failure.get_or_insert(error);
-        state.queue.clear();
+        let queue = std::mem::take(&mut state.queue);
+        let senders = std::mem::take(&mut state.waiting_senders);
         let receiver = state.waiting_receiver.take();
         drop(state);
-        if let Some(receiver) = receiver {
-            receiver.wake();
-        }
+        drop(queue);
+        senders.into_iter().chain(receiver).for_each(Waker::wake);
     }
 }
 
 impl<T> State<T> {
+    fn has_ended(&self) -> bool {
+        self.receiver_gone || self.failure.is_some()
+    }
+
+    fn accept(&mut self, waker: &Waker) -> Accept {
+        if self.has_ended() {
+            Accept::Enough
+        } else if self.queue.len() >= self.credits {
+            self.wait(waker);
+            Accept::Wait
+        } else {
+            Accept::More
+        }
+    }
+
     fn wait(&mut self, waker: &Waker) {
         if !self.waiting_senders.iter().any(|other| other.will_wake(waker)) {
             self.waiting_senders.push(waker.clone());

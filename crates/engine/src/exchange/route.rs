@@ -206,12 +206,17 @@ impl SinkState for Out {
             Route::First => Ok(self.senders[0].send(batch, waker)),
             Route::InTurn(next) => {
                 let answer = self.senders[*next].send(batch, waker);
-                *next = (*next + 1) % consumers;
-                Ok(match answer {
-                    // One consumer has enough; the others may not.
-                    Accept::Enough if consumers > 1 => Accept::More,
-                    answer => answer,
-                })
+                if answer != Accept::Enough {
+                    *next = (*next + 1) % consumers;
+                    return Ok(answer);
+                }
+                // This consumer has enough; the others may not.
+                self.senders.remove(*next);
+                if self.senders.is_empty() {
+                    return Ok(Accept::Enough);
+                }
+                *next %= self.senders.len();
+                Ok(Accept::More)
             }
             Route::All => Ok(combine(self.senders.iter().map(|sender| sender.send(batch.clone(), waker)))),
             Route::Hash(keys) => {
@@ -229,6 +234,17 @@ impl SinkState for Out {
                 }
                 flush_ranges(&self.senders, ranging, waker)
             }
+        }
+    }
+
+    fn ready(&mut self, waker: &Waker) -> Accept {
+        match &self.route {
+            Route::InTurn(next) => match self.senders[*next].ready(waker) {
+                // The batch that it gets will tell.
+                Accept::Enough => Accept::More,
+                answer => answer,
+            },
+            _ => combine(self.senders.iter().map(|sender| sender.ready(waker))),
         }
     }
 

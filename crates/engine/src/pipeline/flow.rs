@@ -137,8 +137,12 @@ pub trait Sink: Send + Sync {
 
 /// One packet's state of a sink.
 pub trait SinkState: Send {
-    /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken.
+    /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says `More`.
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
+    /// Asked after a wake-up, for a sink that waits for several: one of them may still be full.
+    fn ready(&mut self, _waker: &Waker) -> Accept {
+        Accept::More
+    }
     /// The packet's input has ended: hand over what is held. After [`Accept::Wait`] it is called again when woken.
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
         Ok(Accept::More)

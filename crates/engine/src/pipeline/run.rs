@@ -33,6 +33,8 @@ pub struct PipelinePacket {
     links: Vec<Link>,
     sink: Box<dyn SinkState>,
     sink_meter: Meter,
+    /// The sink has said `Wait` to the last batch.
+    held_back: bool,
     phase: Phase,
 }
 
@@ -53,6 +55,7 @@ impl PipelinePacket {
             links,
             sink: sink.0,
             sink_meter: sink.1,
+            held_back: false,
             phase: Phase::Pulling,
         }
     }
@@ -67,6 +70,12 @@ impl PipelinePacket {
     }
 
     fn work(&mut self, quantum: &Quantum<'_>) -> Result<Step> {
+        if self.held_back {
+            let accept = self.sink.ready(quantum.waker);
+            if let Some(step) = self.obey(accept) {
+                return Ok(step);
+            }
+        }
         let mut now_ns = quantum.now_ns();
         loop {
             if let Some(step) = self.advance(quantum, &mut now_ns)? {
@@ -147,20 +156,22 @@ impl PipelinePacket {
         self.sink_meter.passed(Counts::of(&batch));
         let accept = self.sink.push(batch, quantum.waker)?;
         self.sink_meter.worked(lap(quantum, now_ns));
-        match accept {
-            Accept::More => Ok(None),
-            Accept::Wait => Ok(Some(Step::Wait)),
-            Accept::Enough => {
-                // Whatever the operators still hold is wanted by nobody.
-                self.source = None;
-                for link in &mut self.links {
-                    link.out = Output::default();
-                    link.more = false;
-                }
-                self.phase = Phase::Sinking;
-                Ok(None)
+        Ok(self.obey(accept))
+    }
+
+    /// Does what the sink's answer says.
+    fn obey(&mut self, accept: Accept) -> Option<Step> {
+        self.held_back = accept == Accept::Wait;
+        if accept == Accept::Enough {
+            // Whatever the operators still hold is wanted by nobody.
+            self.source = None;
+            for link in &mut self.links {
+                link.out = Output::default();
+                link.more = false;
             }
+            self.phase = Phase::Sinking;
         }
+        self.held_back.then_some(Step::Wait)
     }
 
     /// Does what an operator's answer says.

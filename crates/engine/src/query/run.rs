@@ -209,7 +209,12 @@ impl QueryRun {
 
     /// Ends the query. Packets that wait are woken to drop what they hold.
     pub fn cancel(self: &Arc<Self>) {
-        self.stop(QueryState::Cancelled, Error::cancelled());
+        self.stop(QueryState::Cancelled, Some(Error::cancelled()));
+    }
+
+    /// The reader has gone. A query whose rows it has had to the end is finished, even if packets have still to say so.
+    pub(super) fn leave(self: &Arc<Self>, at_end: bool) {
+        if at_end { self.stop(QueryState::Finished, None) } else { self.cancel() }
     }
 
     /// True once no packet is left.
@@ -219,23 +224,25 @@ impl QueryRun {
 
     fn fail(self: &Arc<Self>, error: Error) {
         let state = if error.kind() == ErrorKind::Cancelled { QueryState::Cancelled } else { QueryState::Failed };
-        self.stop(state, error);
+        self.stop(state, Some(error));
     }
 
-    fn stop(self: &Arc<Self>, state: QueryState, error: Error) {
+    fn stop(self: &Arc<Self>, state: QueryState, error: Option<Error>) {
         let packets = {
             let mut status = self.status.lock();
             if status.state != QueryState::Running {
                 return;
             }
             status.state = state;
-            status.error = Some(error.clone());
+            status.error = error.clone();
             self.stopped.store(true, Ordering::Release);
             // A query between two packets would otherwise never notice.
             status.live += 1;
             status.traced.iter().flat_map(|traced| traced.packets.iter().cloned()).collect::<Vec<_>>()
         };
-        self.result.fail(error);
+        if let Some(error) = error {
+            self.result.fail(error);
+        }
         for packet in packets {
             packet.submit(Arrival::Woken);
         }

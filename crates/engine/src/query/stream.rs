@@ -32,7 +32,7 @@ pub struct Progress {
     pub rows_out: usize,
 }
 
-/// The rows of a running query, as they appear. Dropping it cancels the query.
+/// The rows of a running query, as they appear. Dropping it before its end cancels the query.
 pub struct QueryStream {
     run: Arc<QueryRun>,
     receiver: Receiver<RecordBatch>,
@@ -185,7 +185,7 @@ impl Stream for QueryStream {
 
 impl Drop for QueryStream {
     fn drop(&mut self) {
-        self.run.cancel();
+        self.run.leave(self.done);
         self.settle();
     }
 }

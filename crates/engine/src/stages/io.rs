@@ -31,6 +31,8 @@ pub struct IoPool {
     jobs_total: AtomicU64,
     wait_ns_total: AtomicU64,
     service_ns_total: AtomicU64,
+    /// True if there are no threads.
+    inline: bool,
     threads: Mutex<Vec<Box<dyn Thread>>>,
 }
 
@@ -44,6 +46,7 @@ impl IoPool {
             jobs_total: AtomicU64::new(0),
             wait_ns_total: AtomicU64::new(0),
             service_ns_total: AtomicU64::new(0),
+            inline: threads == 0,
             threads: Mutex::default(),
         });
         for index in 0..threads {
@@ -58,13 +61,17 @@ impl IoPool {
         Ok(pool)
     }
 
-    /// Queues a job.
+    /// Queues a job. Where no thread is left, it runs at once.
     pub fn submit(&self, job: Job) {
         self.jobs_total.fetch_add(1, Ordering::Relaxed);
-        if self.threads.lock().is_empty() {
-            return self.work(self.clock.now_ns(), job);
+        let now_ns = self.clock.now_ns();
+        let mut jobs = self.jobs.lock();
+        if self.inline || jobs.stopping {
+            drop(jobs);
+            return self.work(now_ns, job);
         }
-        self.jobs.lock().queue.push_back((self.clock.now_ns(), job));
+        jobs.queue.push_back((now_ns, job));
+        drop(jobs);
         self.available.notify_one();
     }
 
@@ -110,9 +117,15 @@ impl IoPool {
         self.service_ns_total.fetch_add(self.clock.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
     }
 
-    /// Ends the threads after their present job and waits for them.
+    /// Ends the threads after their present job and waits for them. Jobs that are queued are dropped: they hold their
+    /// scan, and through it this pool.
     pub fn stop(&self) {
-        self.jobs.lock().stopping = true;
+        let queue = {
+            let mut jobs = self.jobs.lock();
+            jobs.stopping = true;
+            std::mem::take(&mut jobs.queue)
+        };
+        drop(queue);
         self.available.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         threads.into_iter().for_each(Thread::join);
