@@ -319,3 +319,24 @@ fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], waker: &Waker) 
     }
     Ok(combine(answers.into_iter()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::QueryMemory;
+
+    #[test]
+    fn producers_hear_when_every_consumer_has_left() {
+        for pact in [Pact::RoundRobin, Pact::Broadcast, Pact::Gather] {
+            let exchange = Exchange::new(pact, 3);
+            let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 1, packets: 1 };
+            let mut producer = Sink::open(exchange.as_ref(), &setup).unwrap();
+            let consumers = std::iter::from_fn(|| exchange.take_receiver()).collect::<Vec<_>>();
+            let mut push = || producer.push(Batch::new(Vec::new(), 1), Waker::noop()).unwrap();
+            assert_eq!(push(), Accept::More, "{}", exchange.pact);
+            drop(consumers);
+            let enough = (0..3).any(|_| push() == Accept::Enough);
+            assert!(enough, "{} goes on sending to nobody", exchange.pact);
+        }
+    }
+}

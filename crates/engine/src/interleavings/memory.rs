@@ -49,7 +49,7 @@ fn what_is_reserved_stays_within_its_bounds_and_comes_back() {
         assert_eq!(broker.reserved_bytes(), 0);
         for account in accounts {
             assert_eq!(account.reserved_bytes(), 0);
-            assert!(account.peak_bytes() > 0 && account.peak_bytes() <= LIMIT_BYTES);
+            assert!(account.peak_bytes() <= LIMIT_BYTES);
         }
     });
 }

@@ -1,20 +1,28 @@
 //! Whole queries: their answers, and what is left of them however they end.
 
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 
+use diligence_base::ids::QueryId;
 use diligence_base::seams::ManualClock;
 use diligence_base::{ErrorKind, Result};
 use shuttle::thread;
 
+use super::stages::scheduler;
 use super::{DrivenSpawn, eventually, interleave};
+use crate::batch::Batch;
 use crate::exchange::Pact;
-use crate::memory::Broker;
+use crate::memory::{Broker, QueryMemory, Reservation};
+use crate::operators::result::ResultSink;
+use crate::operators::values::Values;
+use crate::pipeline::{Accept, Graph, Part, PipelineSpec, Setup, Sink, SinkSpec, SinkState, Source, SourceState};
 use crate::plan::{Aggregate, Node, Plan};
 use crate::query::tests::{
     below, column, exchange, expr, filter, keys, numbers, options, read, schema, self_join, sort,
 };
-use crate::query::{QueryInfo, QueryOptions, QueryState, QueryStream};
-use crate::stages::{PolicyKind, Scheduler};
+use crate::query::{QueryInfo, QueryOptions, QueryRun, QueryState, QueryStream};
+use crate::stages::{PolicyKind, Scheduler, StageId};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::{Engine, EngineOptions};
 
 /// An engine of two workers whose quantum is over after a few batches.
@@ -60,10 +68,9 @@ fn start(engine: &Engine, plan: &Plan) -> QueryStream {
 /// Waits until no query runs; what has become of each.
 fn ended(engine: &Engine) -> Vec<QueryInfo> {
     eventually(|| engine.queries().iter().all(|query| query.state != QueryState::Running && query.packets == 0));
-    let queries = engine.queries();
-    eventually(|| engine.stages().iter().all(|stage| stage.queued + stage.running == 0));
     assert_eq!(engine.broker().reserved_bytes(), 0, "an ended query holds memory");
-    queries
+    eventually(|| engine.stages().iter().all(|stage| stage.queued + stage.running == 0));
+    engine.queries()
 }
 
 fn states(engine: &Engine) -> Vec<QueryState> {
@@ -195,5 +202,148 @@ fn an_engine_may_be_dropped_while_queries_run() {
             }
         }
         assert!(scheduler.upgrade().is_none(), "packets hold their scheduler and it holds them");
+    });
+}
+
+/// What must hold in the life of a sink.
+struct Life {
+    parts: usize,
+    parts_begun: AtomicUsize,
+    parts_done: AtomicUsize,
+    completed: AtomicBool,
+    memory: QueryMemory,
+}
+
+/// A sink that keeps nothing but watches its life; as a source, what comes after it.
+struct Watched(Arc<Life>);
+
+struct WatchedState {
+    life: Arc<Life>,
+    reservation: Reservation,
+}
+
+impl SinkState for WatchedState {
+    fn push(&mut self, _batch: Batch, _waker: &Waker) -> Result<Accept> {
+        assert_eq!(self.life.parts_begun.load(Ordering::Relaxed), 0, "rows come before parts");
+        self.reservation.grow(10)?;
+        Ok(Accept::More)
+    }
+}
+
+impl Sink for Watched {
+    fn name(&self) -> &'static str {
+        "Watched"
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+        Ok(Box::new(WatchedState { life: self.0.clone(), reservation: setup.memory.reservation("Watched") }))
+    }
+
+    fn parts(&self) -> Result<usize> {
+        assert_eq!(self.0.memory.reserved_bytes(), 0, "the packets' states are gone before the parts");
+        Ok(self.0.parts)
+    }
+
+    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
+        assert!(index < self.0.parts && !self.0.completed.load(Ordering::Relaxed));
+        self.0.parts_begun.fetch_add(1, Ordering::Relaxed);
+        self.0.parts_done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn complete(&self) -> Result<()> {
+        assert_eq!(self.0.parts_done.load(Ordering::Relaxed), self.0.parts, "complete before its parts are done");
+        assert!(!self.0.completed.swap(true, Ordering::Relaxed), "complete twice");
+        Ok(())
+    }
+}
+
+struct After(Arc<Life>, Arc<Values>);
+
+impl Source for After {
+    fn name(&self) -> &'static str {
+        "After"
+    }
+
+    fn packets_max(&self) -> usize {
+        self.1.packets_max()
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        assert!(self.0.completed.load(Ordering::Relaxed), "started before what it waits for");
+        self.1.open(setup)
+    }
+}
+
+fn part<T: ?Sized>(part: Arc<T>) -> Part<T> {
+    Part { part, name: String::new(), totals: Arc::default() }
+}
+
+/// A pipeline that fills the watched sink, and one after it whose rows are the result.
+fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
+    let Node::Values { batches } = numbers(3).node else { unreachable!("numbers are values") };
+    let values = || Values::new(&batches, 1);
+    let pipeline = |source: Arc<dyn Source>, sink, after_sinks| PipelineSpec {
+        stage: StageId::Values,
+        source: part(source),
+        operators: Vec::new(),
+        sink,
+        serial: false,
+        exact_packets: false,
+        after_sinks,
+        after_pipelines: Vec::new(),
+        after_started: Vec::new(),
+    };
+    let sink = |sink: Arc<dyn Sink>| SinkSpec { sink: part(sink), stage: StageId::Sort };
+    Graph {
+        pipelines: vec![
+            pipeline(values(), 0, Vec::new()),
+            pipeline(Arc::new(After(life.clone(), values())), 1, vec![0]),
+        ],
+        sinks: vec![sink(Arc::new(Watched(life.clone()))), sink(result)],
+        scans: Vec::new(),
+    }
+}
+
+#[test]
+fn a_query_goes_through_its_life_once_and_in_order() {
+    interleave(3_000, || {
+        let scheduler = scheduler(2, PolicyKind::ProcessorSharing);
+        let memory = QueryMemory::unbounded();
+        let life = Arc::new(Life {
+            parts: 3,
+            parts_begun: AtomicUsize::new(0),
+            parts_done: AtomicUsize::new(0),
+            completed: AtomicBool::new(false),
+            memory: memory.clone(),
+        });
+        let (result, receiver) = ResultSink::new(schema());
+        let graph = watched(&life, result.clone());
+        let setup = Setup { memory: memory.clone(), batch_rows: 1, packets: 2 };
+        let ends = Arc::new(AtomicUsize::new(0));
+        let on_end = {
+            let (ends, memory) = (ends.clone(), memory.clone());
+            Box::new(move |_| {
+                assert_eq!(memory.reserved_bytes(), 0, "a query ends before its states are gone");
+                ends.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let clock = Arc::new(ManualClock::stepping(300_000));
+        let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler.clone(), on_end);
+        let cancelling = {
+            let run = run.clone();
+            thread::spawn(move || run.cancel())
+        };
+        match read(QueryStream::new(run.clone(), receiver, schema(), None)) {
+            Ok(rows) => assert_eq!(rows.len(), 3),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}"),
+        }
+        cancelling.join().unwrap();
+        eventually(|| ends.load(Ordering::Relaxed) > 0);
+        scheduler.stop();
+        assert_eq!(ends.load(Ordering::Relaxed), 1);
+        let info = run.info();
+        assert_eq!((info.packets, info.memory_bytes), (0, 0));
+        assert!(matches!(info.state, QueryState::Finished | QueryState::Cancelled));
     });
 }

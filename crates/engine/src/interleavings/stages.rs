@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What packets do is not measured in time: each turn says itself how it ends.
-fn scheduler(workers: usize, kind: PolicyKind) -> Arc<Scheduler> {
+pub(super) fn scheduler(workers: usize, kind: PolicyKind) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
     Scheduler::start(workers, kind, clock, &DrivenSpawn, runtime()).unwrap()
 }
@@ -115,10 +115,16 @@ impl Turns {
 
 const TURNS: usize = 5;
 
-fn submit(scheduler: &Arc<Scheduler>, query: u64, done: &Arc<Countdown>) -> (Arc<Packet>, Arc<Events>) {
+/// Two queries that meet in a stage, one of them in two stages.
+const PLACES: [(u64, StageId); 3] = [(0, StageId::Scan), (1, StageId::Scan), (1, StageId::Join)];
+
+fn submit(
+    scheduler: &Arc<Scheduler>,
+    (query, stage): (u64, StageId),
+    done: &Arc<Countdown>,
+) -> (Arc<Packet>, Arc<Events>) {
     let events = Arc::<Events>::default();
     let work = Turns { left: TURNS, taken: 0, events: events.clone(), busy: Arc::default(), done: done.clone() };
-    let stage = [StageId::Scan, StageId::Join][query as usize % 2];
     let packet = Packet::new(QueryId(query), stage, Box::new(work), scheduler);
     packet.submit(Arrival::New);
     (packet, events)
@@ -127,7 +133,7 @@ fn submit(scheduler: &Arc<Scheduler>, query: u64, done: &Arc<Countdown>) -> (Arc
 fn serve(kind: PolicyKind, changes: &'static [PolicyKind]) {
     let scheduler = scheduler(2, kind);
     let done = Countdown::new(3);
-    let packets: Vec<_> = (0..3).map(|index| submit(&scheduler, index / 2 + index % 2, &done)).collect();
+    let packets: Vec<_> = PLACES.into_iter().map(|place| submit(&scheduler, place, &done)).collect();
     let waking = {
         let events: Vec<_> = packets.iter().map(|(_, events)| events.clone()).collect();
         thread::spawn(move || {

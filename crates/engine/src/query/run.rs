@@ -1,7 +1,7 @@
 //! One run of a query: which pipelines have started, which sinks are complete, how it ends.
 //!
 //! ```text
-//!   pipeline:  Waiting ---- what it waits for is done ----> Running ---- last packet ends ----> Finished
+//!   pipeline:  Waiting -- what it waits for is done --> Opening -- states are open --> Running -- last packet ends --> Finished
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!
@@ -92,7 +92,11 @@ pub struct QueryInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipelineState {
     Waiting,
-    Running { packets_left: usize },
+    /// A thread opens its packets' states. It has not started for those that wait for its start.
+    Opening,
+    Running {
+        packets_left: usize,
+    },
     Finished,
 }
 
@@ -265,7 +269,7 @@ impl QueryRun {
         }
     }
 
-    /// Marks a pipeline as running and returns it.
+    /// Marks a pipeline as opening and returns it.
     fn next_startable(&self, graph: &Graph) -> Option<usize> {
         let mut status = self.status.lock();
         if status.state != QueryState::Running {
@@ -273,13 +277,14 @@ impl QueryRun {
         }
         let index = (0..graph.pipelines.len()).find(|&index| {
             let pipeline = &graph.pipelines[index];
+            let has_started =
+                |other: usize| !matches!(status.pipelines[other], PipelineState::Waiting | PipelineState::Opening);
             status.pipelines[index] == PipelineState::Waiting
                 && pipeline.after_sinks.iter().all(|&sink| status.sinks[sink] == SinkState::Complete)
                 && pipeline.after_pipelines.iter().all(|&other| status.pipelines[other] == PipelineState::Finished)
-                && pipeline.after_started.iter().all(|&other| status.pipelines[other] != PipelineState::Waiting)
+                && pipeline.after_started.iter().all(|&other| has_started(other))
         })?;
-        // One packet stands for the start itself.
-        status.pipelines[index] = PipelineState::Running { packets_left: 1 };
+        status.pipelines[index] = PipelineState::Opening;
         Some(index)
     }
 
