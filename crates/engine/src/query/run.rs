@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends, every packet
-//! drops its states before the query counts as ended, and then the graph with everything in it is dropped.
+//! drops its states and then the graph with everything in it is dropped, before the query counts as ended.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -417,8 +417,8 @@ impl QueryRun {
     fn packets_ended(self: &Arc<Self>, count: usize) {
         let graph = {
             let mut status = self.status.lock();
-            status.live -= count;
-            if status.live > 0 || status.ended_ns.is_some() {
+            if status.live > count {
+                status.live -= count;
                 return;
             }
             if status.state == QueryState::Running {
@@ -431,7 +431,6 @@ impl QueryRun {
                     self.result.fail(error);
                 }
             }
-            status.ended_ns = Some(self.clock.now_ns());
             for traced in &mut status.traced {
                 for packet in std::mem::take(&mut traced.packets) {
                     traced.waits.queued_ns += packet.waited_ns();
@@ -440,7 +439,12 @@ impl QueryRun {
             }
             status.graph.take()
         };
-        drop(graph);
+        drop_quietly(graph);
+        {
+            let mut status = self.status.lock();
+            status.live -= count;
+            status.ended_ns = Some(self.clock.now_ns());
+        }
         if let Some(on_end) = self.on_end.lock().take() {
             on_end(self.id);
         }
@@ -614,7 +618,7 @@ impl Work for PartsWork {
     }
 }
 
-/// Drops a failed packet's states; a panic in a destructor is part of the failure already reported.
-fn drop_quietly(packet: Option<PipelinePacket>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(packet)));
+/// Drops what a query held; a panic in a destructor must not keep the query from ending.
+fn drop_quietly<T>(held: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
 }
