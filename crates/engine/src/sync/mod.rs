@@ -5,8 +5,8 @@
 //! who goes on, so that the tests in `interleavings` try schedules that the system's threads hardly ever show. It is the
 //! engine itself that runs there, not a model of it, and no build but that of the unit tests knows of it.
 //!
-//! Invariant: nothing else in the engine names a lock, an atomic or a thread. One that shuttle does not know would stop the
-//! one system thread that all threads of such a test share.
+//! Invariant: nothing else in the engine takes a lock, touches an atomic or parks. A lock that shuttle does not know would
+//! stop the one system thread that all threads of such a test share.
 //!
 //! What shuttle does not see: it runs every atomic access in one order, so an `Ordering` that is too weak stays hidden.
 
