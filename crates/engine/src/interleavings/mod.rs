@@ -1,4 +1,4 @@
-//! The engine under schedules that shuttle chooses: ports, stages, cancellation and memory.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation and memory.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of the
 //! threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few changes of
@@ -11,6 +11,7 @@
 mod memory;
 mod ports;
 mod queries;
+mod scans;
 mod stages;
 
 use std::hash::{BuildHasher, RandomState};

@@ -26,7 +26,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::{Engine, EngineOptions};
 
 /// An engine of two workers whose quantum is over after a few batches.
-fn engine() -> Arc<Engine> {
+pub(super) fn engine() -> Arc<Engine> {
     let clock = Arc::new(ManualClock::stepping(300_000));
     let options = EngineOptions {
         workers: 2,
@@ -61,7 +61,7 @@ fn streamed() -> Plan {
     exchange(numbers(24), Pact::Hash(vec![expr(column())]), 2)
 }
 
-fn start(engine: &Engine, plan: &Plan) -> QueryStream {
+pub(super) fn start(engine: &Engine, plan: &Plan) -> QueryStream {
     engine.run(plan, options(2)).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn states(engine: &Engine) -> Vec<QueryState> {
     ended(engine).iter().map(|query| query.state).collect()
 }
 
-fn sorted(rows: Result<Vec<i64>>) -> Vec<i64> {
+pub(super) fn sorted(rows: Result<Vec<i64>>) -> Vec<i64> {
     let mut rows = rows.unwrap();
     rows.sort_unstable();
     rows

@@ -276,7 +276,8 @@ impl Scheduler {
     }
 
     /// Ends the workers after their present turn and waits for them. Packets that are queued stay there until somebody
-    /// calls [`run_one`](Self::run_one) or the scheduler is dropped. Legal to call twice, and from a worker (which is then not waited for).
+    /// calls [`run_one`](Self::run_one) or the scheduler is dropped. Legal to call twice, and from a worker (which is then
+    /// not waited for).
     pub fn stop(&self) {
         self.queues.lock().stopping = true;
         self.available.notify_all();

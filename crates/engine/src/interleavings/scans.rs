@@ -1,0 +1,159 @@
+//! Scans: clusters arrive from I/O threads, each once, whoever waits is woken, and reads in flight give back their memory.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Statistics;
+use diligence_base::Result;
+use diligence_base::ids::TableVersion;
+use diligence_storage::memory::MemoryTable;
+use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, Table, TableScan};
+use shuttle::thread;
+
+use super::queries::{engine, sorted, start};
+use super::{eventually, interleave};
+use crate::Engine;
+use crate::plan::{Node, Plan, Scan};
+use crate::query::QueryState;
+use crate::query::tests::{numbers, read, schema};
+
+const ROWS: i64 = 12;
+
+/// A table in memory whose clusters come through the I/O threads, as those of files do.
+#[derive(Debug)]
+struct Slow(MemoryTable);
+
+impl Table for Slow {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn version(&self) -> TableVersion {
+        self.0.version()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        let mut scan = self.0.scan(request)?;
+        for cluster in &mut scan.clusters {
+            *cluster = Arc::new(SlowCluster(cluster.clone()));
+        }
+        Ok(scan)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[derive(Debug)]
+struct SlowCluster(Arc<dyn Cluster>);
+
+impl Cluster for SlowCluster {
+    fn rows(&self) -> Option<usize> {
+        self.0.rows()
+    }
+
+    fn bytes(&self, _columns: &[usize]) -> usize {
+        1000
+    }
+
+    fn fetch(&self, columns: &[usize]) -> Fetch {
+        match self.0.fetch(columns) {
+            Fetch::Ready(fetched) => Fetch::Blocking(Box::new(|| {
+                thread::yield_now();
+                Ok(fetched)
+            })),
+            other => other,
+        }
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        self.0.decode(fetched, request)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// Six clusters of two rows.
+fn scan(limit: Option<usize>, ordered: bool) -> Plan {
+    let Node::Values { batches } = numbers(ROWS).node else { unreachable!("numbers are values") };
+    let clusters = (0..ROWS as usize).step_by(2).map(|row| batches[0].slice(row, 2)).collect();
+    let table = MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap();
+    let scan = Scan {
+        table: Arc::new(Slow(table)),
+        name: "n".into(),
+        columns: vec![0],
+        filters: Vec::new(),
+        runtime_filters: Vec::new(),
+        limit,
+    };
+    let mut plan = Plan::new(Node::Scan(scan), schema());
+    plan.ordered = ordered;
+    plan
+}
+
+/// Waits until every query has ended; a read that is still in flight then gives back its memory when it arrives.
+fn ended(engine: &Engine) -> Vec<QueryState> {
+    eventually(|| engine.queries().iter().all(|query| query.state != QueryState::Running && query.packets == 0));
+    eventually(|| engine.broker().reserved_bytes() == 0);
+    engine.queries().iter().map(|query| query.state).collect()
+}
+
+#[test]
+fn every_cluster_is_read_once() {
+    interleave(1_000, || {
+        let engine = engine();
+        let any = start(&engine, &scan(None, false));
+        let ordered = start(&engine, &scan(None, true));
+        assert_eq!(read(ordered).unwrap(), (0..ROWS).collect::<Vec<_>>());
+        assert_eq!(sorted(read(any)), (0..ROWS).collect::<Vec<_>>());
+        assert_eq!(ended(&engine), [QueryState::Finished; 2]);
+    });
+}
+
+#[test]
+fn a_scan_that_has_enough_leaves_nothing_behind() {
+    interleave(1_000, || {
+        let engine = engine();
+        for limit in [1, 3] {
+            assert_eq!(read(start(&engine, &scan(Some(limit), false))).unwrap().len(), limit);
+        }
+        assert_eq!(ended(&engine), [QueryState::Finished; 2]);
+    });
+}
+
+#[test]
+fn a_scan_may_be_left_or_cancelled_while_it_reads() {
+    interleave(2_000, || {
+        let engine = engine();
+        let cancelled = start(&engine, &scan(None, false));
+        let token = cancelled.cancel_token();
+        let cancelling = thread::spawn(move || token.cancel());
+        let mut left = start(&engine, &scan(None, false));
+        left.next_blocking().unwrap().unwrap();
+        drop(left);
+        let _ = read(cancelled);
+        cancelling.join().unwrap();
+        // What is left of so few rows fits into the port: either may have finished by itself.
+        let states = ended(&engine);
+        assert!(states.iter().all(|state| matches!(state, QueryState::Cancelled | QueryState::Finished)), "{states:?}");
+    });
+}
+
+#[test]
+fn an_engine_may_be_dropped_while_it_reads() {
+    interleave(2_000, || {
+        let engine = engine();
+        let broker = engine.broker().clone();
+        let stream = start(&engine, &scan(None, false));
+        drop(engine);
+        assert_eq!(broker.reserved_bytes(), 0, "a read outlives its engine");
+        drop(stream);
+    });
+}
