@@ -6,9 +6,9 @@
 //!    statistics.
 //! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block or as a future. Nothing
 //!    is decoded here, so a slow disk holds no worker.
-//! 4. The fetched bytes go to [`Cluster::decode`], which gives a [`Decode`]: chunks of at most
-//!    [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with
-//!    the scan's [`RowFilter`]s applied as early as the format allows.
+//! 4. The fetched bytes go to [`Cluster::decode`], which gives a [`Decode`]: step by step, chunks of at
+//!    most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with the scan's [`RowFilter`]s applied as early
+//!    as the format allows. It says first how much memory that needs.
 //!
 //! Invariant: this crate knows no query, no packet and no thread; the engine decides who calls what when.
 
@@ -17,4 +17,4 @@ pub mod foreign_error;
 pub mod memory;
 mod table;
 
-pub use table::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
+pub use table::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};

@@ -17,7 +17,7 @@ use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 
 use crate::foreign_error::from_arrow;
-use crate::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
+use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
 
 /// One state of a table in memory.
 #[derive(Clone)]
@@ -140,16 +140,15 @@ struct MemoryDecode {
 }
 
 impl Decode for MemoryDecode {
-    fn next(&mut self) -> Result<Option<Chunk>> {
-        while self.offset < self.batch.num_rows() {
-            let rows = (self.batch.num_rows() - self.offset).min(self.request.batch_rows.max(1));
-            let slice = self.batch.slice(self.offset, rows);
-            self.offset += rows;
-            if let Some(chunk) = filtered(&slice, &self.request.columns, &self.request.filters)? {
-                return Ok(Some(chunk));
-            }
+    fn step(&mut self) -> Result<Decoded> {
+        let rows = (self.batch.num_rows() - self.offset).min(self.request.batch_rows.max(1));
+        if rows == 0 {
+            return Ok(Decoded::Done);
         }
-        Ok(None)
+        let slice = self.batch.slice(self.offset, rows);
+        self.offset += rows;
+        let chunk = filtered(&slice, &self.request.columns, &self.request.filters)?;
+        Ok(chunk.map_or(Decoded::Again, Decoded::Chunk))
     }
 }
 

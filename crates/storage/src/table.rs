@@ -128,6 +128,35 @@ pub struct Chunk {
 
 /// The rows of one cluster, chunk by chunk.
 pub trait Decode: Send {
-    /// The next chunk, never empty; `None` at the end. Errors name the file.
-    fn next(&mut self) -> Result<Option<Chunk>>;
+    /// Decodes some rows, about a batch, whether or not filters leave any of them: so the caller decides how long it goes
+    /// on. Not called after [`Decoded::Done`]. Errors name the file.
+    fn step(&mut self) -> Result<Decoded>;
+
+    /// Bytes that the steps need beyond what was fetched: decompressed pages and dictionaries. Known before the first
+    /// step, so that they can be reserved before they are held.
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    /// The next chunk, however many steps it takes; `None` at the end, where it is not called again.
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        loop {
+            match self.step()? {
+                Decoded::Chunk(chunk) => return Ok(Some(chunk)),
+                Decoded::Again => {}
+                Decoded::Done => return Ok(None),
+            }
+        }
+    }
+}
+
+/// What a step of decoding came to.
+#[derive(Debug)]
+pub enum Decoded {
+    /// Rows; never none.
+    Chunk(Chunk),
+    /// No chunk yet.
+    Again,
+    /// There are no more rows.
+    Done,
 }

@@ -9,7 +9,7 @@ use datafusion::common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions};
-use diligence_storage::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, Table, TableScan};
+use diligence_storage::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, ScanRequest, Table, TableScan};
 use diligence_tests::idle;
 
 const CLUSTERS: usize = 8;
@@ -24,7 +24,7 @@ enum Mine {
     Nowhere,
     InFetch,
     InDecode,
-    InNext,
+    InStep,
 }
 
 /// Numbers in clusters; the fifth cluster may hold a mine.
@@ -98,20 +98,20 @@ impl Cluster for MinedCluster {
 }
 
 impl Decode for MinedDecode {
-    fn next(&mut self) -> Result<Option<Chunk>> {
-        assert!(self.mine != Mine::InNext, "a mine in next went off");
+    fn step(&mut self) -> Result<Decoded> {
+        assert!(self.mine != Mine::InStep, "a mine in step went off");
         if std::mem::replace(&mut self.done, true) {
-            return Ok(None);
+            return Ok(Decoded::Done);
         }
         let column: ArrayRef = Arc::new(Int64Array::from(vec![1; ROWS_PER_CLUSTER]));
-        Ok(Some(Chunk { columns: vec![column; self.columns], rows: ROWS_PER_CLUSTER }))
+        Ok(Decoded::Chunk(Chunk { columns: vec![column; self.columns], rows: ROWS_PER_CLUSTER }))
     }
 }
 
 fn database() -> Database {
     let database = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
     for (name, mine) in
-        [("sound", Mine::Nowhere), ("fetch", Mine::InFetch), ("decode", Mine::InDecode), ("next", Mine::InNext)]
+        [("sound", Mine::Nowhere), ("fetch", Mine::InFetch), ("decode", Mine::InDecode), ("step", Mine::InStep)]
     {
         let table: Arc<dyn Table> = Arc::new(MinedTable(mine));
         database.register(name, table).unwrap();

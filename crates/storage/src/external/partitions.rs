@@ -19,7 +19,7 @@ use diligence_base::{Error, Result};
 use super::schema::logical_type;
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
-use crate::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest};
+use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest};
 
 /// What other engines write for NULL.
 const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -381,10 +381,17 @@ struct PartitionDecode {
 }
 
 impl Decode for PartitionDecode {
-    fn next(&mut self) -> Result<Option<Chunk>> {
-        let Some(chunk) = self.inner.next()? else { return Ok(None) };
+    fn step(&mut self) -> Result<Decoded> {
+        let chunk = match self.inner.step()? {
+            Decoded::Chunk(chunk) => chunk,
+            nothing => return Ok(nothing),
+        };
         let columns = merged(&self.partitions, self.file, &self.columns, &chunk.columns, chunk.rows)?;
-        Ok(Some(Chunk { columns, rows: chunk.rows }))
+        Ok(Decoded::Chunk(Chunk { columns, rows: chunk.rows }))
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
     }
 }
 
@@ -392,8 +399,8 @@ impl Decode for PartitionDecode {
 struct Nothing;
 
 impl Decode for Nothing {
-    fn next(&mut self) -> Result<Option<Chunk>> {
-        Ok(None)
+    fn step(&mut self) -> Result<Decoded> {
+        Ok(Decoded::Done)
     }
 }
 

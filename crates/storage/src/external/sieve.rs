@@ -6,7 +6,7 @@
 //! that survived all. What a filter decoded is not decoded again for the output.
 //!
 //! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty; at most `batch_rows`
-//! survivors and one window are held.
+//! survivors and one window are held; a step looks at one window.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use diligence_base::{Error, Result};
 
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{Chunk, Decode, DecodeRequest};
+use crate::{Chunk, Decode, DecodeRequest, Decoded};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -26,6 +26,10 @@ pub(crate) trait Windows: Send {
     fn advance(&mut self, rows_max: usize) -> Result<usize>;
     /// One column of the window: all its rows, or those selected. Called at most once per column and window.
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef>;
+    /// Bytes that decoding needs beyond what was fetched, as [`Decode::bytes`] says.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Filters and gathers the rows of windows.
@@ -129,10 +133,10 @@ impl<W: Windows> Sieve<W> {
         Ok(held.array.clone())
     }
 
-    /// The pending rows as a chunk.
-    fn gather(&mut self) -> Result<Option<Chunk>> {
+    /// The pending rows as a chunk; the end if there are none.
+    fn gather(&mut self) -> Result<Decoded> {
         if self.pending_rows == 0 {
-            return Ok(None);
+            return Ok(Decoded::Done);
         }
         let mut columns = Vec::with_capacity(self.pending.len());
         for (pieces, &column) in self.pending.iter_mut().zip(&self.request.columns) {
@@ -140,55 +144,54 @@ impl<W: Windows> Sieve<W> {
             pieces.clear();
         }
         let rows = std::mem::take(&mut self.pending_rows);
-        Ok(Some(Chunk { columns, rows }))
+        Ok(Decoded::Chunk(Chunk { columns, rows }))
     }
 }
 
 impl<W: Windows> Decode for Sieve<W> {
-    fn next(&mut self) -> Result<Option<Chunk>> {
+    fn step(&mut self) -> Result<Decoded> {
         if let Some(chunk) = self.ready.take() {
-            return Ok(Some(chunk));
+            return Ok(Decoded::Chunk(chunk));
         }
         let batch_rows = self.request.batch_rows;
-        while !self.done {
-            self.held.clear();
-            let rows = self.windows.advance(batch_rows)?;
-            if rows == 0 {
-                self.done = true;
-                break;
-            }
-            let (selected, left) = self.select(rows)?;
-            if left == 0 {
-                continue;
-            }
-            let mut columns = Vec::with_capacity(self.request.columns.len());
-            for index in 0..self.request.columns.len() {
-                columns.push(self.column(self.request.columns[index], &selected, left)?);
-            }
-            // A chunk that is at least a quarter full is worth more as it is than copied.
-            if left * 4 >= batch_rows && (self.pending_rows == 0 || self.pending_rows + left > batch_rows) {
-                let chunk = Chunk { columns, rows: left };
-                return Ok(Some(match self.gather()? {
-                    None => chunk,
-                    Some(first) => {
-                        self.ready = Some(chunk);
-                        first
-                    }
-                }));
-            }
-            let full = if self.pending_rows + left > batch_rows { self.gather()? } else { None };
-            for (pieces, array) in self.pending.iter_mut().zip(columns) {
-                pieces.push(array);
-            }
-            self.pending_rows += left;
-            if full.is_some() {
-                return Ok(full);
-            }
-            if self.pending_rows * 4 >= batch_rows * 3 {
-                return self.gather();
-            }
+        self.held.clear();
+        let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
+        if rows == 0 {
+            self.done = true;
+            return self.gather();
         }
-        self.gather()
+        let (selected, left) = self.select(rows)?;
+        if left == 0 {
+            return Ok(Decoded::Again);
+        }
+        let mut columns = Vec::with_capacity(self.request.columns.len());
+        for index in 0..self.request.columns.len() {
+            columns.push(self.column(self.request.columns[index], &selected, left)?);
+        }
+        let overflows = self.pending_rows + left > batch_rows;
+        // A chunk that is at least a quarter full is worth more as it is than copied.
+        if left * 4 >= batch_rows && (self.pending_rows == 0 || overflows) {
+            let chunk = Chunk { columns, rows: left };
+            if self.pending_rows == 0 {
+                return Ok(Decoded::Chunk(chunk));
+            }
+            self.ready = Some(chunk);
+            return self.gather();
+        }
+        let full = if overflows { self.gather()? } else { Decoded::Again };
+        for (pieces, array) in self.pending.iter_mut().zip(columns) {
+            pieces.push(array);
+        }
+        self.pending_rows += left;
+        match full {
+            Decoded::Chunk(_) => Ok(full),
+            _ if self.pending_rows * 4 >= batch_rows * 3 => self.gather(),
+            _ => Ok(Decoded::Again),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.windows.bytes()
     }
 }
 
@@ -219,8 +222,8 @@ fn deposit(before: &BooleanBuffer, keep: &BooleanBuffer) -> BooleanBuffer {
     BooleanBuffer::new(Buffer::from_vec(words), 0, before.len())
 }
 
-/// `now` is a subset of `before`, both over the window: which of the rows set in `before` are set in `now`.
-fn extract(now: &BooleanBuffer, before: &BooleanBuffer) -> BooleanBuffer {
+/// Both over the same rows: which of the rows set in `before` are set in `now`.
+pub(crate) fn extract(now: &BooleanBuffer, before: &BooleanBuffer) -> BooleanBuffer {
     let length = before.count_set_bits();
     let mut out = Vec::with_capacity(length.div_ceil(64) + 1);
     let (mut word, mut filled) = (0u64, 0);
@@ -406,6 +409,27 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn a_step_looks_at_one_window() {
+        // No row of the first nine windows is kept, and the last has one.
+        let column = (0..100).map(|row| if row == 95 { 1 } else { 0 }).collect();
+        let request = DecodeRequest {
+            columns: vec![0],
+            filters: vec![Arc::new(NotDivisible { columns: vec![0], by: 7 })],
+            batch_rows: 10,
+            narrow: true,
+        };
+        let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, false)]));
+        let windows = Numbers { columns: vec![column], start: 0, rows: 0, asked: vec![] };
+        let mut sieve = Sieve::new(windows, request, schema);
+        for window in 0..10 {
+            assert!(matches!(sieve.step().unwrap(), Decoded::Again), "window {window}");
+            assert_eq!(sieve.windows.start, window * 10);
+        }
+        assert!(matches!(sieve.step().unwrap(), Decoded::Chunk(Chunk { rows: 1, .. })));
+        assert!(matches!(sieve.step().unwrap(), Decoded::Done));
+    }
+
     proptest! {
         #[test]
         fn selections_compose(
@@ -422,6 +446,16 @@ pub(crate) mod tests {
             let expected = before.iter().map(|set| set && answers.next().unwrap()).collect::<Vec<_>>();
             prop_assert_eq!(now.iter().collect::<Vec<_>>(), expected);
             prop_assert_eq!(extract(&now, &before).iter().collect::<Vec<_>>(), keep.iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_was_kept_of_a_selection_is_found_again(
+            rows in prop::collection::vec((any::<bool>(), any::<bool>()), 0..300),
+        ) {
+            let now = BooleanBuffer::from(rows.iter().map(|row| row.0).collect::<Vec<_>>());
+            let before = BooleanBuffer::from(rows.iter().map(|row| row.1).collect::<Vec<_>>());
+            let expected = rows.iter().filter(|row| row.1).map(|row| row.0).collect::<Vec<_>>();
+            prop_assert_eq!(extract(&now, &before).iter().collect::<Vec<_>>(), expected);
         }
 
         #[test]
