@@ -12,6 +12,7 @@ use diligence_base::{Error, Result};
 use super::bytes::{ChunkBytes, ParquetBytes};
 use super::columns::{ColumnRows, open_column};
 use super::footer::chunk_range;
+use super::survey::Surveyed;
 use super::{ParquetFile, ParquetTable, Piece};
 use crate::external::schema::{conform, nulls};
 use crate::external::sieve::{Sieve, Windows};
@@ -129,7 +130,7 @@ impl Cluster for ParquetCluster {
             table: self.table.clone(),
             file: self.file,
             piece: self.piece.clone(),
-            bytes,
+            surveyed: Surveyed::new(self.file(), &self.piece, bytes)?,
             batch_rows: request.batch_rows.max(1),
             narrow: request.narrow,
             start: 0,
@@ -155,7 +156,7 @@ struct ParquetWindows {
     table: Arc<ParquetTable>,
     file: usize,
     piece: Piece,
-    bytes: Box<ParquetBytes>,
+    surveyed: Surveyed,
     batch_rows: usize,
     narrow: bool,
     /// The window, counted from the first row of the piece.
@@ -185,7 +186,7 @@ impl Windows for ParquetWindows {
             return Ok(nulls(target, rows));
         };
         if !self.columns.contains_key(&column) {
-            let opened = open_column(file, &self.piece, &self.bytes, root, target, self.batch_rows, self.narrow)?;
+            let opened = open_column(file, &self.piece, &self.surveyed, root, target, self.batch_rows, self.narrow)?;
             self.columns.insert(column, OpenColumn { rows: opened, at: 0 });
         }
         let Some(open) = self.columns.get_mut(&column) else { return Err(Error::bug("an opened column is gone")) };
@@ -210,5 +211,9 @@ impl Windows for ParquetWindows {
             ));
         }
         conform(array, target, self.narrow).map_err(|error| file.source.blame(error))
+    }
+
+    fn bytes(&self) -> usize {
+        self.surveyed.decode_bytes(self.batch_rows)
     }
 }

@@ -10,14 +10,15 @@ use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
+use parquet::basic::{ConvertedType, Type as PhysicalType};
 
-use super::bytes::{ChunkBytes, FetchedRowGroup, ParquetBytes};
+use super::bytes::FetchedRowGroup;
 use super::fixed::{BigEndian, Cast, Convert, Fixed};
 use super::flat::{FlatRows, Values};
 use super::footer::guard;
-use super::page::{self, Kind, Pages};
+use super::page::Pages;
 use super::strings::{Codes, Views};
+use super::survey::Surveyed;
 use super::{ParquetFile, Piece};
 use crate::external::sieve::filter_array;
 use crate::external::source::Source;
@@ -36,23 +37,28 @@ pub(super) trait ColumnRows: Send {
 /// Rows that Parquet's reader decodes at once at least: below that its cost per call shows.
 const READ_ROWS_MIN: usize = 1024;
 
-/// Opens a column of a piece.
+/// What errors about a column begin with.
+pub(super) fn cannot_be_decoded(piece: &Piece, column: &str) -> String {
+    format!("row group {}: column '{column}' cannot be decoded", piece.row_group)
+}
+
+/// Opens a column of a piece, of which all leaves were fetched and surveyed.
 pub(super) fn open_column(
     file: &ParquetFile,
     piece: &Piece,
-    bytes: &ParquetBytes,
+    surveyed: &Surveyed,
     root: usize,
     target: &DataType,
     batch_rows: usize,
     narrow: bool,
 ) -> Result<Box<dyn ColumnRows>> {
-    if let Some(flat) = open_flat(file, piece, bytes, root, target, narrow)? {
+    if let Some(flat) = open_flat(file, piece, surveyed, root, target, narrow)? {
         return Ok(flat);
     }
     let field = file.schema.field(root);
     let leaves = file.leaves[root].clone();
-    let first_row = match bytes.leaves.get(&leaves.start) {
-        Some(chunk) => chunk.first_row,
+    let first_row = match surveyed.leaf(leaves.start) {
+        Some((chunk, _)) => chunk.first_row,
         None => return Err(Error::bug(format!("column '{}' was not fetched", field.name()))),
     };
     let hint = hint(field.data_type(), target);
@@ -61,14 +67,15 @@ pub(super) fn open_column(
         false => field.clone(),
     });
     let fields: Fields = fields.collect();
-    let what = format!("row group {}: column '{}' cannot be decoded", piece.row_group, field.name());
+    let what = cannot_be_decoded(piece, field.name());
     let reader = guard(&file.source, &what, || {
         let descriptor = file.metadata.file_metadata().schema_descr();
         let mask = ProjectionMask::roots(descriptor, [root]);
         let levels = parquet_to_arrow_field_levels(descriptor, mask.clone(), Some(&fields))
             .or_else(|_| parquet_to_arrow_field_levels(descriptor, mask, None))?;
         let rows = piece.rows.end - first_row;
-        let group = FetchedRowGroup { bytes, metadata: &file.metadata, row_group: piece.row_group, rows };
+        let group =
+            FetchedRowGroup { bytes: &surveyed.bytes, metadata: &file.metadata, row_group: piece.row_group, rows };
         // A page of another column may begin before the piece does.
         let before = piece.rows.start - first_row;
         let selection = (before > 0)
@@ -87,30 +94,23 @@ pub(super) fn open_column(
 fn open_flat(
     file: &ParquetFile,
     piece: &Piece,
-    bytes: &ParquetBytes,
+    surveyed: &Surveyed,
     root: usize,
     target: &DataType,
     narrow: bool,
 ) -> Result<Option<Box<dyn ColumnRows>>> {
-    let leaves = file.leaves[root].clone();
+    let leaf = file.leaves[root].start;
     let field = file.schema.field(root);
-    let metadata = file.metadata.row_group(piece.row_group).column(leaves.start);
+    let metadata = file.metadata.row_group(piece.row_group).column(leaf);
     let descriptor = metadata.column_descr();
-    let flat = leaves.len() == 1 && descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
-    let compression = metadata.compression();
-    let (Some(chunk), true) = (bytes.leaves.get(&leaves.start), flat && page::is_supported(compression)) else {
-        return Ok(None);
-    };
-    let what = format!("row group {}: column '{}' cannot be decoded", piece.row_group, field.name());
-    let survey = survey(chunk, compression)
-        .map_err(|error| file.source.error(format!("{what} ({}); the file is corrupt", error.0)))?;
-    if !survey.is_supported {
+    let Some((chunk, survey)) = surveyed.leaf(leaf) else { return Ok(None) };
+    if file.leaves[root].len() > 1 || !survey.is_supported {
         return Ok(None);
     }
     let opening = Opening {
         source: file.source.clone(),
-        what,
-        pages: Pages::new(chunk, compression),
+        what: cannot_be_decoded(piece, field.name()),
+        pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size()),
         optional: descriptor.max_def_level() > 0,
         behind: piece.rows.start.saturating_sub(chunk.first_row),
     };
@@ -187,33 +187,6 @@ impl Opening {
     fn fixed<C: Convert>(self, convert: C, ty: &DataType) -> Box<dyn ColumnRows> {
         self.open(Fixed::new(convert, ty.clone()))
     }
-}
-
-/// What the page headers of a chunk say.
-struct Survey {
-    /// Whether all pages are of kinds and encodings that are decoded here.
-    is_supported: bool,
-    /// Whether all data pages have codes of the dictionary.
-    is_all_codes: bool,
-    dictionary_values: usize,
-}
-
-/// Goes through the headers: the footer does not say reliably which encodings there are.
-fn survey(chunk: &ChunkBytes, compression: Compression) -> Result<Survey, page::Malformed> {
-    let mut pages = Pages::new(chunk, compression);
-    let mut survey = Survey { is_supported: true, is_all_codes: true, dictionary_values: 0 };
-    while let Some((header, _)) = pages.next()? {
-        let is_codes = page::encoding::is_dictionary(header.encoding);
-        match header.kind {
-            Kind::Dictionary => survey.dictionary_values = header.values,
-            Kind::Data | Kind::DataV2 => {
-                survey.is_all_codes &= is_codes;
-                survey.is_supported &= is_codes || header.encoding == page::encoding::PLAIN;
-            }
-            Kind::Other => {}
-        }
-    }
-    Ok(survey)
 }
 
 /// The type to ask Parquet's reader for.

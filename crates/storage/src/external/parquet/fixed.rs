@@ -17,7 +17,11 @@ pub(super) trait Convert: Send + 'static {
     const SAME: bool;
     /// Bytes of a stored value.
     fn width(&self) -> usize;
-    /// The value that is stored in these bytes, which are [`width`](Self::width) many.
+    /// An error if one of these stored values is none of the type.
+    fn check(&self, _raw: &[u8]) -> Result<(), Malformed> {
+        Ok(())
+    }
+    /// The value that is stored in these bytes, which are [`width`](Self::width) many and were checked.
     fn convert(&self, raw: &[u8]) -> Self::Item;
 }
 
@@ -74,15 +78,32 @@ macro_rules! big_endian {
                 self.width
             }
 
+            fn check(&self, raw: &[u8]) -> Result<(), Malformed> {
+                // Most writers store no more bytes than the type's digits need.
+                if self.width > size_of::<$to>() {
+                    let fits = |raw| <$to>::try_from(big_endian(raw)).is_ok();
+                    if !raw.chunks_exact(self.width).all(fits) {
+                        return Err(Malformed("a decimal has more digits than its type".to_owned()));
+                    }
+                }
+                Ok(())
+            }
+
             #[inline(always)]
             fn convert(&self, raw: &[u8]) -> $to {
-                let negative = raw.first().is_some_and(|byte| byte & 0x80 != 0);
-                let mut bytes = [if negative { 0xff } else { 0 }; 16];
-                bytes[16 - raw.len()..].copy_from_slice(raw);
-                i128::from_be_bytes(bytes) as $to
+                big_endian(raw) as $to
             }
         }
     )*};
+}
+
+/// A number of up to 16 bytes.
+#[inline(always)]
+fn big_endian(raw: &[u8]) -> i128 {
+    let negative = raw.first().is_some_and(|byte| byte & 0x80 != 0);
+    let mut bytes = [if negative { 0xff } else { 0 }; 16];
+    bytes[16 - raw.len()..].copy_from_slice(raw);
+    i128::from_be_bytes(bytes)
 }
 
 big_endian!(i64, i128);
@@ -102,7 +123,8 @@ impl<C: Convert> Fixed<C> {
         Self { convert, data_type, dictionary: Vec::new(), text: Text::default(), at: 0 }
     }
 
-    fn append(&self, raw: &[u8], out: &mut Vec<C::Item>) {
+    fn append(&self, raw: &[u8], out: &mut Vec<C::Item>) -> Result<(), Malformed> {
+        self.convert.check(raw)?;
         let width = self.convert.width();
         if C::SAME {
             let count = raw.len() / width;
@@ -116,6 +138,7 @@ impl<C: Convert> Fixed<C> {
         } else {
             out.extend(raw.chunks_exact(width).map(|raw| self.convert.convert(raw)));
         }
+        Ok(())
     }
 }
 
@@ -125,7 +148,7 @@ impl<C: Convert> Values for Fixed<C> {
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed> {
         let bytes = range(page.values, values, self.convert.width(), &page.text)?;
         let mut dictionary = Vec::new();
-        self.append(&page.text[bytes], &mut dictionary);
+        self.append(&page.text[bytes], &mut dictionary)?;
         self.dictionary = dictionary;
         Ok(())
     }
@@ -137,7 +160,7 @@ impl<C: Convert> Values for Fixed<C> {
 
     fn plain(&mut self, count: usize, out: &mut Vec<C::Item>) -> Result<(), Malformed> {
         let bytes = range(self.at, count, self.convert.width(), &self.text)?;
-        self.append(&self.text[bytes.clone()], out);
+        self.append(&self.text[bytes.clone()], out)?;
         self.at = bytes.end;
         Ok(())
     }
@@ -146,6 +169,7 @@ impl<C: Convert> Values for Fixed<C> {
         let width = self.convert.width();
         let bytes = range(self.at, selected.len(), width, &self.text)?;
         let raw = &self.text[bytes.clone()];
+        self.convert.check(raw)?;
         out.extend(selected.set_indices().map(|row| self.convert.convert(&raw[row * width..(row + 1) * width])));
         self.at = bytes.end;
         Ok(())

@@ -7,13 +7,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, BooleanBufferBuilder};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use diligence_base::Result;
 
 use super::columns::ColumnRows;
 use super::page::{Header, Kind, Malformed, Page, Pages, Text, encoding};
 use super::runs::Runs;
+use crate::external::sieve::extract;
 use crate::external::source::Source;
 
 /// Codes that are unpacked at once: they stay in the first-level cache.
@@ -24,7 +25,7 @@ pub(super) trait Values: Send + 'static {
     /// What stands for a value while an array is gathered.
     type Item: Copy + Default + Send;
 
-    /// The chunk's dictionary. Called before any page that uses it.
+    /// The chunk's dictionary, if it has one: called once at most, before any page of values.
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed>;
     /// A page of plain values begins. `values` of them are not NULL, at most.
     fn start_plain(&mut self, page: Page, values: usize) -> Result<(), Malformed>;
@@ -34,7 +35,7 @@ pub(super) trait Values: Send + 'static {
     fn plain_selected(&mut self, selected: &BooleanBuffer, out: &mut Vec<Self::Item>) -> Result<(), Malformed>;
     /// Passes plain values.
     fn skip_plain(&mut self, count: usize) -> Result<(), Malformed>;
-    /// Appends the dictionary's values for codes.
+    /// Appends the dictionary's values for codes; without a dictionary every code is an error.
     fn look_up(&mut self, codes: &[u32], out: &mut Vec<Self::Item>) -> Result<(), Malformed>;
     /// Gives back the text of a page that is used up, so that the next page may use its memory.
     fn take_text(&mut self) -> Text;
@@ -54,7 +55,6 @@ pub(super) struct FlatRows<V: Values> {
     page: Option<Open>,
     /// Rows to pass before the next one that is wanted.
     behind: usize,
-    has_dictionary: bool,
     codes: Box<[u32; CODES]>,
 }
 
@@ -73,7 +73,7 @@ impl<V: Values> FlatRows<V> {
     /// A column whose first row is `behind` rows after the first of its pages.
     pub fn new(source: Arc<Source>, what: String, pages: Pages, values: V, optional: bool, behind: usize) -> Self {
         let codes = Box::new([0; CODES]);
-        Self { source, what, pages, values, optional, page: None, behind, has_dictionary: false, codes }
+        Self { source, what, pages, values, optional, page: None, behind, codes }
     }
 
     fn error(&self, malformed: Malformed) -> diligence_base::Error {
@@ -88,7 +88,7 @@ impl<V: Values> FlatRows<V> {
             {
                 let pass = self.behind.min(page.rows);
                 if pass > 0 && pass < page.rows {
-                    skip(page, &mut self.values, pass, &mut self.codes)?;
+                    skip(page, &mut self.values, pass)?;
                 } else {
                     page.rows -= pass;
                 }
@@ -106,8 +106,8 @@ impl<V: Values> FlatRows<V> {
                 Kind::Other => {}
                 Kind::Dictionary => {
                     let page = self.pages.read(&header, bytes, Text::default(), false)?;
+                    // `pages` gives one dictionary at most, before everything else: all that is in an array is of one.
                     self.values.set_dictionary(page, header.values)?;
-                    self.has_dictionary = true;
                 }
                 Kind::Data | Kind::DataV2 if header.values <= self.behind => self.behind -= header.values,
                 Kind::Data | Kind::DataV2 => {
@@ -137,9 +137,7 @@ impl<V: Values> FlatRows<V> {
             levels = None;
         }
         if encoding::is_dictionary(header.encoding) {
-            if !self.has_dictionary {
-                return Err(Malformed("a page has codes, but there is no dictionary".to_owned()));
-            }
+            // Without a dictionary there may still be such pages, of NULLs.
             let Some(&width) = page.text.get(page.values) else {
                 // No values: all rows are NULL.
                 return Ok(Open { rows, levels, codes: Some(Runs::new(0, 0..0)?), text: page.text });
@@ -162,22 +160,29 @@ impl<V: Values> FlatRows<V> {
 
     /// Appends `count` rows of the open page.
     fn take(&mut self, count: usize, out: &mut Gathered<V::Item>) -> Result<(), Malformed> {
+        match self.take_items(count, &mut out.items)? {
+            None => out.append_present(count),
+            Some(present) => out.append(&present),
+        }
+        Ok(())
+    }
+
+    /// Appends the values of `count` rows of the open page. Says which rows have one; all if `None`.
+    fn take_items(&mut self, count: usize, items: &mut Vec<V::Item>) -> Result<Option<BooleanBuffer>, Malformed> {
         let Some(page) = &mut self.page else { return Err(Malformed("it has no page".to_owned())) };
         page.rows -= count;
         let Some(levels) = &mut page.levels else {
-            values(page, &mut self.values, count, &mut self.codes, &mut out.items)?;
-            out.append_present(count);
-            return Ok(());
+            values(page, &mut self.values, count, &mut self.codes, items)?;
+            return Ok(None);
         };
-        let start = out.items.len();
-        let present = presence(levels, &page.text, count)?;
+        let start = items.len();
+        let present = levels.read_bits(&page.text, count)?;
         let values_here = present.count_set_bits();
-        values(page, &mut self.values, values_here, &mut self.codes, &mut out.items)?;
+        values(page, &mut self.values, values_here, &mut self.codes, items)?;
         if values_here < count {
-            spread(&mut out.items, start, &present);
+            spread(items, start, &present);
         }
-        out.append(&present);
-        Ok(())
+        Ok(Some(present))
     }
 
     /// Appends the selected ones of the next `selected.len()` rows of the open page.
@@ -186,22 +191,16 @@ impl<V: Values> FlatRows<V> {
         if page.levels.is_some() {
             // With NULLs in between, rows and values are at different places: decode all, keep some.
             let start = out.items.len();
-            let mut all = Gathered { items: std::mem::take(&mut out.items), present: Presence::All(0) };
-            all.present = Presence::All(start);
-            self.take(selected.len(), &mut all)?;
+            let present = self.take_items(selected.len(), &mut out.items)?;
             let mut to = start;
             for row in selected.set_indices() {
-                all.items[to] = all.items[start + row];
+                out.items[to] = out.items[start + row];
                 to += 1;
             }
-            all.items.truncate(to);
-            out.items = all.items;
-            match all.present {
-                Presence::All(_) => out.append_present(to - start),
-                Presence::Some(bits) => {
-                    let kept = selected.set_indices().map(|row| bits[start + row]).collect::<Vec<_>>();
-                    out.append(&BooleanBuffer::from(kept));
-                }
+            out.items.truncate(to);
+            match present {
+                None => out.append_present(to - start),
+                Some(present) => out.append(&extract(&present, selected)),
             }
             return Ok(());
         }
@@ -251,8 +250,8 @@ impl<V: Values> ColumnRows for FlatRows<V> {
                 let here = self.open()?.rows.min(left);
                 self.take(here, &mut out)?;
             }
-            let nulls = out.nulls();
-            self.values.finish(out.items, nulls)
+            let (items, nulls) = out.finish();
+            self.values.finish(items, nulls)
         };
         read().map_err(|error| self.error(error))
     }
@@ -268,8 +267,8 @@ impl<V: Values> ColumnRows for FlatRows<V> {
                 at += here;
             }
             self.behind += selected.len() - at;
-            let nulls = out.nulls();
-            self.values.finish(out.items, nulls)
+            let (items, nulls) = out.finish();
+            self.values.finish(items, nulls)
         };
         read().map_err(|error| self.error(error))
     }
@@ -295,24 +294,17 @@ fn values<V: Values>(
 }
 
 /// Passes rows of a page.
-fn skip<V: Values>(page: &mut Open, values: &mut V, rows: usize, _: &mut [u32; CODES]) -> Result<(), Malformed> {
+fn skip<V: Values>(page: &mut Open, values: &mut V, rows: usize) -> Result<(), Malformed> {
     page.rows -= rows;
     let count = match &mut page.levels {
         None => rows,
-        Some(levels) => presence(levels, &page.text, rows)?.count_set_bits(),
+        Some(levels) => levels.read_bits(&page.text, rows)?.count_set_bits(),
     };
     match &mut page.codes {
         Some(runs) => runs.skip(&page.text, count)?,
         None => values.skip_plain(count)?,
     }
     Ok(())
-}
-
-/// Which of the next rows have a value.
-fn presence(levels: &mut Runs, text: &[u8], rows: usize) -> Result<BooleanBuffer, Malformed> {
-    let mut numbers = vec![0; rows];
-    levels.read(text, &mut numbers)?;
-    Ok(BooleanBuffer::collect_bool(rows, |row| numbers[row] == 1))
 }
 
 /// Moves the values from `start` on to the rows that have one.
@@ -343,7 +335,7 @@ enum Presence {
     /// So many rows, none NULL.
     All(usize),
     /// For each row whether it has a value.
-    Some(Vec<bool>),
+    Some(BooleanBufferBuilder),
 }
 
 impl<T> Gathered<T> {
@@ -354,7 +346,7 @@ impl<T> Gathered<T> {
     fn append_present(&mut self, rows: usize) {
         match &mut self.present {
             Presence::All(all) => *all += rows,
-            Presence::Some(bits) => bits.resize(bits.len() + rows, true),
+            Presence::Some(bits) => bits.append_n(rows, true),
         }
     }
 
@@ -363,18 +355,22 @@ impl<T> Gathered<T> {
             return self.append_present(present.len());
         }
         if let Presence::All(rows) = self.present {
-            self.present = Presence::Some(vec![true; rows]);
+            let mut bits = BooleanBufferBuilder::new(self.items.capacity());
+            bits.append_n(rows, true);
+            self.present = Presence::Some(bits);
         }
         if let Presence::Some(bits) = &mut self.present {
-            bits.extend(present.iter());
+            bits.append_buffer(present);
         }
     }
 
-    fn nulls(&self) -> Option<NullBuffer> {
-        match &self.present {
+    /// The rows gathered: their values, and which of them are NULL.
+    fn finish(self) -> (Vec<T>, Option<NullBuffer>) {
+        let nulls = match self.present {
             Presence::All(_) => None,
-            Presence::Some(bits) => Some(NullBuffer::from(bits.as_slice())),
-        }
+            Presence::Some(bits) => Some(NullBuffer::new(bits.build())),
+        };
+        (self.items, nulls)
     }
 }
 

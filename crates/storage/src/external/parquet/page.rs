@@ -29,9 +29,28 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(what.into()))
 }
 
-/// How much larger than its compressed form a page may be; more is taken for damage. Zstandard reaches a few ten thousand
-/// on constant data.
-const EXPANSION_MAX: u64 = 1 << 17;
+/// A page may be this long whatever the footer says: writers have counted the length of a chunk's text differently.
+const UNSTATED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How much longer than its compressed form a text can be; a page that claims more is damaged.
+fn expansion_max(compression: Compression) -> u64 {
+    match compression {
+        Compression::UNCOMPRESSED => 1,
+        // Three bytes copy up to 64.
+        Compression::SNAPPY => 22,
+        // Four bytes repeat one 128 KiB times.
+        Compression::ZSTD(_) => 1 << 15,
+        // One byte of a length stands for 255.
+        Compression::LZ4 | Compression::LZ4_RAW => 255,
+        // Two bits copy up to 258 bytes.
+        Compression::GZIP(_) => 1032,
+        // A few bytes can copy 16 MiB: only the footer bounds it.
+        _ => u64::MAX,
+    }
+}
+
+/// Bytes of compressed forms that need not expand: frames and lengths.
+const FRAME_BYTES: u64 = 64;
 
 /// Structures within structures in a page header: the format needs three.
 const DEPTH_MAX: usize = 16;
@@ -56,13 +75,21 @@ pub(super) struct Header {
     pub encoding: i32,
     /// Values, counting NULLs; rows in a flat column.
     pub values: usize,
-    text_bytes: usize,
+    /// Bytes of the page when it is not compressed.
+    pub text_bytes: usize,
     page_bytes: usize,
     level_encoding: i32,
     /// Version 2: the length of the definition levels, which are not compressed.
     level_bytes: usize,
     repetition_bytes: usize,
     is_compressed: bool,
+}
+
+impl Header {
+    /// Whether the definition levels are in an encoding that is read here. The other one was given up long ago.
+    pub fn levels_are_runs(&self) -> bool {
+        self.kind != Kind::Data || self.level_encoding == encoding::RLE
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,19 +149,26 @@ pub(super) struct Pages {
     /// The part after it.
     next: Option<Bytes>,
     compression: Compression,
+    /// How long the text of a page may be.
+    text_bytes_max: u64,
+    /// Whether there was a dictionary or a page of data.
+    begun: bool,
     zstandard: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Pages {
-    pub fn new(chunk: &ChunkBytes, compression: Compression) -> Self {
+    /// The pages of a chunk. `text_bytes` is what the footer says about the length of all of them, not compressed.
+    pub fn new(chunk: &ChunkBytes, compression: Compression, text_bytes: i64) -> Self {
         let (rest, next) = match &chunk.dictionary {
             Some(dictionary) => (dictionary.clone(), Some(chunk.pages.clone())),
             None => (chunk.pages.clone(), None),
         };
-        Self { rest, next, compression, zstandard: None }
+        let text_bytes_max = u64::try_from(text_bytes).unwrap_or(0).max(UNSTATED_BYTES_MAX);
+        Self { rest, next, compression, text_bytes_max, begun: false, zstandard: None }
     }
 
-    /// The next page's header and its bytes; `None` at the end.
+    /// The next page's header and its bytes; `None` at the end. There is one dictionary at most, and it comes before all
+    /// pages of data: what was read with one dictionary must not meet another.
     pub fn next(&mut self) -> Result<Option<(Header, Bytes)>, Malformed> {
         while self.rest.is_empty() {
             match self.next.take() {
@@ -152,9 +186,24 @@ impl Pages {
                 self.rest.len() - start
             ));
         }
+        if header.kind == Kind::Dictionary && self.begun {
+            return malformed("a dictionary comes after other pages");
+        }
+        self.begun |= header.kind != Kind::Other;
+        self.check_length(&header)?;
         let bytes = self.rest.slice(start..start + header.page_bytes);
         self.rest = self.rest.slice(start + header.page_bytes..);
         Ok(Some((header, bytes)))
+    }
+
+    /// Whether the text of a page can be as long as its header says. Memory is taken on that word.
+    fn check_length(&self, header: &Header) -> Result<(), Malformed> {
+        let (text, page) = (header.text_bytes as u64, header.page_bytes as u64);
+        let longest = (page + FRAME_BYTES).saturating_mul(expansion_max(self.compression));
+        if header.kind != Kind::Other && (text > longest || text > self.text_bytes_max.max(page)) {
+            return malformed(format!("a page of {page} bytes claims to expand to {text}"));
+        }
+        Ok(())
     }
 
     /// The text of a page. `into` may be the text of an earlier page, whose memory is used again; `optional` says whether
@@ -171,9 +220,6 @@ impl Pages {
                 Text::Fetched(_) => Vec::new(),
             };
             own.clear();
-            if header.text_bytes as u64 > (bytes.len() as u64 + 64).saturating_mul(EXPANSION_MAX) {
-                return malformed(format!("a page of {} bytes claims to expand to {}", bytes.len(), header.text_bytes));
-            }
             let (Some(level_bytes), Some(compressed)) = (bytes.get(..levels), bytes.get(levels..)) else {
                 return malformed("the levels of a page are cut off");
             };
@@ -195,7 +241,7 @@ impl Pages {
                 (header.repetition_bytes..levels, levels)
             }
             Kind::Data if optional => {
-                if header.level_encoding != encoding::RLE {
+                if !header.levels_are_runs() {
                     return malformed("the levels of a page are in an encoding of old");
                 }
                 let Some(length) = text.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else {
@@ -226,7 +272,8 @@ impl Pages {
                 let Some(zstandard) = &mut self.zstandard else { return malformed("no zstd") };
                 let failed = |error| Malformed(format!("a compressed page is malformed: {error}"));
                 if out.is_empty() {
-                    out.reserve(length);
+                    // Exactly, because no more than the longest page was reserved.
+                    out.reserve_exact(length);
                     zstandard.decompress_to_buffer(compressed, out).map_err(failed)?;
                 } else {
                     out.extend_from_slice(&zstandard.decompress(compressed, length).map_err(failed)?);

@@ -3,6 +3,9 @@
 //! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/#RLE>. A run is a varint header: with its lowest
 //! bit 0 the rest counts repetitions of one value, with 1 it counts groups of eight bit-packed values.
 
+use arrow::array::BooleanBufferBuilder;
+use arrow::buffer::BooleanBuffer;
+
 /// The stream of numbers ended early or makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub &'static str);
@@ -80,6 +83,31 @@ impl Runs {
             out = &mut out[count..];
         }
         Ok(())
+    }
+
+    /// Of the next `count` numbers, which must be of one bit, says which are 1.
+    pub fn read_bits(&mut self, bytes: &[u8], count: usize) -> Result<BooleanBuffer, Malformed> {
+        debug_assert_eq!(self.width, 1);
+        let mut out = BooleanBufferBuilder::new(count);
+        while out.len() < count {
+            self.load(bytes)?;
+            let missing = count - out.len();
+            match &mut self.run {
+                Run::Same { value, left } => {
+                    let here = missing.min(*left);
+                    out.append_n(here, *value == 1);
+                    *left -= here;
+                }
+                Run::Packed { start, next, left } => {
+                    let here = missing.min(*left);
+                    // Arrow packs bits in the same order. `load` has seen to it that they are there.
+                    out.append_packed_range(*next..*next + here, &bytes[*start..self.end]);
+                    *next += here;
+                    *left -= here;
+                }
+            }
+        }
+        Ok(out.build())
     }
 
     /// Passes numbers.
@@ -328,6 +356,29 @@ mod tests {
             }
             let mut rest = vec![0; numbers.len() - at + 1];
             prop_assert!(runs.read(&bytes, &mut rest).is_err());
+        }
+
+        #[test]
+        fn bits_are_the_numbers_that_are_one(
+            parts in prop::collection::vec(part(), 0..8),
+            portions in prop::collection::vec((1usize..500, any::<bool>()), 1..40),
+        ) {
+            let (bytes, numbers) = encode(&parts, 1);
+            let mut runs = Runs::new(1, 0..bytes.len()).unwrap();
+            let mut at = 0;
+            for (count, skip) in portions.into_iter().cycle().take(200) {
+                let count = count.min(numbers.len() - at);
+                if count == 0 { break }
+                if skip {
+                    runs.skip(&bytes, count).unwrap();
+                } else {
+                    let bits = runs.read_bits(&bytes, count).unwrap();
+                    let expected = numbers[at..at + count].iter().map(|&number| number == 1).collect::<Vec<_>>();
+                    prop_assert_eq!(bits.iter().collect::<Vec<_>>(), expected);
+                }
+                at += count;
+            }
+            prop_assert!(runs.read_bits(&bytes, numbers.len() - at + 1).is_err());
         }
 
         #[test]

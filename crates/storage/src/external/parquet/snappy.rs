@@ -38,7 +38,8 @@ pub(super) fn decompress(block: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     if stated != length {
         return Err(Malformed("its length is not the page's"));
     }
-    out.reserve(length + SLACK);
+    // Exactly: growing in steps would take up to twice as much for pages that differ a little.
+    out.reserve_exact(length + SLACK);
     let begin = out.len();
     // SAFETY: `length + SLACK` bytes after `begin` are within the capacity.
     let written = unsafe { expand(&block[start..], out.as_mut_ptr().add(begin), length)? };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryViewArray, DictionaryArray, PrimitiveArray, StringArray, StringViewArray};
+use arrow::array::{Array, ArrayRef, BinaryViewArray, DictionaryArray, PrimitiveArray, StringArray, StringViewArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::Int32Type;
 
@@ -93,7 +93,8 @@ impl Values for Views {
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed> {
         let text = buffer_of(page.text)?;
         let mut at = page.values;
-        let mut views = Vec::new();
+        // Each value has four bytes of length.
+        let mut views = Vec::with_capacity(values.min(text.len() / 4));
         for _ in 0..values {
             let (start, end) = next_value(&text, at)?;
             if self.is_text {
@@ -150,8 +151,8 @@ impl Values for Views {
         let (mut items, mut buffers) = (items, std::mem::take(&mut self.buffers));
         compact(&mut items, &mut buffers);
         let views = ScalarBuffer::from(items);
-        // SAFETY: every view was made of a range of its buffer; NULLs are empty views; text was checked to be UTF-8 before
-        // views of it were made.
+        // SAFETY: every view was made of a range of its buffer, of which buffer 0 is the one dictionary there is, if any; NULLs
+        // are empty views; text was checked to be UTF-8 before views of it were made.
         Ok(unsafe {
             match self.is_text {
                 true => Arc::new(StringViewArray::new_unchecked(views, buffers, nulls)),
@@ -163,12 +164,13 @@ impl Values for Views {
 
 /// Strings as codes of the chunk's dictionary, for chunks in which every page has codes.
 pub(super) struct Codes {
-    dictionary: Option<ArrayRef>,
+    /// Empty where there is none: then all rows are NULL.
+    dictionary: ArrayRef,
 }
 
 impl Codes {
     pub fn new() -> Self {
-        Self { dictionary: None }
+        Self { dictionary: Arc::new(StringArray::new_null(0)) }
     }
 }
 
@@ -188,7 +190,7 @@ impl Values for Codes {
         }
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         let array = StringArray::try_new(offsets, Buffer::from_vec(bytes), None);
-        self.dictionary = Some(Arc::new(array.map_err(|_| not_text())?));
+        self.dictionary = Arc::new(array.map_err(|_| not_text())?);
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl Values for Codes {
     }
 
     fn look_up(&mut self, codes: &[u32], out: &mut Vec<i32>) -> Result<(), Malformed> {
-        check_codes(codes, self.dictionary.as_ref().map_or(0, |dictionary| dictionary.len()))?;
+        check_codes(codes, self.dictionary.len())?;
         out.extend(codes.iter().map(|&code| code as i32));
         Ok(())
     }
@@ -219,11 +221,10 @@ impl Values for Codes {
     }
 
     fn finish(&mut self, items: Vec<i32>, nulls: Option<NullBuffer>) -> Result<ArrayRef, Malformed> {
-        let Some(dictionary) = &self.dictionary else { return Err(Malformed("there is no dictionary".to_owned())) };
         let keys = PrimitiveArray::<Int32Type>::new(ScalarBuffer::from(items), nulls);
-        // SAFETY: all codes were checked against the dictionary's length. NULLs have code 0, which may be beyond the end of
-        // an empty dictionary; that is allowed for NULLs.
-        Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, dictionary.clone()) }))
+        // SAFETY: all codes were checked against the length of the one dictionary there is. NULLs have code 0, which may be
+        // beyond the end of an empty dictionary; that is allowed for NULLs.
+        Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, self.dictionary.clone()) }))
     }
 }
 
@@ -286,7 +287,7 @@ fn compact(views: &mut [u128], buffers: &mut Vec<Buffer>) {
     }
     let used =
         views.iter().map(|&view| view as u32 as usize).filter(|&length| length > INLINE_BYTES_MAX).sum::<usize>();
-    if used >= held / SLACK_FACTOR {
+    if !is_sparse(used, held) {
         return;
     }
     let mut text = Vec::with_capacity(used);
@@ -294,12 +295,18 @@ fn compact(views: &mut [u128], buffers: &mut Vec<Buffer>) {
         let length = *view as u32 as usize;
         if length > INLINE_BYTES_MAX {
             let (buffer, offset) = ((*view >> 64) as u32 as usize, (*view >> 96) as usize);
+            // Less than 32 bits, because all of it fits into a buffer.
             let place = text.len() as u128;
             text.extend_from_slice(&buffers[buffer][offset..offset + length]);
             *view = *view & u128::from(u64::MAX) | place << 96;
         }
     }
     *buffers = vec![Buffer::from_vec(text)];
+}
+
+/// Whether the text that views refer to is worth copying, and fits into one buffer.
+fn is_sparse(used: usize, held: usize) -> bool {
+    used < held / SLACK_FACTOR && used <= BUFFER_BYTES_MAX
 }
 
 fn check_text(value: &[u8]) -> Result<(), Malformed> {
@@ -322,4 +329,17 @@ fn check_page_text(text: &[u8], mut at: usize, values: usize) -> Result<(), Malf
         at = end;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_copied_only_if_it_is_little_and_fits_into_a_buffer() {
+        assert!(is_sparse(10, 1000));
+        assert!(!is_sparse(500, 1000));
+        // The places of copied text count with 32 bits.
+        assert!(!is_sparse(BUFFER_BYTES_MAX + 1, 100 * BUFFER_BYTES_MAX));
+    }
 }

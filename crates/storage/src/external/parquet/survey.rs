@@ -1,0 +1,105 @@
+//! What the page headers of a cluster say, before any page is decoded: who can decode the columns, and how much memory that
+//! needs.
+//!
+//! The footer does not say reliably which encodings there are, nor how long the longest page is. Going through the headers
+//! costs little: they are a few bytes each, and pages are thousands.
+
+use std::collections::HashMap;
+
+use diligence_base::Result;
+use parquet::basic::Type as PhysicalType;
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use super::bytes::{ChunkBytes, ParquetBytes};
+use super::columns::cannot_be_decoded;
+use super::page::{Kind, Malformed, Pages, encoding, is_supported};
+use super::{ParquetFile, Piece};
+
+/// What was fetched of a piece, with a survey of each leaf.
+pub(super) struct Surveyed {
+    pub bytes: Box<ParquetBytes>,
+    leaves: HashMap<usize, Survey>,
+}
+
+/// What the page headers of a chunk say.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// Whether its values are neither lists nor structs, and all pages are of kinds and encodings that are decoded here.
+    pub is_supported: bool,
+    /// Whether all data pages have codes of the dictionary.
+    pub is_all_codes: bool,
+    pub dictionary_values: usize,
+    /// Bytes that decoding holds at once: the dictionary and the longest page.
+    pub bytes: usize,
+}
+
+/// Bytes of a value in memory at most: a view, or the widest number.
+const VALUE_BYTES: usize = size_of::<u128>();
+
+impl Surveyed {
+    pub fn new(file: &ParquetFile, piece: &Piece, bytes: Box<ParquetBytes>) -> Result<Self> {
+        let group = file.metadata.row_group(piece.row_group);
+        let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
+            let survey = survey(chunk, group.column(leaf)).map_err(|error| {
+                let root = file.leaves.iter().position(|leaves| leaves.contains(&leaf));
+                let what = cannot_be_decoded(piece, root.map_or("?", |root| file.column_name(root)));
+                file.source.error(format!("{what} ({}); the file is corrupt", error.0))
+            })?;
+            Ok((leaf, survey))
+        };
+        let leaves = bytes.leaves.iter().map(survey).collect::<Result<_>>()?;
+        Ok(Self { bytes, leaves })
+    }
+
+    /// A leaf's bytes and survey; `None` if it was not fetched.
+    pub fn leaf(&self, leaf: usize) -> Option<(&ChunkBytes, &Survey)> {
+        Some((self.bytes.leaves.get(&leaf)?, self.leaves.get(&leaf)?))
+    }
+
+    /// Bytes that decoding holds besides what was fetched, with all columns open: of each the dictionary, the longest page,
+    /// and the values of a batch.
+    pub fn decode_bytes(&self, batch_rows: usize) -> usize {
+        let values = batch_rows.saturating_mul(VALUE_BYTES);
+        let bytes = self.leaves.values().map(|survey| survey.bytes.saturating_add(values));
+        bytes.fold(0, usize::saturating_add)
+    }
+}
+
+fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, Malformed> {
+    let descriptor = metadata.column_descr();
+    let flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
+    let optional = descriptor.max_def_level() > 0;
+    // Numbers that are not compressed are read where they are.
+    let is_copied = metadata.compression() != parquet::basic::Compression::UNCOMPRESSED
+        || metadata.column_type() == PhysicalType::BYTE_ARRAY;
+    let mut pages = Pages::new(chunk, metadata.compression(), metadata.uncompressed_size());
+    let mut survey = Survey {
+        is_supported: flat && is_supported(metadata.compression()),
+        is_all_codes: true,
+        dictionary_values: 0,
+        bytes: 0,
+    };
+    let (mut dictionary, mut longest) = (0usize, 0);
+    while let Some((header, _)) = pages.next()? {
+        let is_codes = encoding::is_dictionary(header.encoding);
+        match header.kind {
+            Kind::Dictionary => {
+                survey.dictionary_values = header.values;
+                // Each value has a byte of text at least, so memory is never taken for more of them.
+                let values = header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES);
+                dictionary = header.text_bytes.saturating_add(values);
+            }
+            Kind::Data | Kind::DataV2 => {
+                survey.is_all_codes &= is_codes;
+                survey.is_supported &= is_codes || header.encoding == encoding::PLAIN;
+                survey.is_supported &= !optional || header.levels_are_runs();
+                if is_copied {
+                    longest = longest.max(header.text_bytes);
+                }
+            }
+            Kind::Other => {}
+        }
+    }
+    survey.bytes = dictionary.saturating_add(longest);
+    Ok(survey)
+}
