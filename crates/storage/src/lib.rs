@@ -17,4 +17,6 @@ pub mod foreign_error;
 pub mod memory;
 mod table;
 
-pub use table::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
+pub use table::{
+    Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan,
+};

@@ -9,7 +9,9 @@ use datafusion::common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions};
-use diligence_storage::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, ScanRequest, Table, TableScan};
+use diligence_storage::{
+    Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, ScanRequest, Table, TableScan,
+};
 use diligence_tests::idle;
 
 const CLUSTERS: usize = 8;

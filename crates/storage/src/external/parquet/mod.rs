@@ -14,6 +14,8 @@
 mod bytes;
 mod cluster;
 mod columns;
+#[cfg(test)]
+mod crafted;
 mod fixed;
 mod flat;
 mod footer;
@@ -24,8 +26,6 @@ mod snappy;
 mod statistics;
 mod strings;
 mod survey;
-#[cfg(test)]
-mod crafted;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,285 @@
+//! Reads a table: the source of most pipelines.
+//!
+//! I/O and decoding are separate: the scan keeps a few clusters in flight on the I/O stage and hands fetched ones to the
+//! packets that pull (`read_ahead`); only decoding happens in a packet. So a slow disk or object store never holds a worker.
+//!
+//! Invariants:
+//! * What is fetched is reserved before it is read, and what decoding needs before it begins.
+//! * A pull decodes about a batch of rows, even where filters drop all of them.
+
+mod read_ahead;
+#[cfg(test)]
+mod tests;
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use datafusion_expr::Operator as ExprOperator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal};
+use datafusion_physical_expr::utils::conjunction;
+use diligence_base::{Error, Result};
+use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest};
+
+use self::read_ahead::{Next, ReadAhead, Ready};
+use crate::batch::Batch;
+use crate::expressions::PredicateFilter;
+use crate::memory::Reservation;
+use crate::operators::runtime_filter::RuntimeFilter;
+use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::plan::Scan;
+use crate::stages::IoPool;
+
+/// Where a scan's I/O happens.
+#[derive(Clone)]
+pub struct Io {
+    /// Threads that block for local files.
+    pub pool: Arc<IoPool>,
+    /// Drives requests to object stores.
+    pub runtime: tokio::runtime::Handle,
+    /// True if everything happens on the calling thread (the inline executor).
+    pub inline: bool,
+}
+
+/// How far a scan is, for progress displays.
+#[derive(Debug, Default)]
+pub struct ScanProgress {
+    /// Clusters that were decoded to their end.
+    pub clusters_done: AtomicUsize,
+    /// Clusters that are to be read.
+    pub clusters_total: AtomicUsize,
+    /// Clusters that statistics or join filters left out.
+    pub clusters_pruned: AtomicUsize,
+    /// Bytes fetched.
+    pub bytes: AtomicUsize,
+}
+
+/// A scan as planned, with the join filters of this run.
+pub struct ScanSource {
+    scan: Scan,
+    runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
+    ordered: bool,
+    io: Io,
+    progress: Arc<ScanProgress>,
+    shared: OnceLock<Result<Arc<Shared>>>,
+}
+
+impl ScanSource {
+    /// A scan whose clusters come in file order if `ordered`. What is read is decided when the pipeline starts, because the
+    /// join filters are known only then.
+    pub fn new(
+        scan: Scan,
+        runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
+        ordered: bool,
+        io: Io,
+        progress: Arc<ScanProgress>,
+    ) -> Arc<Self> {
+        Arc::new(Self { scan, runtime_filters, ordered, io, progress, shared: OnceLock::new() })
+    }
+
+    fn shared(&self) -> Result<Arc<Shared>> {
+        self.shared.get_or_init(|| self.start().map(Arc::new)).clone()
+    }
+
+    fn start(&self) -> Result<Shared> {
+        let nothing = self.runtime_filters.iter().any(|(filter, _)| filter.is_empty_build()) || self.is_never_true()?;
+        let clusters = if nothing {
+            Vec::new()
+        } else {
+            let predicate = self.pruning_predicate();
+            let request = ScanRequest { columns: self.scan.columns.clone(), predicate };
+            let planned = self.scan.table.scan(&request)?;
+            self.progress.clusters_pruned.fetch_add(planned.clusters_pruned, Ordering::Relaxed);
+            planned.clusters
+        };
+        self.progress.clusters_total.fetch_add(clusters.len(), Ordering::Relaxed);
+        let schema = self.scan.table.schema();
+        let mut filters: Vec<Arc<dyn RowFilter>> = Vec::new();
+        for filter in &self.scan.filters {
+            let Some(filter) = PredicateFilter::shared(filter, &schema)? else { continue };
+            filters.push(filter);
+        }
+        for (filter, column) in &self.runtime_filters {
+            filters.push(filter.row_filter(*column));
+        }
+        let mut fetched_columns = self.scan.columns.clone();
+        fetched_columns.extend(filters.iter().flat_map(|filter| filter.columns().iter().copied()));
+        fetched_columns.sort_unstable();
+        fetched_columns.dedup();
+        let (io, progress) = (self.io.clone(), self.progress.clone());
+        Ok(Shared {
+            filters,
+            columns: self.scan.columns.clone(),
+            rows_left: AtomicUsize::new(self.scan.limit.unwrap_or(usize::MAX)),
+            progress: self.progress.clone(),
+            read_ahead: ReadAhead::new(clusters, fetched_columns, self.ordered, io, progress),
+        })
+    }
+
+    /// True if a condition that reads no column is not true.
+    fn is_never_true(&self) -> Result<bool> {
+        let row = Batch::new(Vec::new(), 1);
+        for condition in self.scan.filters.iter().filter(|condition| condition.columns().is_empty()) {
+            if condition.select(&row)?.rows(1) == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The query's conditions and the bounds of the join filters, over the table's schema.
+    fn pruning_predicate(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        let schema = self.scan.table.schema();
+        let mut conditions: Vec<Arc<dyn PhysicalExpr>> =
+            self.scan.filters.iter().map(|filter| filter.physical().clone()).collect();
+        for (filter, column) in &self.runtime_filters {
+            let Some((low, high)) = filter.bounds() else { continue };
+            for (operator, bound) in [(ExprOperator::GtEq, low), (ExprOperator::LtEq, high)] {
+                let column = Arc::new(ColumnExpr::new(schema.field(*column).name(), *column));
+                conditions.push(Arc::new(BinaryExpr::new(column, operator, Arc::new(Literal::new(bound)))));
+            }
+        }
+        (!conditions.is_empty()).then(|| conjunction(conditions))
+    }
+}
+
+impl Source for ScanSource {
+    fn name(&self) -> &'static str {
+        "Scan"
+    }
+
+    fn packets_max(&self) -> usize {
+        match self.shared() {
+            Ok(shared) => shared.read_ahead.clusters(),
+            // Opening reports the error.
+            Err(_) => 1,
+        }
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let shared = self.shared()?;
+        shared.read_ahead.join(setup.packets);
+        Ok(Box::new(State { shared, held: None, setup: setup.clone() }))
+    }
+}
+
+/// What the packets of one scan share.
+struct Shared {
+    columns: Vec<usize>,
+    filters: Vec<Arc<dyn RowFilter>>,
+    /// What is left of the limit.
+    rows_left: AtomicUsize,
+    progress: Arc<ScanProgress>,
+    read_ahead: Arc<ReadAhead>,
+}
+
+/// One packet's view.
+struct State {
+    shared: Arc<Shared>,
+    held: Option<Held>,
+    setup: Setup,
+}
+
+/// A cluster that this packet decodes.
+struct Held {
+    index: usize,
+    cluster: Arc<dyn Cluster>,
+    decoder: Option<Box<dyn Decode>>,
+    /// Whether what decoding needs is reserved.
+    is_admitted: bool,
+    /// The bytes fetched and what decoding needs.
+    reservation: Reservation,
+}
+
+impl SourceState for State {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        if self.shared.rows_left.load(Ordering::Relaxed) == 0 {
+            self.shared.read_ahead.stop();
+            return Ok(Pull::Done);
+        }
+        let decoder = match &mut self.held {
+            Some(Held { decoder: Some(decoder), is_admitted: true, .. }) => decoder,
+            Some(_) => return self.admit(waker),
+            None => return self.take_cluster(waker),
+        };
+        let chunk = match decoder.step()? {
+            Decoded::Chunk(chunk) => chunk,
+            Decoded::Again => return Ok(Pull::Again),
+            Decoded::Done => {
+                self.let_go();
+                self.shared.progress.clusters_done.fetch_add(1, Ordering::Relaxed);
+                return Ok(Pull::Again);
+            }
+        };
+        let batch = Batch::from(chunk);
+        let wanted = batch.rows();
+        let left = self
+            .shared
+            .rows_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(if left == usize::MAX { left } else { left.saturating_sub(wanted) })
+            })
+            .unwrap_or(0);
+        if left == 0 {
+            self.shared.read_ahead.stop();
+            return Ok(Pull::Done);
+        }
+        Ok(Pull::Batch(if left < wanted { batch.slice(0, left) } else { batch }))
+    }
+}
+
+impl State {
+    fn take_cluster(&mut self, waker: &Waker) -> Result<Pull> {
+        self.shared.read_ahead.order(&self.setup.memory)?;
+        let Ready { index, cluster, fetched, reservation } = match self.shared.read_ahead.next(waker) {
+            Next::End => return Ok(Pull::Done),
+            Next::Wait => return Ok(Pull::Wait),
+            Next::Again => return Ok(Pull::Again),
+            Next::Cluster(ready) => *ready,
+        };
+        // From here on it is given back, whatever happens.
+        let held = self.held.insert(Held { index, cluster, decoder: None, is_admitted: false, reservation });
+        let request = DecodeRequest {
+            columns: self.shared.columns.clone(),
+            filters: self.shared.filters.clone(),
+            batch_rows: self.setup.batch_rows,
+            narrow: true,
+        };
+        held.decoder = Some(held.cluster.decode(fetched?, &request)?);
+        self.admit(waker)
+    }
+
+    /// Reserves what decoding needs. Only then more is read ahead.
+    fn admit(&mut self, waker: &Waker) -> Result<Pull> {
+        let Some(held) = &mut self.held else {
+            return Err(Error::bug("a scan admits a cluster that it does not hold"));
+        };
+        let bytes = held.decoder.as_ref().map_or(0, |decoder| decoder.bytes());
+        held.is_admitted = self.shared.read_ahead.make_room(&mut held.reservation, bytes)?;
+        if !held.is_admitted {
+            if let Some(Held { index, cluster, decoder, reservation, .. }) = self.held.take() {
+                drop((decoder, reservation));
+                self.shared.read_ahead.put_back(index, cluster, waker);
+            }
+            return Ok(Pull::Wait);
+        }
+        // The next read starts while this cluster is decoded.
+        self.shared.read_ahead.order(&self.setup.memory)?;
+        Ok(Pull::Again)
+    }
+
+    /// Drops the cluster, if there is one.
+    fn let_go(&mut self) {
+        if self.held.take().is_some() {
+            self.shared.read_ahead.released();
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.let_go();
+        self.shared.read_ahead.leave();
+    }
+}

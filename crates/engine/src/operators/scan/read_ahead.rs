@@ -1,0 +1,344 @@
+//! The clusters of a scan on their way from the table to packets.
+//!
+//! ```text
+//!   clusters --order--> queued --begin--> being read --arrived--> ready --next--> held by a packet
+//!      ^                   |                                        |                  |
+//!      +-------------------+-------- when memory is short ----------+------------------+
+//! ```
+//!
+//! Reading ahead is a luxury; reading at all is not. So a refused reservation is an error only if no cluster is anywhere to
+//! the right of `clusters`: otherwise the packet waits for memory that this very scan holds. What a packet needs to decode
+//! the cluster that it holds goes before what was read ahead, which is then dropped and read again later.
+//!
+//! Invariants:
+//! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
+//! * A packet that waits is woken when a cluster arrives and when one is released; one of them is bound to happen.
+//! * Nothing is read, and nothing is reserved but for reads that cannot be broken off, once all packets have left.
+//! * The lock is taken a few times per cluster, not per batch.
+
+use crate::sync::atomic::Ordering;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::sync::Mutex;
+use diligence_base::limits::READ_AHEAD_CLUSTERS;
+use diligence_base::{Error, Result};
+use diligence_storage::{Cluster, Fetch, Fetched};
+use futures::FutureExt;
+use futures::future::{AbortHandle, abortable};
+
+use super::{Io, ScanProgress};
+use crate::memory::{QueryMemory, Reservation};
+
+/// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
+/// shortage that other queries made is soon forgotten.
+const SHORT_CLUSTERS: usize = 8;
+
+/// The clusters of a scan that no packet has decoded yet.
+pub(super) struct ReadAhead {
+    /// What is fetched, by position in the table.
+    columns: Vec<usize>,
+    /// Whether packets get the clusters in file order.
+    ordered: bool,
+    io: Io,
+    progress: Arc<ScanProgress>,
+    queue: Mutex<Queue>,
+}
+
+struct Queue {
+    /// Clusters queued, being read or ready at most.
+    window: usize,
+    /// Clusters that are still to be decoded one at a time, because memory was refused.
+    short: usize,
+    /// Whether nothing more is wanted.
+    is_stopped: bool,
+    /// Packets that have not left.
+    packets: usize,
+    /// Clusters that packets hold.
+    held: usize,
+    /// Not asked for yet.
+    clusters: VecDeque<(usize, Arc<dyn Cluster>)>,
+    /// Fetches that have not begun.
+    queued: BTreeMap<usize, Order>,
+    /// Fetches that have begun and not arrived.
+    reading: usize,
+    /// Requests to object stores, queued or begun: they can be broken off.
+    requests: BTreeMap<usize, AbortHandle>,
+    ready: BTreeMap<usize, Ready>,
+    /// For ordered scans: the cluster that comes next.
+    next_in_order: usize,
+    /// Packets that wait for a cluster, or for the memory of one.
+    waiting: Vec<Waker>,
+}
+
+struct Order {
+    cluster: Arc<dyn Cluster>,
+    reservation: Reservation,
+}
+
+/// A cluster that was fetched, or could not be.
+pub(super) struct Ready {
+    pub index: usize,
+    pub cluster: Arc<dyn Cluster>,
+    pub fetched: Result<Fetched>,
+    /// The bytes fetched.
+    pub reservation: Reservation,
+}
+
+/// What a packet gets.
+pub(super) enum Next {
+    /// A cluster, which it holds until [`ReadAhead::released`] or [`ReadAhead::put_back`].
+    Cluster(Box<Ready>),
+    /// The waker will be woken.
+    Wait,
+    /// Order again: what there was to wait for has just gone.
+    Again,
+    End,
+}
+
+impl Queue {
+    /// Clusters that hold memory before a packet takes them.
+    fn ahead(&self) -> usize {
+        self.queued.len() + self.reading + self.ready.len()
+    }
+
+    /// Gives up what nobody has begun to read or to decode.
+    fn give_up_ahead(&mut self) {
+        let queued = std::mem::take(&mut self.queued).into_iter().map(|(index, order)| (index, order.cluster));
+        let ready = std::mem::take(&mut self.ready).into_iter().map(|(index, ready)| (index, ready.cluster));
+        self.clusters.extend(queued.chain(ready));
+        self.sort_clusters();
+    }
+
+    fn sort_clusters(&mut self) {
+        self.clusters.make_contiguous().sort_by_key(|(index, _)| *index);
+    }
+}
+
+impl ReadAhead {
+    pub fn new(
+        clusters: Vec<Arc<dyn Cluster>>,
+        columns: Vec<usize>,
+        ordered: bool,
+        io: Io,
+        progress: Arc<ScanProgress>,
+    ) -> Arc<Self> {
+        let queue = Queue {
+            window: READ_AHEAD_CLUSTERS,
+            short: 0,
+            is_stopped: false,
+            packets: 0,
+            held: 0,
+            clusters: clusters.into_iter().enumerate().collect(),
+            queued: BTreeMap::new(),
+            reading: 0,
+            requests: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            next_in_order: 0,
+            waiting: Vec::new(),
+        };
+        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::new(queue) })
+    }
+
+    /// Clusters not asked for yet.
+    pub fn clusters(&self) -> usize {
+        self.queue.lock().clusters.len()
+    }
+
+    /// One of at most `packets` packets comes. All come before the first pulls.
+    pub fn join(&self, packets: usize) {
+        let mut queue = self.queue.lock();
+        queue.packets += 1;
+        queue.window = READ_AHEAD_CLUSTERS * packets.max(1);
+    }
+
+    /// A packet goes; with the last one all fetches end.
+    pub fn leave(&self) {
+        let is_last = {
+            let mut queue = self.queue.lock();
+            queue.packets -= 1;
+            queue.packets == 0
+        };
+        if is_last {
+            self.stop();
+        }
+    }
+
+    /// Nothing more is wanted.
+    pub fn stop(&self) {
+        // What is dropped may be large; it is dropped outside the lock.
+        let (clusters, queued, ready, requests, waiting) = {
+            let mut queue = self.queue.lock();
+            queue.is_stopped = true;
+            (
+                std::mem::take(&mut queue.clusters),
+                std::mem::take(&mut queue.queued),
+                std::mem::take(&mut queue.ready),
+                std::mem::take(&mut queue.requests),
+                std::mem::take(&mut queue.waiting),
+            )
+        };
+        requests.into_values().for_each(|request| request.abort());
+        drop((clusters, queued, ready));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Orders fetches until the window is full or memory is short.
+    pub fn order(self: &Arc<Self>, memory: &QueryMemory) -> Result<()> {
+        loop {
+            let (index, cluster) = {
+                let mut queue = self.queue.lock();
+                let under_way = queue.ahead() + queue.held;
+                if queue.ahead() >= queue.window || queue.short > 0 && under_way > 0 {
+                    return Ok(());
+                }
+                let Some((_, cluster)) = queue.clusters.front() else { return Ok(()) };
+                let mut reservation = memory.reservation("Scan");
+                if let Err(error) = reservation.grow(cluster.bytes(&self.columns)) {
+                    return if under_way > 0 { Ok(()) } else { Err(error) };
+                }
+                let Some((index, cluster)) = queue.clusters.pop_front() else { return Ok(()) };
+                queue.queued.insert(index, Order { cluster: cluster.clone(), reservation });
+                (index, cluster)
+            };
+            self.fetch(index, &cluster);
+        }
+    }
+
+    /// Fetches a queued cluster, on the I/O stage unless its bytes are in memory.
+    fn fetch(self: &Arc<Self>, index: usize, cluster: &Arc<dyn Cluster>) {
+        let fetch = caught(cluster, || Ok(cluster.fetch(&self.columns)));
+        let own = self.clone();
+        match fetch {
+            Err(error) => own.read(index, || Err(error)),
+            Ok(Fetch::Ready(fetched)) => own.read(index, || Ok(fetched)),
+            Ok(Fetch::Blocking(read)) => self.io.pool.submit(Box::new(move || own.read(index, read))),
+            Ok(Fetch::Waiting(read)) if self.io.inline => own.read(index, || self.io.runtime.block_on(read)),
+            Ok(Fetch::Waiting(read)) => {
+                let (request, handle) = abortable(async move {
+                    let Some(Order { cluster, reservation }) = own.begin(index) else { return };
+                    let fetched =
+                        AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked(&cluster)));
+                    own.arrived(Ready { index, cluster, fetched, reservation });
+                });
+                self.queue.lock().requests.insert(index, handle);
+                self.io.runtime.spawn(request);
+            }
+        }
+    }
+
+    fn read(&self, index: usize, read: impl FnOnce() -> Result<Fetched>) {
+        let Some(Order { cluster, reservation }) = self.begin(index) else { return };
+        let fetched = caught(&cluster, read);
+        self.arrived(Ready { index, cluster, fetched, reservation });
+    }
+
+    /// Takes a queued fetch to run it; `None` if it was given up since.
+    fn begin(&self, index: usize) -> Option<Order> {
+        let mut queue = self.queue.lock();
+        let order = queue.queued.remove(&index)?;
+        queue.reading += 1;
+        Some(order)
+    }
+
+    fn arrived(&self, ready: Ready) {
+        if let Ok(fetched) = &ready.fetched {
+            self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
+        }
+        let (unwanted, waiting) = {
+            let mut queue = self.queue.lock();
+            queue.reading -= 1;
+            queue.requests.remove(&ready.index);
+            let mut unwanted = None;
+            if queue.is_stopped {
+                unwanted = Some(ready);
+            } else if self.ordered && queue.clusters.front().is_some_and(|(first, _)| *first < ready.index) {
+                // A cluster that was put back comes before it and may need its memory.
+                queue.clusters.push_front((ready.index, ready.cluster.clone()));
+                queue.sort_clusters();
+                unwanted = Some(ready);
+            } else {
+                queue.ready.insert(ready.index, ready);
+            }
+            (unwanted, std::mem::take(&mut queue.waiting))
+        };
+        drop(unwanted);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// A cluster for a packet.
+    pub fn next(&self, waker: &Waker) -> Next {
+        let mut queue = self.queue.lock();
+        let next = if self.ordered { Some(queue.next_in_order) } else { queue.ready.keys().next().copied() };
+        if let Some(ready) = next.and_then(|next| queue.ready.remove(&next)) {
+            queue.next_in_order = ready.index + 1;
+            queue.held += 1;
+            return Next::Cluster(Box::new(ready));
+        }
+        if queue.is_stopped || queue.ahead() == 0 && queue.clusters.is_empty() {
+            return Next::End;
+        }
+        if queue.ahead() + queue.held == 0 {
+            return Next::Again;
+        }
+        queue.waiting.push(waker.clone());
+        Next::Wait
+    }
+
+    /// Reserves what decoding a held cluster needs, if need be in place of what was read ahead. False if the packet has to
+    /// wait for the memory of others: it is to put its cluster back.
+    pub fn make_room(&self, reservation: &mut Reservation, bytes: usize) -> Result<bool> {
+        if reservation.grow(bytes).is_ok() {
+            return Ok(true);
+        }
+        let mut queue = self.queue.lock();
+        queue.short = SHORT_CLUSTERS;
+        queue.give_up_ahead();
+        match reservation.grow(bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if queue.held == 1 && queue.reading == 0 => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// A held cluster, whose bytes were dropped, is to be read again; the packet waits.
+    pub fn put_back(&self, index: usize, cluster: Arc<dyn Cluster>, waker: &Waker) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.held -= 1;
+            if self.ordered {
+                queue.next_in_order = index;
+                queue.give_up_ahead();
+            }
+            if !queue.is_stopped {
+                queue.clusters.push_front((index, cluster));
+                queue.sort_clusters();
+            }
+            // There may be room now for a packet that waits, and this one must not wait for what has just gone.
+            queue.waiting.push(waker.clone());
+            std::mem::take(&mut queue.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// A held cluster was decoded, or is not wanted any more; its memory is free.
+    pub fn released(&self) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.held -= 1;
+            queue.short = queue.short.saturating_sub(1);
+            std::mem::take(&mut queue.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn caught<T>(cluster: &Arc<dyn Cluster>, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(panicked(cluster)))
+}
+
+fn panicked(cluster: &Arc<dyn Cluster>) -> Error {
+    Error::bug(format!("reading {} panicked", cluster.describe()))
+}

@@ -1,0 +1,372 @@
+//! Scans of clusters whose reads end when the test says so, under little memory.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::task::Wake;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion_common::Statistics;
+use diligence_base::ErrorKind;
+use diligence_base::ids::{QueryId, TableVersion};
+use diligence_base::seams::{SystemClock, ThreadSpawn};
+use diligence_storage::{Chunk, Fetch, Fetched, Table, TableScan};
+use futures::channel::oneshot;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+
+use super::*;
+use crate::memory::{Broker, QueryMemory};
+
+/// How a cluster's bytes come.
+#[derive(Clone, Debug)]
+enum Reading {
+    /// On an I/O thread; counts the reads.
+    Blocking(Arc<AtomicUsize>),
+    /// When the other end says so.
+    Waiting(Arc<Mutex<Vec<oneshot::Sender<()>>>>),
+}
+
+/// A cluster of one row, its number.
+#[derive(Clone, Debug)]
+struct TestCluster {
+    number: i64,
+    bytes: usize,
+    decode_bytes: usize,
+    /// Steps that give no chunk.
+    empty_steps: usize,
+    reading: Reading,
+}
+
+#[derive(Debug)]
+struct TestTable(Vec<TestCluster>);
+
+impl Table for TestTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
+    }
+
+    fn version(&self) -> TableVersion {
+        TableVersion(1)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::new_unknown(&self.schema())
+    }
+
+    fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
+        let clusters = self.0.iter().map(|cluster| Arc::new(cluster.clone()) as Arc<dyn Cluster>);
+        Ok(TableScan { clusters: clusters.collect(), clusters_pruned: 0 })
+    }
+
+    fn describe(&self) -> String {
+        "a table of a test".to_owned()
+    }
+}
+
+impl Cluster for TestCluster {
+    fn rows(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn bytes(&self, _columns: &[usize]) -> usize {
+        self.bytes
+    }
+
+    fn fetch(&self, _columns: &[usize]) -> Fetch {
+        let fetched = Fetched { bytes: self.bytes, content: Box::new(()) };
+        match self.reading.clone() {
+            Reading::Blocking(reads) => Fetch::Blocking(Box::new(move || {
+                reads.fetch_add(1, Ordering::Relaxed);
+                Ok(fetched)
+            })),
+            Reading::Waiting(gates) => {
+                let (open, opened) = oneshot::channel();
+                gates.lock().push(open);
+                Fetch::Waiting(Box::pin(async move {
+                    let _ = opened.await;
+                    Ok(fetched)
+                }))
+            }
+        }
+    }
+
+    fn decode(&self, _fetched: Fetched, _request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        Ok(Box::new(TestDecode { cluster: self.clone(), step: 0 }))
+    }
+
+    fn describe(&self) -> String {
+        format!("cluster {}", self.number)
+    }
+}
+
+struct TestDecode {
+    cluster: TestCluster,
+    step: usize,
+}
+
+impl Decode for TestDecode {
+    fn step(&mut self) -> Result<Decoded> {
+        self.step += 1;
+        if self.step <= self.cluster.empty_steps {
+            return Ok(Decoded::Again);
+        }
+        if self.step > self.cluster.empty_steps + 1 {
+            return Ok(Decoded::Done);
+        }
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![self.cluster.number]));
+        Ok(Decoded::Chunk(Chunk { columns: vec![column], rows: 1 }))
+    }
+
+    fn bytes(&self) -> usize {
+        self.cluster.decode_bytes
+    }
+}
+
+/// A packet of a scan as its queue would treat it: it waits until it is woken.
+struct TestPacket {
+    state: Option<Box<dyn SourceState>>,
+    woken: Arc<Woken>,
+    rows: Vec<i64>,
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl TestPacket {
+    fn can_run(&self) -> bool {
+        self.state.is_some() && self.woken.0.load(Ordering::Relaxed)
+    }
+
+    fn pull(&mut self) -> Result<()> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        self.woken.0.store(false, Ordering::Relaxed);
+        match state.pull(&Waker::from(self.woken.clone()))? {
+            Pull::Wait => return Ok(()),
+            Pull::Again => {}
+            Pull::Batch(batch) => {
+                let array = batch.to_record_batch(&TestTable(vec![]).schema())?.column(0).clone();
+                self.rows.extend_from_slice(array.as_primitive::<Int64Type>().values());
+            }
+            Pull::Done => self.state = None,
+        }
+        self.woken.0.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+struct TestScan {
+    memory: QueryMemory,
+    packets: Vec<TestPacket>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl TestScan {
+    fn new(clusters: Vec<TestCluster>, packets: usize, ordered: bool, limit_bytes: usize, io_threads: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
+        let io = Io { pool, runtime: runtime.handle().clone(), inline: false };
+        let scan = Scan {
+            table: Arc::new(TestTable(clusters)),
+            name: "t".to_owned(),
+            columns: vec![0],
+            filters: vec![],
+            runtime_filters: vec![],
+            limit: None,
+        };
+        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default());
+        let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
+        let setup = Setup { memory: memory.clone(), batch_rows: 100, packets };
+        let packets = (0..packets).map(|_| TestPacket {
+            state: Some(source.open(&setup).unwrap()),
+            woken: Arc::new(Woken(AtomicBool::new(true))),
+            rows: vec![],
+        });
+        Self { memory, packets: packets.collect(), runtime }
+    }
+
+    /// Runs requests as far as they get.
+    fn serve(&self) {
+        for _ in 0..20 {
+            self.runtime.block_on(tokio::task::yield_now());
+        }
+    }
+
+    /// Pulls in turn until all are done.
+    fn run(&mut self) -> Result<Vec<i64>> {
+        while self.packets.iter().any(|packet| packet.state.is_some()) {
+            assert!(self.packets.iter().any(TestPacket::can_run), "all packets wait for nothing");
+            for packet in self.packets.iter_mut().filter(|packet| packet.can_run()) {
+                packet.pull()?;
+            }
+        }
+        let mut rows = self.packets.iter().flat_map(|packet| packet.rows.clone()).collect::<Vec<_>>();
+        rows.sort_unstable();
+        Ok(rows)
+    }
+}
+
+fn blocking(number: i64, bytes: usize, decode_bytes: usize) -> TestCluster {
+    TestCluster { number, bytes, decode_bytes, empty_steps: 0, reading: Reading::Blocking(Arc::default()) }
+}
+
+#[test]
+fn a_pull_ends_where_filters_drop_everything() {
+    let cluster = TestCluster { empty_steps: 500, ..blocking(7, 10, 0) };
+    let mut scan = TestScan::new(vec![cluster], 1, false, 100, 0);
+    let mut pulls = 0;
+    while scan.packets[0].state.is_some() {
+        scan.packets[0].pull().unwrap();
+        pulls += 1;
+    }
+    assert_eq!(scan.packets[0].rows, [7]);
+    assert!(pulls > 500, "{pulls}");
+}
+
+#[test]
+fn a_scan_has_room_where_one_cluster_has() {
+    for packets in 1..4 {
+        let clusters = (0..5).map(|number| blocking(number, 50, 0)).collect();
+        let mut scan = TestScan::new(clusters, packets, false, 64, 0);
+        assert_eq!(scan.run().unwrap(), [0, 1, 2, 3, 4]);
+        assert_eq!(scan.memory.reserved_bytes(), 0);
+    }
+}
+
+#[test]
+fn what_decoding_needs_is_reserved_and_goes_before_reading_ahead() {
+    for packets in 1..4 {
+        let clusters = || (0..5).map(|number| blocking(number, 50, 40)).collect();
+        let mut scan = TestScan::new(clusters(), packets, false, 100, 0);
+        assert_eq!(scan.run().unwrap(), [0, 1, 2, 3, 4]);
+        assert!(scan.memory.peak_bytes() >= 90);
+        let error = TestScan::new(clusters(), packets, false, 80, 0).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resource);
+    }
+}
+
+#[test]
+fn reads_that_have_not_begun_end_with_the_last_packet() {
+    let (unblock, blocked) = mpsc::channel::<()>();
+    let clusters = (0..3).map(|number| blocking(number, 50, 0)).collect::<Vec<_>>();
+    let reads = clusters.iter().map(|cluster| match &cluster.reading {
+        Reading::Blocking(reads) => reads.clone(),
+        Reading::Waiting(_) => panic!("these block"),
+    });
+    let reads = reads.collect::<Vec<_>>();
+    let mut scan = TestScan::new(vec![], 1, false, 1000, 0);
+    let pool = IoPool::start(1, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
+    let io = Io { pool: pool.clone(), runtime: scan.runtime.handle().clone(), inline: false };
+    // The only I/O thread is busy.
+    pool.submit(Box::new(move || blocked.recv().unwrap()));
+    let read_ahead = ReadAhead::new(
+        clusters.into_iter().map(|cluster| Arc::new(cluster) as Arc<dyn Cluster>).collect(),
+        vec![0],
+        false,
+        io,
+        Arc::default(),
+    );
+    read_ahead.join(1);
+    read_ahead.order(&scan.memory).unwrap();
+    assert_eq!(scan.memory.reserved_bytes(), 100);
+    read_ahead.leave();
+    assert_eq!(scan.memory.reserved_bytes(), 0);
+    unblock.send(()).unwrap();
+    // What was submitted before this has run when this has.
+    let (done, is_done) = mpsc::channel();
+    pool.submit(Box::new(move || done.send(()).unwrap()));
+    is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(reads.iter().all(|reads| reads.load(Ordering::Relaxed) == 0));
+    pool.stop();
+    assert_eq!(scan.run().unwrap(), [] as [i64; 0]);
+}
+
+#[test]
+fn requests_under_way_are_broken_off_with_the_last_packet() {
+    let gates = Arc::default();
+    let cluster = TestCluster { reading: Reading::Waiting(Arc::clone(&gates)), ..blocking(0, 50, 0) };
+    let mut scan = TestScan::new(vec![cluster], 1, false, 1000, 0);
+    scan.packets[0].pull().unwrap();
+    scan.serve();
+    assert!(!gates.lock()[0].is_canceled());
+    assert_eq!(scan.memory.reserved_bytes(), 50);
+    scan.packets[0].state = None;
+    scan.serve();
+    assert!(gates.lock()[0].is_canceled());
+    assert_eq!(scan.memory.reserved_bytes(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn every_cluster_is_decoded_once_in_whatever_order_things_happen(
+        sizes in prop::collection::vec((0usize..50, 0usize..50, 0usize..3), 1..25),
+        packets in 1usize..4,
+        ordered in any::<bool>(),
+        spare_bytes in 0usize..120,
+        turns in prop::collection::vec(any::<u8>(), 1..60),
+    ) {
+        let packets = if ordered { 1 } else { packets };
+        let gates: Arc<Mutex<Vec<oneshot::Sender<()>>>> = Arc::default();
+        let clusters = sizes.iter().enumerate().map(|(number, &(bytes, decode_bytes, empty_steps))| TestCluster {
+            number: number as i64,
+            bytes,
+            decode_bytes,
+            empty_steps,
+            reading: Reading::Waiting(gates.clone()),
+        });
+        // Any cluster alone has room.
+        let limit = sizes.iter().map(|size| size.0 + size.1).max().unwrap() + spare_bytes;
+        let mut scan = TestScan::new(clusters.collect(), packets, ordered, limit, 0);
+        let mut idle = 0;
+        for turn in turns.into_iter().cycle() {
+            if scan.packets.iter().all(|packet| packet.state.is_none()) {
+                break;
+            }
+            let choice = turn as usize % (packets + 1);
+            match scan.packets.get_mut(choice) {
+                Some(packet) if packet.can_run() => {
+                    packet.pull().unwrap();
+                    idle = 0;
+                }
+                Some(_) => idle += 1,
+                None => {
+                    // One read ends.
+                    let gate = {
+                        let mut gates = gates.lock();
+                        let count = gates.len();
+                        (count > 0).then(|| gates.swap_remove(turn as usize / (packets + 1) % count))
+                    };
+                    let ended = gate.is_some_and(|gate| gate.send(()).is_ok());
+                    scan.serve();
+                    idle = if ended { 0 } else { idle + 1 };
+                }
+            }
+            if idle > 200 {
+                // The turns that repeat may be only some packets'; nothing else may be possible, though.
+                let can_run = scan.packets.iter().any(TestPacket::can_run);
+                prop_assert!(can_run || !gates.lock().is_empty(), "all packets wait for nothing");
+                for packet in scan.packets.iter_mut().filter(|packet| packet.can_run()) {
+                    packet.pull().unwrap();
+                }
+                for gate in std::mem::take(&mut *gates.lock()) {
+                    let _ = gate.send(());
+                }
+                scan.serve();
+            }
+        }
+        let mut rows = scan.packets.iter().flat_map(|packet| packet.rows.clone()).collect::<Vec<_>>();
+        if !ordered {
+            rows.sort_unstable();
+        }
+        prop_assert_eq!(rows, (0..sizes.len() as i64).collect::<Vec<_>>());
+        drop(scan.packets);
+        prop_assert_eq!(scan.memory.reserved_bytes(), 0);
+    }
+}
