@@ -1,4 +1,4 @@
-//! Sound files, small, of every type and encoding that matters.
+//! Files of every type and encoding that matters, small; nearly all of them sound.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaDataWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion};
 
 fn flat(rows: i64) -> RecordBatch {
@@ -100,7 +101,45 @@ pub fn parquet() -> Vec<Vec<u8>> {
     let mut files: Vec<_> = properties.into_iter().map(|properties| must(write(&flat(100), properties))).collect();
     files.push(must(write(&nested(60), WriterProperties::builder())));
     files.push(must(write(&flat(0), WriterProperties::builder())));
+    files.extend([plain(), WriterProperties::builder()].map(|last| must(two_dictionaries(last))));
     files
+}
+
+/// A damaged file, which changes of bytes would hardly ever come to: one chunk with the pages of two, so that a dictionary
+/// comes after other pages. Those are written with these properties.
+fn two_dictionaries(before: WriterPropertiesBuilder) -> Result<Vec<u8>, ParquetError> {
+    let write = |rows: std::ops::Range<i64>, properties: WriterPropertiesBuilder| {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.map(|row| format!("text number {row}"))));
+        let batch = batch(vec![("texts", texts)]);
+        let properties = properties.set_compression(Compression::UNCOMPRESSED).set_offset_index_disabled(true);
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build()))?;
+        writer.write(&batch)?;
+        let metadata = writer.close()?;
+        Ok::<_, ParquetError>((bytes, metadata))
+    };
+    let files = [write(0..30, before)?, write(50..60, WriterProperties::builder())?];
+    let (mut bytes, mut rows) = (b"PAR1".to_vec(), 0);
+    for (file, metadata) in &files {
+        let (start, length) = metadata.row_group(0).column(0).byte_range();
+        bytes.extend_from_slice(&file[start as usize..(start + length) as usize]);
+        rows += metadata.row_group(0).num_rows();
+    }
+    let [(_, metadata), _] = files;
+    let length = bytes.len() as i64 - 4;
+    let chunk = metadata.row_group(0).column(0).clone().into_builder();
+    let chunk = chunk
+        .set_num_values(rows)
+        .set_total_compressed_size(length)
+        .set_total_uncompressed_size(length)
+        .clear_statistics()
+        .build()?;
+    let group = metadata.row_group(0).clone().into_builder();
+    let group = group.set_num_rows(rows).set_column_metadata(vec![chunk]).build()?;
+    let metadata =
+        metadata.into_builder().set_row_groups(vec![group]).set_column_index(None).set_offset_index(None).build();
+    ParquetMetaDataWriter::new(&mut bytes, &metadata).finish()?;
+    Ok(bytes)
 }
 
 /// Arrow files and streams, compressed and not.
@@ -176,7 +215,8 @@ pub fn json() -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::files::FileTarget;
+    use super::super::{Kind, Target};
     use super::*;
 
     /// Sound files must be read: otherwise the fuzzer would only ever see refusals.
@@ -190,5 +230,13 @@ mod tests {
             println!("{}: {}", kind.name(), target.summary());
         }
         assert!(parquet().len() > 9 && arrow().len() > 5 && csv().len() > 7 && json().len() > 6);
+    }
+    #[test]
+    fn only_two_dictionaries_are_refused() {
+        let mut target = FileTarget::new("fuzz.parquet");
+        for sample in parquet() {
+            target.run(&sample).unwrap();
+        }
+        assert_eq!(target.summary(), "11 read to the end, 2 refused");
     }
 }
