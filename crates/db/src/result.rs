@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
+use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::memory::Reservation;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
@@ -290,9 +291,13 @@ impl QueryResult {
 }
 
 impl WriteBody {
-    /// Keeps a batch; false, because the end is not there yet.
+    /// Keeps a batch; false, because the end is not there yet. It is compacted, since views may refer to much that is the
+    /// query's, and counted as what it holds then.
     fn take(&mut self, batch: RecordBatch) -> Result<bool> {
-        self.memory.grow(batch.get_array_memory_size())?;
+        self.memory.grow(batch.columns().iter().map(|column| bytes_needed(column)).sum())?;
+        let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
         self.batches.push(batch);
         Ok(false)
     }

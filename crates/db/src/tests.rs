@@ -35,6 +35,19 @@ fn command(session: &Session, sql: &str) -> (String, Option<u64>) {
     }
 }
 
+/// The groups of a query share the memory of their text; a table made of them counts, and keeps, what its rows need.
+#[test]
+fn a_table_of_grouped_text_needs_the_memory_of_its_rows() {
+    let session = session();
+    let text = "lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 200000) t(value)";
+    session.execute(&format!("CREATE TABLE many AS SELECT {text}")).unwrap();
+    session.execute("SET query_memory = '150MB'").unwrap();
+    let made = command(&session, "CREATE TABLE grouped AS SELECT s, count(*) AS n FROM many GROUP BY s");
+    assert_eq!(made, ("CREATE TABLE".to_owned(), Some(200_000)));
+    assert_eq!(command(&session, "INSERT INTO grouped SELECT DISTINCT s, 2 FROM many").1, Some(200_000));
+    assert_eq!(rows(&session, "SELECT count(DISTINCT s), sum(n), min(length(s)) FROM grouped"), ["200000 600000 60"]);
+}
+
 #[test]
 fn tables_in_memory_are_made_filled_and_dropped() {
     let session = session();

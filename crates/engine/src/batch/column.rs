@@ -8,6 +8,8 @@ use arrow::datatypes::{DataType, Decimal64Type};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::bytes::{estimated_bytes, picked_bytes};
+
 /// Row numbers into an array. NULL stands for a row of NULLs (an outer join's padding).
 pub type Picks = Arc<UInt32Array>;
 
@@ -70,16 +72,22 @@ impl Column {
         Self::flat_array(values.slice(offset, rows))
     }
 
-    /// Bytes of the rows when flat: exact for fixed widths, the array's in proportion for the rest.
+    /// Bytes of the rows when flat: what a reservation counts.
     pub fn bytes(&self) -> usize {
-        let rows = self.len();
-        match self.values.data_type().primitive_width() {
-            Some(width) => rows * width + rows / 8,
-            None if self.values.is_empty() => 0,
-            None => {
-                let whole = self.values.get_array_memory_size();
-                (whole as u128 * rows as u128 / self.values.len() as u128) as usize
-            }
+        let (values, picks) = self.known();
+        picked_bytes(values, picks)
+    }
+
+    /// About the same, without looking at every string.
+    pub fn bytes_estimated(&self) -> usize {
+        let (values, picks) = self.known();
+        estimated_bytes(values, picks)
+    }
+
+    fn known(&self) -> (&ArrayRef, Option<&UInt32Array>) {
+        match self.flat.get() {
+            Some(flat) => (flat, None),
+            None => (&self.values, self.picks.as_deref()),
         }
     }
 }

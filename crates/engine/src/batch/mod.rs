@@ -12,7 +12,12 @@
 //!   DataFusion is logical.
 //! * A batch passed between operators has at least one row.
 
+mod bytes;
 mod column;
+pub(crate) mod floats;
+mod magnitude;
+mod nulls;
+pub(crate) mod views;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::datatypes::SchemaRef;
@@ -20,7 +25,10 @@ use diligence_base::{Error, Result};
 use diligence_storage::Chunk;
 use diligence_storage::foreign_error::from_arrow;
 
+pub use bytes::{bytes_needed, compacted};
 pub use column::{Column, Picks, concat_arrays, to_logical};
+pub(crate) use magnitude::magnitude_bound;
+pub(crate) use nulls::{nulls_of, without_nulls};
 
 /// Columns of equal length.
 #[derive(Clone, Debug)]
@@ -133,9 +141,9 @@ impl Batch {
         Ok(Self::from_arrays(arrays, self.rows))
     }
 
-    /// Bytes of the flat columns; what a reservation counts.
-    pub fn bytes(&self) -> usize {
-        self.columns.iter().map(Column::bytes).sum()
+    /// About how many bytes the flat columns have; what a profile shows. Strings are not looked at one by one.
+    pub fn bytes_estimated(&self) -> usize {
+        self.columns.iter().map(Column::bytes_estimated).sum()
     }
 }
 

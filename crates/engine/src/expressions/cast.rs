@@ -12,9 +12,9 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::arithmetic::{power_of_ten, scaled};
 use super::node::Node;
-use super::operand::{Narrow, Operand, nulls_of};
+use super::operand::{Narrow, Operand};
 use super::strings::is_string;
-use crate::batch::Batch;
+use crate::batch::{Batch, nulls_of};
 
 /// An expression cast to another type.
 #[derive(Debug)]

@@ -17,8 +17,9 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::bits::{pack, pack_pairs};
 use super::node::Node;
-use super::operand::{Operand, nulls_of};
-use crate::batch::{Batch, to_logical};
+use super::operand::Operand;
+use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::{Batch, nulls_of, to_logical};
 
 /// Runs a body on the natives of two arrays, if they are of one kind.
 macro_rules! same_natives {
@@ -202,12 +203,17 @@ impl Compare {
         {
             return Ok(mask);
         }
-        let left = left.to_logical(&self.data_type)?;
-        let right = right.to_logical(&self.data_type)?;
+        let mut left = left.to_logical(&self.data_type)?;
+        let mut right = right.to_logical(&self.data_type)?;
         if let Some(comparison) = Comparison::from_operator(&self.operator)
             && let Some(mask) = compare_operands(comparison, &left, &right)
         {
             return Ok(mask);
+        }
+        if self.data_type.is_nested() {
+            // DataFusion sees to the zeros of plain floats only.
+            left.array = with_one_zero(&left.array);
+            right.array = with_one_zero(&right.array);
         }
         let value = apply_cmp(self.operator, &left.to_columnar()?, &right.to_columnar()?).map_err(from_datafusion)?;
         let array = Operand::from_columnar(value)?.into_array(batch.rows())?;
@@ -261,12 +267,12 @@ integers_are_their_own_keys!(
 
 /// Floats order like integers once the magnitude bits of negative ones are flipped.
 macro_rules! floats_have_integer_keys {
-    ($($kind:ident: $native:ty, $key:ty, $unsigned:ty, $sign:literal);*) => {
+    ($($kind:ident: $float:ty, $native:ty, $key:ty, $unsigned:ty, $sign:literal);*) => {
         $(impl Ordinal for $native {
             type Key = $key;
             #[inline(always)]
             fn key(self) -> $key {
-                let bits = if self == 0.0 { 0 } else { self.to_bits() as $key };
+                let bits = <$float>::bits_with_one_zero(self) as $key;
                 bits ^ (((bits >> $sign) as $unsigned) >> 1) as $key
             }
             fn first(natives: &Natives<'_>) -> Option<Self> {
@@ -276,7 +282,7 @@ macro_rules! floats_have_integer_keys {
     };
 }
 
-floats_have_integer_keys!(F32: f32, i32, u32, 31; F64: f64, i64, u64, 63);
+floats_have_integer_keys!(F32: Float32Type, f32, i32, u32, 31; F64: Float64Type, f64, i64, u64, 63);
 
 fn compare_with<T: Ordinal>(values: &[T], comparison: Comparison, constant: T) -> BooleanBuffer {
     let constant = constant.key();

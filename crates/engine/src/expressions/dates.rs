@@ -13,8 +13,8 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::node::Node;
-use super::operand::{Operand, nulls_of};
-use crate::batch::Batch;
+use super::operand::Operand;
+use crate::batch::{Batch, nulls_of};
 
 /// Dates within so many days of 1970 are ours: 100,000 years either way, less than Arrow's library of dates can hold, and
 /// little enough for 32 bits. What is beyond is left to it.

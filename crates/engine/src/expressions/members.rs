@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 
 use super::bits::pack;
 use super::compare::{Constant, Natives, natives};
-use super::operand::nulls_of;
 use super::strings::{Strings, text_of};
+use crate::batch::nulls_of;
 
 /// Up to this many integers are compared one after another, in vector registers.
 const LINEAR_MEMBERS_MAX: usize = 8;

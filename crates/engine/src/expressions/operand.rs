@@ -11,7 +11,7 @@ use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
-use crate::batch::to_logical;
+use crate::batch::{magnitude_bound, nulls_of, to_logical};
 
 /// A value per row, or one value for all rows.
 #[derive(Clone, Debug)]
@@ -114,32 +114,11 @@ impl Narrow {
     }
 }
 
-/// The validity bitmap, if any row is NULL.
-pub(super) fn nulls_of(array: &dyn Array) -> Option<NullBuffer> {
-    array.nulls().filter(|nulls| nulls.null_count() > 0).cloned()
-}
-
-/// A bound that no value's magnitude is above, at most twice the least one: one pass without branches.
-fn magnitude_bound(values: &[i64]) -> u64 {
-    // For a negative value, `v ^ (v >> 63)` is `-v - 1`: hence the one more at the end.
-    let bits = values.iter().fold(0, |bits, value| bits | (value ^ (value >> 63)));
-    if values.len() == 1 { values[0].unsigned_abs() } else { bits as u64 + 1 }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::Decimal128Array;
 
     use super::*;
-
-    #[test]
-    fn a_bound_is_never_below_a_magnitude() {
-        for values in [vec![0, 5, -9], vec![i64::MIN, 3], vec![i64::MAX, 0], vec![-1, -1], vec![0, 0], vec![i64::MIN]] {
-            let largest = values.iter().map(|value| value.unsigned_abs()).max().unwrap();
-            assert!(magnitude_bound(&values) >= largest, "{values:?}");
-            assert!(magnitude_bound(&values) <= largest.max(1).saturating_mul(2), "{values:?}");
-        }
-    }
 
     #[test]
     fn only_values_that_fit_are_narrowed() {

@@ -17,10 +17,8 @@ use memchr::memmem::Finder;
 
 use super::bits::pack;
 use super::compare::Comparison;
-use super::operand::nulls_of;
+use crate::batch::{nulls_of, views};
 
-/// A string of at most this many bytes lies in its view.
-const INLINE_BYTES_MAX: usize = 12;
 /// Up to this many members are compared one after another; a hash costs more than these comparisons.
 const LINEAR_MEMBERS_MAX: usize = 6;
 
@@ -60,7 +58,7 @@ fn equal(array: &ArrayRef, text: &str) -> Result<BooleanBuffer> {
         return test_bytes(array, |bytes| bytes == text.as_bytes());
     };
     let view = make_view(text.as_bytes(), 0, 0);
-    if text.len() <= INLINE_BYTES_MAX {
+    if text.len() <= views::INLINE_BYTES {
         return Ok(pack(strings.views(), |other| other == view));
     }
     Ok(test_views(strings, |other| other as u64 == view as u64, |bytes| bytes == text.as_bytes()))
@@ -254,7 +252,7 @@ impl Strings {
         all.sort_unstable();
         all.dedup();
         let (short, long): (Vec<_>, Vec<_>) =
-            all.iter().map(|text| owned(text)).partition(|text| text.len() <= INLINE_BYTES_MAX);
+            all.iter().map(|text| owned(text)).partition(|text| text.len() <= views::INLINE_BYTES);
         let inline = short.iter().map(|text| make_view(text.as_bytes(), 0, 0)).collect::<Vec<_>>();
         Self {
             inline_set: inline.iter().copied().collect(),
@@ -286,11 +284,10 @@ impl Strings {
         if self.long.is_empty() {
             return short;
         }
-        let is_long = |view: u128| view as u32 as usize > INLINE_BYTES_MAX;
         let long = if self.long.len() <= LINEAR_MEMBERS_MAX {
-            test_views(strings, is_long, |bytes| self.long.iter().any(|member| member.as_bytes() == bytes))
+            test_views(strings, views::is_long, |bytes| self.long.iter().any(|member| member.as_bytes() == bytes))
         } else {
-            test_views(strings, is_long, |bytes| self.set.contains(bytes))
+            test_views(strings, views::is_long, |bytes| self.set.contains(bytes))
         };
         &short | &long
     }

@@ -11,9 +11,8 @@ use super::bits::look_up;
 use super::compare::{Comparison, Constant, compare_constant, compare_range};
 use super::members::Members;
 use super::node::Node;
-use super::operand::nulls_of;
 use super::strings::{Pattern, compare_text};
-use crate::batch::{Batch, to_logical};
+use crate::batch::{Batch, nulls_of, to_logical};
 
 /// A predicate applied to an expression.
 #[derive(Debug)]

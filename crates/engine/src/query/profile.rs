@@ -16,14 +16,14 @@ pub struct Counts {
     pub rows: u64,
     /// Batches.
     pub batches: u64,
-    /// Bytes of the columns when flat.
+    /// Bytes of the columns when flat, about.
     pub bytes: u64,
 }
 
 impl Counts {
     /// One batch.
     pub fn of(batch: &Batch) -> Self {
-        Self { rows: batch.rows() as u64, batches: 1, bytes: batch.bytes() as u64 }
+        Self { rows: batch.rows() as u64, batches: 1, bytes: batch.bytes_estimated() as u64 }
     }
 }
 

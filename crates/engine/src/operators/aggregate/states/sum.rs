@@ -16,7 +16,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use diligence_base::{Error, Result};
 
-use crate::batch::to_logical;
+use crate::batch::{magnitude_bound, to_logical};
 
 use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, for_each_valid, permuted, scatter};
 
@@ -130,7 +130,7 @@ impl SumState {
     }
 
     fn add_narrow(&mut self, values: &[i64], placement: Placement<'_>, nulls: Option<&NullBuffer>) {
-        if self.admit(magnitude(values).saturating_mul(values.len() as u64))
+        if self.admit(magnitude_bound(values).saturating_mul(values.len() as u64))
             && let Sums::Narrow { sums, .. } = &mut self.sums
         {
             // The bound says that nothing overflows.
@@ -185,7 +185,7 @@ impl SumState {
             }
             Sums::Narrow { sums: theirs, .. } => {
                 let theirs = &theirs[range];
-                if self.admit(magnitude(theirs).saturating_mul(theirs.len() as u64))
+                if self.admit(magnitude_bound(theirs).saturating_mul(theirs.len() as u64))
                     && let Sums::Narrow { sums, .. } = &mut self.sums
                 {
                     scatter(sums, theirs, placement, None, |sum, value| *sum = sum.wrapping_add(value));
@@ -295,12 +295,6 @@ fn noting_overflow(a: i128, b: i128, overflowed: &Cell<bool>) -> i128 {
     let (sum, over) = a.overflowing_add(b);
     overflowed.set(overflowed.get() | over);
     sum
-}
-
-/// A bound on the magnitude of every value: a power of two.
-fn magnitude(values: &[i64]) -> u64 {
-    let bits = values.iter().fold(0u64, |bits, &value| bits | (value ^ (value >> 63)) as u64);
-    1u64.checked_shl(64 - bits.leading_zeros()).unwrap_or(u64::MAX)
 }
 
 /// The values in 64 bits, if all of them fit.
