@@ -13,12 +13,13 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
+use super::hash_join::cross_pairs::{CrossHeld, CrossPairs};
 use super::hash_join::emit::{
-    Bits, CrossHeld, CrossPairs, Held, InWork, PairJoin, Published, StoredSource, Wanted, marks_held, needs_held_rows,
+    Bits, Held, InWork, PairJoin, Published, StoredSource, Wanted, marks_held, needs_held_rows,
 };
-use super::hash_join::{Assembly, ColumnChunks, JoinParts, ROWS_MAX, Unmatched};
+use super::hash_join::incoming::{AllIn, Collected, Incoming, check_rows};
+use super::hash_join::{Assembly, JoinParts, Unmatched};
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::pipeline::{Accept, Flow, Operator, OperatorState, Output, Setup, Sink, SinkState};
 use crate::plan;
 use crate::sync::{
@@ -51,22 +52,11 @@ pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) 
 
 #[derive(Default)]
 struct Shared {
-    collected: Mutex<Collected>,
+    /// Of each batch of the held side, how many rows it has: a join may want no columns at all.
+    collected: Mutex<Collected<usize>>,
     published: Arc<Published>,
     /// Whether all held rows are marked as matched: without a condition one probe row matches all.
     all_matched: AtomicBool,
-}
-
-#[derive(Default)]
-struct Collected {
-    packets: Vec<Packet>,
-    reservation: Option<Reservation>,
-}
-
-struct Packet {
-    columns: Vec<ColumnChunks>,
-    /// Rows of each chunk: a join may want no columns at all.
-    rows: Vec<usize>,
 }
 
 struct Build {
@@ -81,35 +71,36 @@ impl Sink for Build {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        let columns = self.stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone())).collect();
         Ok(Box::new(BuildState {
             sources: self.stored.iter().map(|(source, _)| *source).collect(),
-            packet: Packet { columns, rows: vec![] },
-            reservation: Some(setup.memory.reservation("NestedLoopJoin")),
+            incoming: Incoming::new(&self.stored, setup.memory.reservation("NestedLoopJoin")),
             shared: self.shared.clone(),
         }))
     }
 
     fn complete(&self) -> Result<()> {
-        let Collected { packets, mut reservation } = std::mem::take(&mut *self.shared.collected.lock());
-        let rows = packets.iter().flat_map(|packet| &packet.rows).sum();
-        if rows > ROWS_MAX {
-            return Err(Error::resource(format!("the held side of a join has {rows} rows, more than {ROWS_MAX}"))
-                .with_hint("filter the smaller input first, or join in several steps"));
-        }
-        let places = packets.iter().enumerate();
+        let AllIn { chunks, columns: incoming, mut reservation } =
+            Collected::take(&self.shared.collected, self.stored.len());
+        let rows = chunks.iter().flatten().sum();
+        check_rows(rows)?;
+        let places = chunks.iter().enumerate();
         let places: Vec<(usize, usize)> =
-            places.flat_map(|(packet, chunks)| (0..chunks.rows.len()).map(move |chunk| (packet, chunk))).collect();
-        let mut by_packet: Vec<_> = packets.into_iter().map(|packet| packet.columns.into_iter()).collect();
+            places.flat_map(|(packet, chunks)| (0..chunks.len()).map(move |chunk| (packet, chunk))).collect();
         let mut columns = Vec::with_capacity(self.stored.len());
-        for (_, logical) in &self.stored {
-            let chunks: Vec<ColumnChunks> = by_packet.iter_mut().filter_map(Iterator::next).collect();
+        let mut bytes = 0;
+        for (chunks, (_, logical)) in incoming.into_iter().zip(&self.stored) {
             if let Some(reservation) = &mut reservation {
                 reservation.grow(Assembly::bytes(&chunks, logical, rows))?;
             }
             let assembly = Assembly::new(chunks, &places, logical);
             (0..assembly.pieces()).try_for_each(|piece| assembly.work(piece))?;
-            columns.push(assembly.finish()?);
+            let (column, column_bytes) = assembly.finish()?;
+            columns.push(column);
+            bytes += column_bytes;
+        }
+        if let Some(reservation) = &mut reservation {
+            // The chunks are gone.
+            reservation.resize(bytes + if marks_held(self.join_type) { rows / 8 } else { 0 })?;
         }
         let matched = marks_held(self.join_type).then(|| Bits::new(rows));
         let held = Held { rows, columns, matched, valid: None, _reservation: reservation };
@@ -120,44 +111,23 @@ impl Sink for Build {
 
 struct BuildState {
     sources: Vec<StoredSource>,
-    packet: Packet,
-    /// Gone once handed over.
-    reservation: Option<Reservation>,
+    incoming: Incoming<usize>,
     shared: Arc<Shared>,
 }
 
 impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
-        let Some(reservation) = &mut self.reservation else {
-            return Err(Error::bug("a join's held side went on after its end"));
-        };
         let columns = self.sources.iter().map(|source| match source {
-            StoredSource::Input(index) => Ok(batch.column(*index)),
+            StoredSource::Input(index) => Ok(batch.column(*index).clone()),
             StoredSource::Key(_) => Err(Error::bug("a nested-loop join has no keys")),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let before = reservation.bytes();
-        reservation.grow(columns.iter().map(|column| column.bytes()).sum())?;
-        let mut held = before;
-        for (chunks, column) in self.packet.columns.iter_mut().zip(columns) {
-            held += chunks.append(column)?;
-        }
-        reservation.resize(held)?;
-        self.packet.rows.push(batch.rows());
+        self.incoming.push(batch.rows(), size_of::<usize>(), &columns)?;
         Ok(Accept::More)
     }
 
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
-        let Some(own) = self.reservation.take() else { return Ok(Accept::Enough) };
-        let mut packet = std::mem::replace(&mut self.packet, Packet { columns: vec![], rows: vec![] });
-        packet.columns.iter_mut().for_each(ColumnChunks::finish);
-        let mut collected = self.shared.collected.lock();
-        collected.packets.push(packet);
-        match &mut collected.reservation {
-            Some(all) => all.absorb(own),
-            None => collected.reservation = Some(own),
-        }
-        Ok(Accept::More)
+        Ok(self.incoming.hand_over(&self.shared.collected))
     }
 }
 
@@ -219,7 +189,7 @@ impl OperatorState for ProbeState {
             }
         }
         let rows = (0..input.rows() as u32).collect();
-        self.pending = Some((pairs.begin(input), CrossPairs::new(rows, CrossHeld::All(held.rows))));
+        self.pending = Some((pairs.begin(input, self.batch_rows), CrossPairs::new(rows, CrossHeld::All(held.rows))));
         self.more(out)
     }
 

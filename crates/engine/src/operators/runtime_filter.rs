@@ -23,7 +23,9 @@ use diligence_storage::RowFilter;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::hash_join::Table;
-use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, hash_word, word_to_scalar};
+use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, word_to_scalar};
+use super::hashing::hash_word;
+use crate::batch::without_nulls;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it lets
@@ -172,13 +174,6 @@ impl RowFilter for ColumnFilter {
 
     fn is_worthwhile(&self) -> bool {
         self.filter.state.get().is_some() && !self.filter.gave_up.load(Ordering::Relaxed)
-    }
-}
-
-fn without_nulls(kept: BooleanBuffer, nulls: Option<&NullBuffer>) -> BooleanBuffer {
-    match nulls {
-        Some(nulls) if nulls.null_count() > 0 => &kept & nulls.inner(),
-        _ => kept,
     }
 }
 

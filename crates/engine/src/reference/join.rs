@@ -1,5 +1,6 @@
 //! The plain join: every pair of rows is looked at, with SQL's three-valued logic spelled out.
 
+use arrow::array::Array;
 use arrow::datatypes::DataType;
 use datafusion_common::{JoinType, ScalarValue};
 
@@ -71,11 +72,31 @@ impl Join<'_> {
         self.on.iter().all(|&(l, r)| {
             let (l, r) = (&left[l], &right[r]);
             match (l.is_null(), r.is_null()) {
-                (false, false) => l == r,
+                (false, false) => same(l, r),
                 (true, true) => self.null_equal || self.null_aware,
                 _ => self.null_aware,
             }
         })
+    }
+}
+
+/// Whether two values of one type, not NULL, are equal: floats by their bits, but the two zeros are one; inside of nested
+/// values NULLs are equal to each other.
+fn same(left: &ScalarValue, right: &ScalarValue) -> bool {
+    use ScalarValue::*;
+    let rows = |left: &dyn Array, right: &dyn Array| {
+        let value = |array: &dyn Array, row| ScalarValue::try_from_array(array, row).expect("a value of a test");
+        left.len() == right.len() && (0..left.len()).all(|row| same(&value(left, row), &value(right, row)))
+    };
+    match (left, right) {
+        (Float16(Some(l)), Float16(Some(r))) => l == r || l.to_bits() == r.to_bits(),
+        (Float32(Some(l)), Float32(Some(r))) => l == r || l.to_bits() == r.to_bits(),
+        (Float64(Some(l)), Float64(Some(r))) => l == r || l.to_bits() == r.to_bits(),
+        (List(l), List(r)) if l.is_valid(0) && r.is_valid(0) => rows(&l.value(0), &r.value(0)),
+        (Struct(l), Struct(r)) if l.is_valid(0) && r.is_valid(0) => {
+            l.columns().iter().zip(r.columns()).all(|(l, r)| rows(l, r))
+        }
+        _ => left == right,
     }
 }
 
@@ -104,6 +125,19 @@ mod tests {
         assert_eq!(join.run(&left, &[]), left);
         join.null_aware = false;
         assert_eq!(join.run(&left, &rows(&[Some(1), None])), rows(&[Some(2), None]));
+    }
+
+    #[test]
+    fn the_zeros_are_one_value_and_other_floats_are_their_bits() {
+        let float = |value: f64| ScalarValue::Float64(Some(value));
+        assert!(same(&float(0.0), &float(-0.0)) && same(&float(f64::NAN), &float(f64::NAN)));
+        assert!(!same(&float(f64::NAN), &float(-f64::NAN)) && !same(&float(0.0), &float(5e-324)));
+        let list = |value: Option<f64>| {
+            let values = [ScalarValue::Float64(value), float(1.0)];
+            ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Float64))
+        };
+        assert!(same(&list(Some(0.0)), &list(Some(-0.0))) && same(&list(None), &list(None)));
+        assert!(!same(&list(Some(0.0)), &list(None)));
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! The build side coming in: packets keep chunks, the finishing parts make the table and the columns of them.
-//!
-//! Nothing is shared between packets until they finish; then each hands over its chunks under one short lock.
+//! The build side: packets keep chunks, the finishing parts make the table and the columns of them.
 
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -10,24 +8,22 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::columns::{Assembly, ColumnChunks};
+use super::columns::Assembly;
 use super::emit::{Bits, Held, marks_held};
+use super::incoming::{AllIn, Collected, Incoming, check_rows};
 use super::keys::{KeyColumn, KeyData, hash_rows, words_are_ordered};
 use super::packing::Packing;
 use super::table::Table;
 use super::table_work::{Partitions, TableWork};
 use super::{Config, KeyValues, Lookup, Shared, StoredSource};
 use crate::batch::{Batch, Column};
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-
-/// Build rows at most: row numbers have 32 bits, and two are kept free.
-pub(in crate::operators) const ROWS_MAX: usize = u32::MAX as usize - 1;
 
 /// Keys up to which a runtime filter is made: 16 million make 32 MiB of Bloom filter, beyond which testing misses the
 /// cache as the join itself would.
@@ -43,18 +39,6 @@ pub(super) struct Build {
     filters: Vec<(Arc<RuntimeFilter>, usize)>,
     assembling: Mutex<Option<Arc<Assembling>>>,
     packets: AtomicUsize,
-}
-
-/// What finished packets have handed over.
-#[derive(Default)]
-pub(super) struct Collected {
-    packets: Vec<Packet>,
-    reservation: Option<Reservation>,
-}
-
-struct Packet {
-    chunks: Vec<Chunk>,
-    columns: Vec<ColumnChunks>,
 }
 
 /// The keys of one batch of the build side.
@@ -135,24 +119,25 @@ impl Sink for Build {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
         Ok(Box::new(BuildState {
-            packet: Packet::new(&self.config),
-            reservation: Some(setup.memory.reservation("HashJoin")),
+            incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
             config: self.config.clone(),
             shared: self.shared.clone(),
         }))
     }
 
     fn parts(&self) -> Result<usize> {
-        let collected = std::mem::take(&mut *self.shared.collected.lock());
+        let collected = Collected::take(&self.shared.collected, self.config.stored.len());
         let assembling = Arc::new(self.plan(collected)?);
         let parts = assembling.tasks.len();
         *self.assembling.lock() = Some(assembling);
         Ok(parts)
     }
 
-    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, setup: &Setup) -> Result<()> {
         let assembling = self.assembling.lock().clone();
-        assembling.ok_or_else(|| Error::bug("a join's table was worked on before it was planned"))?.work(index)
+        assembling
+            .ok_or_else(|| Error::bug("a join's table was worked on before it was planned"))?
+            .work(index, &setup.memory)
     }
 
     fn complete(&self) -> Result<()> {
@@ -162,19 +147,10 @@ impl Sink for Build {
     }
 }
 
-impl Packet {
-    fn new(config: &Config) -> Self {
-        let columns = config.stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone())).collect();
-        Self { chunks: vec![], columns }
-    }
-}
-
 struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
-    packet: Packet,
-    /// Gone once handed over.
-    reservation: Option<Reservation>,
+    incoming: Incoming<Chunk>,
 }
 
 impl SinkState for BuildState {
@@ -195,44 +171,24 @@ impl SinkState for BuildState {
                 valid = None;
             }
         }
-        let Some(reservation) = &mut self.reservation else {
-            return Err(Error::bug("a join's build side went on after its end"));
-        };
-        let expected = config.stored.iter().map(|(source, _)| match source {
-            StoredSource::Input(index) => batch.column(*index).bytes(),
-            StoredSource::Key(_) => 16 * batch.rows(),
+        let columns = config.stored.iter().map(|(source, _)| match source {
+            StoredSource::Input(index) => Ok(batch.column(*index).clone()),
+            StoredSource::Key(index) => byte_strings(&keys[*index]),
         });
-        let key_bytes = 8 * keys.len() * batch.rows() + size_of::<Chunk>();
-        let mut held = reservation.bytes() + key_bytes;
-        reservation.grow(expected.sum::<usize>() + key_bytes)?;
-        for (column, (source, _)) in self.packet.columns.iter_mut().zip(&config.stored) {
-            held += match source {
-                StoredSource::Input(index) => column.append(batch.column(*index))?,
-                StoredSource::Key(index) => column.append(&byte_strings(&keys[*index])?)?,
-            };
-        }
-        reservation.resize(held)?;
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         for key in &mut keys {
             if let KeyData::Bytes(values, _) = &mut key.data {
                 // The hashes are wanted; the values are in the stored columns, and would hold whole buffers here.
                 *values = BinaryViewArray::from_iter_values(std::iter::empty::<&[u8]>());
             }
         }
-        self.packet.chunks.push(Chunk::new(keys, batch.rows(), valid));
+        let key_bytes = 8 * keys.len() * batch.rows() + size_of::<Chunk>();
+        self.incoming.push(Chunk::new(keys, batch.rows(), valid), key_bytes, &columns)?;
         Ok(Accept::More)
     }
 
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
-        let Some(own) = self.reservation.take() else { return Ok(Accept::Enough) };
-        let mut packet = std::mem::replace(&mut self.packet, Packet { chunks: vec![], columns: vec![] });
-        packet.columns.iter_mut().for_each(ColumnChunks::finish);
-        let mut collected = self.shared.collected.lock();
-        collected.packets.push(packet);
-        match &mut collected.reservation {
-            Some(all) => all.absorb(own),
-            None => collected.reservation = Some(own),
-        }
-        Ok(Accept::More)
+        Ok(self.incoming.hand_over(&self.shared.collected))
     }
 }
 
@@ -268,9 +224,11 @@ enum Task {
 }
 
 impl Assembling {
-    fn work(&self, task: usize) -> Result<()> {
+    fn work(&self, task: usize, memory: &QueryMemory) -> Result<()> {
         match &self.tasks[task] {
-            Task::Table(part) => self.table.iter().for_each(|table| table.work(*part, &self.chunks)),
+            Task::Table(part) => {
+                self.table.iter().try_for_each(|table| table.work(*part, &self.chunks, memory))?;
+            }
             Task::Column(column, piece) => self.columns[*column].work(*piece)?,
             Task::Filter(filter, range) => {
                 let (key, work) = &self.filters[*filter];
@@ -285,25 +243,17 @@ impl Assembling {
 
 impl Build {
     /// Cuts the finishing work into pieces.
-    fn plan(&self, collected: Collected) -> Result<Assembling> {
+    fn plan(&self, collected: AllIn<Chunk>) -> Result<Assembling> {
         let config = &self.config;
-        let Collected { packets, mut reservation } = collected;
-        let (chunks, columns): (Vec<_>, Vec<_>) =
-            packets.into_iter().map(|packet| (packet.chunks, packet.columns)).unzip();
+        let AllIn { chunks, columns, mut reservation } = collected;
         let (chunks, order, sorted) = ordered(chunks);
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
-        if rows > ROWS_MAX {
-            return Err(Error::resource(format!("the build side of a join has {rows} rows, more than {ROWS_MAX}"))
-                .with_hint("filter the smaller input first, or join in several steps"));
-        }
+        check_rows(rows)?;
         let matchable =
             chunks.iter().map(|chunk| chunk.valid.as_ref().map_or(chunk.rows, |v| v.len() - v.null_count()));
         let matchable: usize = matchable.sum();
 
         let packing = self.packing(&chunks);
-        let mut columns_by_packet: Vec<_> = columns.into_iter().map(|columns| columns.into_iter()).collect();
-        let columns: Vec<Vec<ColumnChunks>> =
-            config.stored.iter().map(|_| columns_by_packet.iter_mut().filter_map(Iterator::next).collect()).collect();
         if let Some(reservation) = &mut reservation {
             let arrays = columns.iter().zip(&config.stored);
             let arrays: usize = arrays.map(|(chunks, (_, logical))| Assembly::bytes(chunks, logical, rows)).sum();
@@ -371,7 +321,8 @@ impl Build {
         let config = &self.config;
         let Assembling { rows, chunks, columns, table, filters, mut reservation, .. } = assembling;
         let table = table.map(|table| Arc::new(table.finish()));
-        let columns = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
+        let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
+        let (columns, column_bytes): (Vec<_>, Vec<_>) = finished.into_iter().unzip();
         let values = match &table {
             Some(table) if table.packing().is_none() => self.values(&chunks, &columns, rows),
             _ => vec![],
@@ -385,11 +336,11 @@ impl Build {
         drop(chunks);
         if let Some(reservation) = &mut reservation {
             // The chunks are gone.
-            let arrays: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
             let words =
                 values.iter().map(|values| if let KeyValues::Words(words, _) = values { words.len() * 8 } else { 0 });
-            let held = arrays + words.sum::<usize>() + table.as_ref().map_or(0, |table| table.bytes());
-            reservation.resize(held.min(reservation.bytes()))?;
+            let arrays = column_bytes.iter().sum::<usize>() + words.sum::<usize>();
+            let bits = if marks_held(config.pairs.join_type) { rows / 8 } else { 0 };
+            reservation.resize(arrays + bits + table.as_ref().map_or(0, |table| table.bytes()))?;
         }
         let join_type = config.pairs.join_type;
         let matched = (marks_held(join_type)).then(|| Bits::new(rows));

@@ -4,7 +4,7 @@
 //! Why strings are copied into blocks of our own: a view holds all the buffers of its array alive, and an array made of
 //! thousands of chunks would carry thousands of buffers through every `take`.
 //!
-//! Invariant: what is kept here keeps no other rows alive.
+//! Invariant: what is kept here keeps few other rows alive: see [`compacted`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,9 +18,8 @@ use arrow::datatypes::{DataType, Int32Type};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::keys::view_bytes;
 use super::shared_vec::SharedVec;
-use crate::batch::{Column, concat_arrays, to_logical};
+use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, views};
 
 /// Bytes in the first block of string data of a packet, and in the largest: blocks double, so a packet of a small build
 /// side is small and one of a large build side has few blocks.
@@ -75,13 +74,13 @@ impl ColumnChunks {
             self.append_views(column)?
         } else {
             let flat = column.flat()?;
-            match flat.data_type() {
-                DataType::Dictionary(..) => Chunk::Array(to_logical(&flat, &self.logical)?),
-                _ => Chunk::Array(flat),
-            }
+            Chunk::Array(match flat.data_type() {
+                DataType::Dictionary(..) => to_logical(&flat, &self.logical)?,
+                _ => compacted(&flat)?,
+            })
         };
         let bytes = match &chunk {
-            Chunk::Array(_) => column.bytes(),
+            Chunk::Array(array) => bytes_needed(array),
             Chunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
         };
         self.chunks.push(chunk);
@@ -135,10 +134,7 @@ impl ColumnChunks {
 
     /// The views of these rows, long strings copied into our own blocks.
     fn own_views(&mut self, values: &ArrayRef, picks: Option<&[u32]>, nulls: Option<&NullBuffer>) -> Vec<u128> {
-        let (views, buffers): (&[u128], &[Buffer]) = match values.data_type() {
-            DataType::Utf8View => (values.as_string_view().views(), values.as_string_view().data_buffers()),
-            _ => (values.as_binary_view().views(), values.as_binary_view().data_buffers()),
-        };
+        let (views, buffers) = views::parts(values).unwrap_or_default();
         let rows = picks.map_or(views.len(), <[u32]>::len);
         let mut own = Vec::with_capacity(rows);
         for row in 0..rows {
@@ -147,13 +143,13 @@ impl ColumnChunks {
                 continue;
             }
             let view = views[picks.map_or(row, |picks| picks[row] as usize)];
-            own.push(if view as u32 <= 12 { view } else { self.own_view(view, buffers) });
+            own.push(if views::is_long(view) { self.own_view(view, buffers) } else { view });
         }
         own
     }
 
     fn own_view(&mut self, view: u128, buffers: &[Buffer]) -> u128 {
-        let bytes = view_bytes(&view, buffers);
+        let bytes = views::bytes(&view, buffers);
         if self.block.len() + bytes.len() > self.block.capacity() {
             let full = std::mem::take(&mut self.block);
             let next = (full.capacity() * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).max(bytes.len());
@@ -164,8 +160,7 @@ impl ColumnChunks {
         }
         let offset = self.block.len();
         self.block.extend_from_slice(bytes);
-        // Length and prefix stay; the block's number and the offset in it follow.
-        u128::from(view as u64) | (self.blocks.len() as u128) << 64 | (offset as u128) << 96
+        views::placed(view, self.blocks.len(), offset)
     }
 
     /// No chunk follows.
@@ -268,9 +263,7 @@ impl Assembly {
             Some(width) => rows * width,
             None => {
                 let arrays = chunks.iter().flat_map(|packet| &packet.chunks);
-                arrays
-                    .map(|chunk| if let Chunk::Array(array) = chunk { array.get_array_memory_size() } else { 0 })
-                    .sum()
+                arrays.map(|chunk| if let Chunk::Array(array) = chunk { bytes_needed(array) } else { 0 }).sum()
             }
         }
     }
@@ -307,7 +300,7 @@ impl Assembly {
                     let (own, rest) = target.split_at_mut(views.len());
                     let rebase = (*first_block as u128) << 64;
                     for (own, &view) in own.iter_mut().zip(views) {
-                        *own = if view as u32 <= 12 { view } else { view + rebase };
+                        *own = if views::is_long(view) { view + rebase } else { view };
                     }
                     target = rest;
                 }
@@ -323,11 +316,24 @@ impl Assembly {
         Ok(())
     }
 
-    /// The array, after all pieces of work.
-    pub fn finish(self) -> Result<ArrayRef> {
+    /// The array, after all pieces of work, and the bytes that it holds.
+    pub fn finish(self) -> Result<(ArrayRef, usize)> {
         if self.rows == 0 {
-            return Ok(new_empty_array(&self.logical));
+            return Ok((new_empty_array(&self.logical), 0));
         }
+        let views = match &self.kind {
+            // Not counted view by view: there may be billions.
+            Kind::Views { .. } => {
+                Some(16 * self.rows + self.rows / 8 + self.blocks.iter().map(Buffer::capacity).sum::<usize>())
+            }
+            _ => None,
+        };
+        let array = self.into_array()?;
+        let bytes = views.unwrap_or_else(|| bytes_needed(&array));
+        Ok((array, bytes))
+    }
+
+    fn into_array(self) -> Result<ArrayRef> {
         let nulls = match self.kind {
             Kind::Fixed { .. } | Kind::Views { .. } => {
                 concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows)

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType};
@@ -259,6 +259,8 @@ pub(in crate::operators) struct InWork {
     pub matched: Vec<bool>,
     /// Rows up to here have come out, for right and full joins.
     emitted: usize,
+    /// Rows in an output batch at most.
+    batch_rows: usize,
 }
 
 impl PairJoin {
@@ -298,12 +300,12 @@ impl PairJoin {
         matches!(self.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark)
     }
 
-    /// Begins with a batch.
-    pub fn begin(&self, batch: Batch) -> InWork {
+    /// Begins with a batch. Those that come out have at most `batch_rows` rows.
+    pub fn begin(&self, batch: Batch, batch_rows: usize) -> InWork {
         use JoinType::*;
         let asks = matches!(self.join_type, Right | Full | RightSemi | RightAnti | RightMark);
         let matched = vec![false; if asks { batch.rows() } else { 0 }];
-        InWork { probe: self.shape.probe_part(&batch), batch, matched, emitted: 0 }
+        InWork { probe: self.shape.probe_part(&batch), batch, matched, emitted: 0, batch_rows }
     }
 
     /// Takes pairs in the order of the probe rows. All pairs of the probe rows before `complete` have been given with these.
@@ -397,10 +399,20 @@ impl PairJoin {
         if all_probe.is_empty() {
             return Ok(());
         }
-        let (rows, some) = (all_probe.len(), build.len());
-        let picks: UInt32Array = all_probe.into();
-        let held = if some == 0 { HeldRows::Nulls } else { HeldRows::Picked(Arc::new(all_build.into()), held) };
-        out.emit(self.shape.batch(rows, ProbeRows::Picked(&work.probe, &picks), held, None)?);
+        // As many pairs as a batch has rows, and the rows between them: more than one batch, perhaps.
+        let rows = all_probe.len();
+        let probe_picks: UInt32Array = all_probe.into();
+        let held_picks: UInt32Array = all_build.into();
+        for start in (0..rows).step_by(work.batch_rows) {
+            let rows = work.batch_rows.min(rows - start);
+            let picks = probe_picks.slice(start, rows);
+            let held_picks = held_picks.slice(start, rows);
+            let held = match held_picks.null_count() == rows {
+                true => HeldRows::Nulls,
+                false => HeldRows::Picked(Arc::new(held_picks), held),
+            };
+            out.emit(self.shape.batch(rows, ProbeRows::Picked(&work.probe, &picks), held, None)?);
+        }
         Ok(())
     }
 
@@ -528,71 +540,5 @@ impl Residual {
         });
         let pairs = Batch::new(columns.collect::<Result<_>>()?, build.len());
         self.expression.select(&pairs)
-    }
-}
-
-/// Pairs of all of some probe rows with all of some held rows.
-pub(in crate::operators) struct CrossPairs {
-    probe: Vec<u32>,
-    held: CrossHeld,
-    /// The next pair: the position in `probe` and in `held`.
-    next: (usize, usize),
-}
-
-/// See [`CrossPairs`].
-pub(in crate::operators) enum CrossHeld {
-    /// All of so many rows.
-    All(usize),
-    /// These.
-    Rows(Arc<[u32]>),
-}
-
-impl CrossPairs {
-    pub fn new(probe: Vec<u32>, held: CrossHeld) -> Self {
-        Self { probe, held, next: (0, 0) }
-    }
-
-    fn held_len(&self) -> usize {
-        match &self.held {
-            CrossHeld::All(rows) => *rows,
-            CrossHeld::Rows(rows) => rows.len(),
-        }
-    }
-
-    /// Whether pairs are left.
-    pub fn is_done(&self) -> bool {
-        self.next.0 == self.probe.len() || self.held_len() == 0
-    }
-
-    /// The probe row of the next pair: all pairs of the rows before it have been given.
-    pub fn next_probe(&self) -> Option<u32> {
-        if self.is_done() { None } else { self.probe.get(self.next.0).copied() }
-    }
-
-    /// Leaves out the rest of the probe row of the next pair.
-    pub fn skip_probe(&mut self) {
-        self.next = (self.next.0 + 1, 0);
-    }
-
-    /// Appends pairs until there are `pairs`.
-    pub fn fill(&mut self, pairs: usize, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
-        let held_len = self.held_len();
-        if let (CrossHeld::All(1), true) = (&self.held, build.is_empty()) {
-            let to = self.probe.len().min(self.next.0 + pairs);
-            probe.extend_from_slice(&self.probe[self.next.0..to]);
-            build.resize(probe.len(), 0);
-            self.next.0 = to;
-            return;
-        }
-        while !self.is_done() && build.len() < pairs {
-            let (row, from) = self.next;
-            let to = held_len.min(from + pairs - build.len());
-            match &self.held {
-                CrossHeld::All(_) => build.extend(from as u32..to as u32),
-                CrossHeld::Rows(rows) => build.extend_from_slice(&rows[from..to]),
-            }
-            probe.resize(build.len(), self.probe[row]);
-            self.next = if to == held_len { (row + 1, 0) } else { (row, to) };
-        }
     }
 }

@@ -5,18 +5,23 @@
 //! nested types) is written as byte strings by `arrow-row`, which keeps equality.
 //!
 //! Invariant: two equal values of one logical type have the same word, or the same bytes, and so the same hash, whatever
-//! physical form they come in. Floats are equal when their bits are, as everywhere in Arrow.
+//! physical form they come in. Floats are equal when their bits are, and the two zeros are, also inside of nested values: as in
+//! GROUP BY and in comparisons.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, UInt32Array};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::*;
 use arrow_row::{RowConverter, SortField};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+
+use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::{nulls_of, to_logical, views};
+use crate::operators::hashing::{MULTIPLIER, SEED, combined, folded, hash_long, hash_word};
 
 const SIGN: u64 = 1 << 63;
 
@@ -95,7 +100,7 @@ impl KeyKind {
             KeyKind::Bytes => bytes_column(array),
             KeyKind::Rows(converter, logical) => {
                 let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-                let array = crate::batch::to_logical(array, logical)?;
+                let array = with_one_zero(&to_logical(array, logical)?);
                 let rows = converter.convert_columns(&[array]).map_err(from_arrow)?;
                 let rows: ArrayRef = Arc::new(rows.try_into_binary().map_err(from_arrow)?);
                 let mut column = bytes_column(&rows)?;
@@ -161,10 +166,6 @@ impl KeyColumn {
     }
 }
 
-fn nulls_of(array: &dyn Array) -> Option<NullBuffer> {
-    array.nulls().filter(|nulls| nulls.null_count() > 0).cloned()
-}
-
 /// The array itself, or its values row by row if it is a dictionary.
 fn hydrated(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
@@ -187,7 +188,9 @@ pub(in crate::operators) fn words_of(array: &dyn Array, words: &mut Vec<u64>) ->
     }
     macro_rules! bits {
         ($type:ty) => {
-            words.extend(array.as_primitive::<$type>().values().iter().map(|value| value.to_bits() as u64))
+            words.extend(
+                array.as_primitive::<$type>().values().iter().map(|&value| <$type>::bits_with_one_zero(value) as u64),
+            )
         };
     }
     match array.data_type() {
@@ -269,88 +272,15 @@ pub(in crate::operators) fn word_to_scalar(word: u64, logical: &DataType) -> Res
     number.cast_to(logical).map_err(from_datafusion)
 }
 
-const HASH_SEED: u64 = 0x243F_6A88_85A3_08D3;
-const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-const COMBINE_MULTIPLIER: u64 = 0xD6E8_FEB8_6659_FD93;
 const NULL_HASH: u64 = 0x4528_21E6_38D0_1377;
-
-/// Multiplies to 128 bits and folds the halves: one multiplication mixes all bits (as in wyhash and foldhash).
-#[inline(always)]
-fn folded(a: u64, b: u64) -> u64 {
-    let product = a as u128 * b as u128;
-    (product as u64) ^ (product >> 64) as u64
-}
-
-/// The hash of a word.
-#[inline(always)]
-pub(in crate::operators) fn hash_word(word: u64) -> u64 {
-    folded(word ^ HASH_SEED, HASH_MULTIPLIER)
-}
-
-#[inline(always)]
-fn combined(hash: u64, next: u64) -> u64 {
-    folded(hash.rotate_left(23) ^ next, COMBINE_MULTIPLIER)
-}
 
 /// The hash of the byte string that a view shows. Short strings are hashed from the view alone.
 #[inline(always)]
-fn hash_view(view: u128, buffers: &[arrow::buffer::Buffer]) -> u64 {
-    let length = view as u32 as usize;
-    if length <= 12 {
-        return folded(view as u64 ^ HASH_SEED, (view >> 64) as u64 ^ HASH_MULTIPLIER);
+fn hash_view(view: u128, buffers: &[Buffer]) -> u64 {
+    if views::is_long(view) {
+        return hash_long(views::bytes(&view, buffers));
     }
-    hash_long(view_bytes(&view, buffers))
-}
-
-fn hash_long(bytes: &[u8]) -> u64 {
-    let read = |at: usize| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes[at..at + 8]);
-        u64::from_le_bytes(word)
-    };
-    let length = bytes.len();
-    let mut hash = HASH_SEED ^ length as u64;
-    let mut at = 0;
-    while at + 16 < length {
-        hash = folded(read(at) ^ hash, read(at + 8) ^ HASH_MULTIPLIER);
-        at += 16;
-    }
-    // The last 16 bytes, overlapping what came before where there is something.
-    let (first, second) =
-        if length >= 16 { (read(length - 16), read(length - 8)) } else { (read(0), read(length - 8)) };
-    folded(first ^ hash, second ^ COMBINE_MULTIPLIER)
-}
-
-/// The bytes that a view shows.
-#[inline(always)]
-pub(in crate::operators) fn view_bytes<'a>(view: &'a u128, buffers: &'a [arrow::buffer::Buffer]) -> &'a [u8] {
-    let length = *view as u32 as usize;
-    if length <= 12 {
-        // SAFETY: an u128 has 16 bytes, of which 4..4 + length are read; Arrow's views are little-endian in memory on
-        // every platform that Rust's arrow supports.
-        return unsafe { std::slice::from_raw_parts((view as *const u128).cast::<u8>().add(4), length) };
-    }
-    let buffer = (*view >> 64) as u32 as usize;
-    let offset = (*view >> 96) as u32 as usize;
-    &buffers[buffer].as_slice()[offset..offset + length]
-}
-
-/// Whether two views show the same bytes.
-#[inline(always)]
-pub(super) fn views_equal(
-    left: u128,
-    left_buffers: &[arrow::buffer::Buffer],
-    right: u128,
-    right_buffers: &[arrow::buffer::Buffer],
-) -> bool {
-    // The low half holds the length and the first four bytes.
-    if left as u64 != right as u64 {
-        return false;
-    }
-    if left as u32 <= 12 {
-        return left == right;
-    }
-    view_bytes(&left, left_buffers) == view_bytes(&right, right_buffers)
+    folded(view as u64 ^ SEED, (view >> 64) as u64 ^ MULTIPLIER)
 }
 
 fn bytes_column(array: &ArrayRef) -> Result<KeyColumn> {

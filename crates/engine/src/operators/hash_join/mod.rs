@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The *left* input is the build side. [`keys`] turns keys into words and hashes and [`packing`] words into codes;
-//! [`columns`] keeps the build side's rows, [`table`] finds the rows of a key and [`table_work`] makes it; [`build`] and
+//! [`incoming`] collects the build side's rows and [`columns`] keeps them; [`table`] finds the rows of a key and [`table_work`] makes it; [`build`] and
 //! [`probe`] are the sink and the operator; [`emit`] knows the join types.
 //!
 //! Invariants:
@@ -17,7 +17,9 @@
 
 mod build;
 mod columns;
+pub(super) mod cross_pairs;
 pub(super) mod emit;
+pub(super) mod incoming;
 pub(super) mod keys;
 mod packing;
 mod probe;
@@ -42,8 +44,7 @@ use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
 use crate::sync::Mutex;
 
-pub(super) use build::ROWS_MAX;
-pub(super) use columns::{Assembly, ColumnChunks};
+pub(super) use columns::Assembly;
 pub(super) use table::Table;
 pub(super) use unmatched::Unmatched;
 
@@ -157,7 +158,7 @@ struct Config {
 /// What the packets of a join share.
 #[derive(Default)]
 struct Shared {
-    collected: Mutex<build::Collected>,
+    collected: Mutex<incoming::Collected<build::Chunk>>,
     published: Arc<Published>,
     lookup: OnceLock<Arc<Lookup>>,
 }

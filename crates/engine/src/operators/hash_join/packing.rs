@@ -5,6 +5,7 @@ use super::keys::KeyColumn;
 
 /// The code of a row that cannot match anything.
 pub(super) const NO_CODE: u64 = u64::MAX;
+
 /// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 24 to 32 bytes
 /// that a hash table has per row; and where both sides come in the order of the keys it is read in order.
 const DENSE_CODES_PER_ROW: u64 = 128;

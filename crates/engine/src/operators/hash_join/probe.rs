@@ -8,17 +8,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, BinaryViewArray};
+use arrow::array::Array;
 use arrow::buffer::NullBuffer;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
-use super::emit::{CrossHeld, CrossPairs, Held, InWork, needs_held_rows};
-use super::keys::{KeyColumn, KeyData, hash_rows, views_equal};
+use super::cross_pairs::{CrossHeld, CrossPairs};
+use super::emit::{Held, InWork, needs_held_rows};
+use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::NO_CODE;
 use super::table::{Found, Table, hash_as_word};
 use super::{Config, KeyValues, Lookup, Shared};
-use crate::batch::Batch;
+use crate::batch::{Batch, nulls_of, views};
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
 use crate::sync::atomic::Ordering;
 
@@ -220,7 +221,7 @@ impl ProbeState {
             cross.push(CrossPairs::new(null, CrossHeld::All(held.rows)));
             cross.push(CrossPairs::new(other, CrossHeld::Rows(lookup.null_rows.clone())));
         }
-        let work = self.config.pairs.begin(input);
+        let work = self.config.pairs.begin(input, self.batch_rows);
         self.pending = Some(Pending { work, candidate: 0, position: None, cross });
         self.pairs(held, lookup, out)
     }
@@ -300,19 +301,15 @@ fn compare(key: &KeyColumn, values: &KeyValues, probe: &mut Vec<u32>, build: &mu
             let equal = |row: usize, other: usize| words[row] == others[other];
             retain_equal(probe, build, key.nulls.as_ref(), nulls.as_ref(), equal);
         }
-        (KeyData::Bytes(views, _), KeyValues::Bytes(others)) => {
-            let buffers = (views.data_buffers(), others.data_buffers());
-            let (own, other_views): (&[u128], &[u128]) = (views.views(), others.views());
-            let equal = |row: usize, other: usize| views_equal(own[row], buffers.0, other_views[other], buffers.1);
-            retain_equal(probe, build, key.nulls.as_ref(), nulls_of(others), equal);
+        (KeyData::Bytes(values, _), KeyValues::Bytes(others)) => {
+            let buffers = (values.data_buffers(), others.data_buffers());
+            let (own, other_views): (&[u128], &[u128]) = (values.views(), others.views());
+            let equal = |row: usize, other: usize| views::equal(own[row], buffers.0, other_views[other], buffers.1);
+            retain_equal(probe, build, key.nulls.as_ref(), nulls_of(others).as_ref(), equal);
         }
         // Both sides have the same kind of keys.
         _ => retain(probe, build, |_, _| false),
     }
-}
-
-fn nulls_of(array: &BinaryViewArray) -> Option<&NullBuffer> {
-    array.nulls().filter(|nulls| nulls.null_count() > 0)
 }
 
 #[inline(always)]

@@ -16,6 +16,7 @@
 //! Invariant: rows of equal code (or hash) stand side by side, so that a key's rows are one run from its first *position*.
 
 use super::packing::{NO_CODE, Packing};
+use crate::operators::prefetch::prefetch;
 
 /// A hash in the place of a code.
 #[inline(always)]
@@ -213,19 +214,6 @@ impl Hashed {
         }
         first + count
     }
-}
-
-/// Asks for the cache line of a value that will be read soon.
-#[inline(always)]
-fn prefetch<T>(values: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and cannot fault, wherever the address is.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(index).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, index);
 }
 
 impl Table {

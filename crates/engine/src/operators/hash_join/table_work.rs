@@ -2,11 +2,13 @@
 //! and that any workers may do at the same time.
 
 use arrow::buffer::NullBuffer;
+use diligence_base::Result;
 
 use super::build::Chunk;
 use super::packing::Packing;
 use super::shared_vec::SharedVec;
 use super::table::{Dense, Hashed, Table, hash_as_word, tag};
+use crate::memory::{QueryMemory, Reservation};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,6 +19,7 @@ const PART_ROWS: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
 /// Bits of the hash by which chunks are partitioned while they come in.
 const PARTITION_BITS: u32 = 6;
+
 /// A table being built, in parts.
 pub(super) enum TableWork {
     Dense(DenseWork),
@@ -108,10 +111,10 @@ impl TableWork {
     }
 
     /// One part of the work. Each is done once; different ones at the same time.
-    pub fn work(&self, part: usize, chunks: &[Chunk]) {
+    pub fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
         match self {
-            TableWork::Dense(dense) => dense.work(part, chunks),
-            TableWork::Hashed(hashed) => hashed.work(part, chunks),
+            TableWork::Dense(dense) => dense.work(part, chunks, memory),
+            TableWork::Hashed(hashed) => hashed.work(part, chunks, memory),
         }
     }
 
@@ -148,8 +151,12 @@ impl TableWork {
 }
 
 impl DenseWork {
-    fn work(&self, part: usize, chunks: &[Chunk]) {
-        if self.sorted { self.work_sorted(part, chunks) } else { self.work_unsorted(part, chunks) }
+    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
+        if self.sorted {
+            self.work_sorted(part, chunks);
+            return Ok(());
+        }
+        self.work_unsorted(part, chunks, memory)
     }
 
     /// The blocks of a part, and its first code.
@@ -213,12 +220,13 @@ impl DenseWork {
         }
     }
 
-    fn work_unsorted(&self, part: usize, chunks: &[Chunk]) {
-        let mine = self.collect(part, chunks);
+    fn work_unsorted(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
+        let mine = self.collect(part, chunks, memory)?;
+        let mine = &mine.values;
         let count = mine.len();
         let start = self.taken.fetch_add(count, Ordering::Relaxed);
         let (blocks, _) = self.blocks_of(part);
-        for &(code, _) in &mine {
+        for &(code, _) in mine {
             blocks[(code >> 6) as usize][0] |= 1 << (code & 63);
         }
         let distinct = rank_blocks(blocks, start);
@@ -228,11 +236,11 @@ impl DenseWork {
         };
         // SAFETY: these positions were taken from the counter by this part.
         let rows = self.rows.as_ref().map(|rows| unsafe { rows.range_mut(start..start + count) });
-        let Some(rows) = rows else { return };
+        let Some(rows) = rows else { return Ok(()) };
         if distinct == count {
             mine.iter().for_each(|&(code, row)| rows[rank_of(code)] = row);
             self.unique.lock().push((start, count));
-            return;
+            return Ok(());
         }
         self.duplicates.store(true, Ordering::Relaxed);
         // SAFETY: as for the rows; a part has at most as many ranks as rows.
@@ -245,18 +253,19 @@ impl DenseWork {
             (*first, *end) = (position, position);
             position += len;
         }
-        for &(code, row) in &mine {
+        for &(code, row) in mine {
             let [_, next] = &mut ranges[rank_of(code)];
             rows[*next as usize - start] = row;
             *next += 1;
         }
+        Ok(())
     }
 
     /// The rows with the part's codes, counted from its first.
-    fn collect(&self, part: usize, chunks: &[Chunk]) -> Vec<(u64, u32)> {
+    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<Scratch<(u64, u32)>> {
         let codes = part as u64 * self.part_codes..(part as u64 + 1) * self.part_codes;
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
-        let mut mine = Vec::with_capacity(rows / self.parts + rows / self.parts / 16);
+        let mut mine = Scratch::new(rows / self.parts + rows / self.parts / 16, memory)?;
         let single = match &self.packing.keys[..] {
             [key] => Some(key),
             _ => None,
@@ -274,11 +283,12 @@ impl DenseWork {
             for (row, &code) in chunk.codes(&self.packing).iter().enumerate() {
                 let distance = code.wrapping_sub(codes.start);
                 if distance < self.part_codes && chunk.can_match(row) {
-                    mine.push((distance, (chunk.first_row + row) as u32));
+                    mine.make_room(1)?;
+                    mine.values.push((distance, (chunk.first_row + row) as u32));
                 }
             }
         }
-        mine
+        Ok(mine)
     }
 }
 
@@ -293,8 +303,9 @@ fn rank_blocks(blocks: &mut [[u64; 2]], start: usize) -> usize {
 }
 
 impl HashedWork {
-    fn work(&self, part: usize, chunks: &[Chunk]) {
-        let (mine, tags) = self.collect(part, chunks);
+    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
+        let (mine, tags) = self.collect(part, chunks, memory)?;
+        let (mine, tags) = (&mine.values, &tags.values);
         let start = self.taken.fetch_add(mine.len(), Ordering::Relaxed);
         let slots = 1usize << (self.slot_bits - self.part_bits);
         let first_slot = part * (slots + 1);
@@ -302,7 +313,7 @@ impl HashedWork {
         let directory = unsafe { self.directory.range_mut(first_slot..first_slot + slots + 1) };
         // SAFETY: these positions were taken from the counter by this part.
         let entries = unsafe { self.entries.range_mut(start..start + mine.len()) };
-        for (&(slot, ..), tag) in mine.iter().zip(tags) {
+        for (&(slot, ..), &tag) in mine.iter().zip(tags) {
             let entry = &mut directory[slot as usize];
             *entry = (*entry | tag) + 1;
         }
@@ -332,27 +343,31 @@ impl HashedWork {
         if duplicates {
             self.duplicates.store(true, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// The rows of this part: the slot in the part, the row, the word; and their tags.
-    fn collect(&self, part: usize, chunks: &[Chunk]) -> (Vec<(u32, u32, u64)>, Vec<u64>) {
+    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<PartRows> {
         let expected = chunks.iter().map(|chunk| chunk.rows).sum::<usize>() >> self.part_bits;
-        let mut mine = Vec::with_capacity(expected + expected / 16);
-        let mut tags = Vec::with_capacity(mine.capacity());
+        let mut mine = Scratch::new(expected + expected / 16, memory)?;
+        let mut tags = Scratch::new(expected + expected / 16, memory)?;
         let first_slot = (part as u64) << (self.slot_bits - self.part_bits);
         let slot_of = |hash: u64| (((hash >> 1) >> (63 - self.slot_bits)) - first_slot) as u32;
         let per_part = PARTITION_BITS - self.part_bits;
         for chunk in staggered(chunks, part, 1 << self.part_bits) {
             let hashes = chunk.hashes();
             let codes = self.packing.as_ref().map(|packing| chunk.codes(packing));
-            for &row in chunk.partitions().rows(part << per_part..(part + 1) << per_part) {
+            let rows = chunk.partitions().rows(part << per_part..(part + 1) << per_part);
+            mine.make_room(rows.len())?;
+            tags.make_room(rows.len())?;
+            for &row in rows {
                 let hash = hashes[row as usize];
                 let word = codes.map_or(hash_as_word(hash), |codes| codes[row as usize]);
-                mine.push((slot_of(hash), chunk.first_row as u32 + row, word));
-                tags.push(tag(hash));
+                mine.values.push((slot_of(hash), chunk.first_row as u32 + row, word));
+                tags.values.push(tag(hash));
             }
         }
-        (mine, tags)
+        Ok((mine, tags))
     }
 }
 
@@ -362,6 +377,39 @@ fn staggered(chunks: &[Chunk], part: usize, parts: usize) -> impl Iterator<Item 
     let (before, from) = chunks.split_at(chunks.len() * part / parts);
     from.iter().chain(before)
 }
+
+/// The rows of a part: the slot in the part, the row, the word; and their tags.
+type PartRows = (Scratch<(u32, u32, u64)>, Scratch<u64>);
+
+/// A list that one part of the work needs for itself, reserved before it is held.
+struct Scratch<T> {
+    values: Vec<T>,
+    reservation: Reservation,
+}
+
+impl<T> Scratch<T> {
+    fn new(capacity: usize, memory: &QueryMemory) -> Result<Self> {
+        let mut reservation = memory.reservation("HashJoin");
+        reservation.grow(capacity * size_of::<T>())?;
+        Ok(Self { values: Vec::with_capacity(capacity), reservation })
+    }
+
+    /// Room for so many more.
+    #[inline(always)]
+    fn make_room(&mut self, more: usize) -> Result<()> {
+        if self.values.capacity() - self.values.len() >= more { Ok(()) } else { self.enlarge(more) }
+    }
+
+    #[cold]
+    fn enlarge(&mut self, more: usize) -> Result<()> {
+        let capacity = (self.values.len() + more).max(2 * self.values.capacity());
+        // The old list is held until it is copied.
+        self.reservation.grow(capacity * size_of::<T>())?;
+        self.values.reserve_exact(capacity - self.values.len());
+        self.reservation.resize(capacity * size_of::<T>())
+    }
+}
+
 /// The rows of a chunk that can match, by the upper bits of their hashes.
 pub(super) struct Partitions {
     rows: Vec<u32>,
