@@ -7,7 +7,7 @@ use diligence_base::Result;
 
 use super::key_encoding::EncodedKeys;
 use super::key_layout::hash_key;
-use super::key_table::{KeyTable, Keys, NoBytes, SharedBytes, restride};
+use super::key_table::{KeyTable, Keys, MergedBytes, NoBytes, restride};
 use super::program::Program;
 use super::states::{Placement, State};
 use crate::memory::{QueryMemory, Reservation};
@@ -46,6 +46,12 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// Bytes held, long strings included.
+    pub fn bytes(&self) -> usize {
+        let shared = |state: &State| if let State::Distinct(distinct) = state { distinct.shared_bytes() } else { 0 };
+        self.reservation.bytes() + self.keys.shared_bytes() + self.states.iter().map(shared).sum::<usize>()
+    }
+
     /// The groups in these partitions.
     pub fn groups_in(&self, partitions: &Range<usize>) -> Range<usize> {
         if partitions.is_empty() {
@@ -61,6 +67,18 @@ impl GroupTable {
         let keys = KeyTable::new(program.layout.clone());
         let states = program.states()?;
         Ok(Self { keys, states, repeats: false, program })
+    }
+
+    /// An empty table whose merges copy long strings: nothing of the tables merged into it is kept.
+    pub fn copying(program: Arc<Program>) -> Result<Self> {
+        let mut table = Self::new(program)?;
+        table.keys.copy_text();
+        for state in &mut table.states {
+            if let State::Distinct(distinct) = state {
+                distinct.copy_text();
+            }
+        }
+        Ok(table)
     }
 
     /// The number of groups.
@@ -102,6 +120,12 @@ impl GroupTable {
         self.keys.bytes() + self.states.iter().map(State::bytes).sum::<usize>()
     }
 
+    /// Bytes of long strings among them.
+    fn text_bytes(&self) -> usize {
+        let text = |state: &State| if let State::Distinct(distinct) = state { distinct.text_bytes() } else { 0 };
+        self.keys.keys.text_bytes() + self.states.iter().map(text).sum::<usize>()
+    }
+
     /// Bytes held at most after so many more rows, long strings and accumulators of DataFusion not included.
     pub fn bytes_ahead(&self, rows: usize) -> usize {
         if !self.program.grouped {
@@ -121,8 +145,8 @@ impl GroupTable {
     /// Takes all groups out, sorted by partition; the table is empty afterwards.
     pub fn take_chunk(&mut self, memory: &QueryMemory) -> Result<Chunk> {
         let mut reservation = memory.reservation("Aggregate");
-        // The sorted copy is made beside the table, so for a moment both are held.
-        reservation.grow(self.bytes())?;
+        // The sorted copy is made beside the table, so for a moment both are held; but long strings stay where they are.
+        reservation.grow(self.bytes().saturating_sub(self.text_bytes()))?;
         self.resize_states()?;
         self.repeats = false;
         let mut keys = self.keys.take_keys();
@@ -167,16 +191,13 @@ impl GroupTable {
         })
     }
 
-    /// Merges all groups of a frozen table. `reserve` is asked for room before it is used.
-    pub fn merge_table(
-        &mut self,
-        other: &GroupTable,
-        reserve: &mut dyn FnMut(&Self, usize) -> Result<()>,
-    ) -> Result<()> {
+    /// Merges all groups of a frozen table. `reserve` is told how many bytes will be held before they are.
+    pub fn merge_table(&mut self, other: &GroupTable, reserve: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let groups = other.groups();
         if self.program.grouped {
             return self.merge(&other.keys.keys, &other.states, 0..groups, groups.max(1), reserve);
         }
+        reserve(self.bytes() + self.pairs_ahead(&other.states, 0..1))?;
         let placement = Placement { ids: None, rows: 1, before: 1, groups: 1, appended: false };
         self.states.iter_mut().zip(&other.states).try_for_each(|(state, other)| state.merge(other, 0..1, placement))
     }
@@ -186,7 +207,7 @@ impl GroupTable {
         &mut self,
         chunk: &Chunk,
         partitions: Range<usize>,
-        reserve: &mut dyn FnMut(&Self, usize) -> Result<()>,
+        reserve: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         self.merge(&chunk.keys, &chunk.states, chunk.groups_in(&partitions), MERGE_GROUPS, reserve)
     }
@@ -197,19 +218,20 @@ impl GroupTable {
         states: &[State],
         groups: Range<usize>,
         step: usize,
-        reserve: &mut dyn FnMut(&Self, usize) -> Result<()>,
+        reserve: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         if groups.is_empty() {
             return Ok(());
         }
         self.keys.keys.widen(keys.stride);
-        let base = if self.keys.layout.bytes_slots > 0 { self.keys.share_bytes(keys) } else { 0 };
+        let base = self.keys.adopt_text(keys, groups.clone());
         let mut ids = Vec::new();
         let mut wide = Vec::new();
         let mut first = groups.start;
         while first < groups.end {
             let rows = step.min(groups.end - first);
-            reserve(self, rows)?;
+            let text = if self.keys.copies_text() { self.keys.text_of(keys, first..first + rows) } else { 0 };
+            reserve(self.bytes_ahead(rows) + text + self.pairs_ahead(states, first..first + rows))?;
             let mut words = &keys.words[first * keys.stride..(first + rows) * keys.stride];
             if keys.stride < self.keys.keys.stride {
                 wide.clear();
@@ -219,7 +241,7 @@ impl GroupTable {
             let before = self.keys.groups();
             match self.keys.layout.bytes_slots {
                 0 => self.keys.lookup(words, rows, &NoBytes, &mut ids)?,
-                _ => self.keys.lookup(words, rows, &SharedBytes { keys, first, base }, &mut ids)?,
+                _ => self.keys.lookup(words, rows, &MergedBytes { keys, first, base }, &mut ids)?,
             }
             let placement = Placement { ids: Some(&ids), rows, before, groups: self.keys.groups(), appended: false };
             for (state, other) in self.states.iter_mut().zip(states) {
@@ -229,11 +251,20 @@ impl GroupTable {
             let rest = groups.end - first;
             if first == groups.start + rows && rest > 0 && (self.keys.groups() - before) * 4 > rows * 3 {
                 // Most groups are new: the rest will be, too, and the table need not grow step by step.
-                reserve(self, rest)?;
+                reserve(self.bytes_ahead(rest))?;
                 self.keys.reserve(rest)?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the pairs of DISTINCT of other states' groups can add at most.
+    fn pairs_ahead(&self, others: &[State], groups: Range<usize>) -> usize {
+        let ahead = |(state, other): (&State, &State)| match (state, other) {
+            (State::Distinct(state), State::Distinct(other)) => state.merge_bytes_ahead(other, groups.clone()),
+            _ => 0,
+        };
+        self.states.iter().zip(others).map(ahead).sum()
     }
 
     /// Adds the groups that exist without any row: the grand totals of grouping sets.

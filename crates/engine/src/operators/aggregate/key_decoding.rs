@@ -12,8 +12,9 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::key_encoding::into_type;
-use super::key_layout::{INLINE_BYTES, KeyColumn, KeyKind, KeyLayout};
+use super::key_layout::{KeyColumn, KeyKind, KeyLayout};
 use super::key_table::Keys;
+use crate::batch::views;
 
 /// Finished keys that can be read in slices. String output shares the arena's blocks.
 pub(super) struct KeyReader {
@@ -71,19 +72,17 @@ impl KeyReader {
             KeyKind::Bytes => self.byte_column(column, nulls, first, rows)?,
             KeyKind::Rows(converter) => {
                 let parser = converter.parser();
-                let mut inline = vec![[0u8; 16]; rows];
-                for (row, inline) in inline.iter_mut().enumerate() {
-                    *inline = self.view(column, first + row).to_le_bytes();
-                }
+                let words = (0..rows).map(|row| self.view(column, first + row)).collect::<Vec<_>>();
                 // A NULL has no bytes of its own; the row format has one for it that sorts first.
                 let null_row = null_row(converter, column.value_type())?;
                 let slot = column.bytes_slot.unwrap_or_default();
-                let parsed = inline.iter().enumerate().map(|(row, inline)| {
-                    let length = u32::from_le_bytes([inline[0], inline[1], inline[2], inline[3]]) as usize;
-                    parser.parse(match length {
-                        _ if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => &null_row,
-                        0..=INLINE_BYTES => &inline[4..4 + length],
-                        _ => self.keys.long_bytes(slot, first + row, length),
+                let parsed = words.iter().enumerate().map(|(row, word)| {
+                    parser.parse(if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                        &null_row
+                    } else if views::is_long(*word) {
+                        self.keys.long_bytes(slot, first + row, views::length(*word))
+                    } else {
+                        views::bytes(word, &[])
                     })
                 });
                 converter.convert_rows(parsed).map_err(from_arrow)?.swap_remove(0)
@@ -122,11 +121,11 @@ impl KeyReader {
         let views = (first..first + rows)
             .map(|group| {
                 let view = self.view(column, group);
-                if view as u32 as usize <= INLINE_BYTES {
+                if !views::is_long(view) {
                     return view;
                 }
                 let (block, offset) = self.keys.place(slot, group);
-                view as u64 as u128 | (block as u128) << 64 | (offset as u128) << 96
+                views::placed(view, block, offset)
             })
             .collect::<ScalarBuffer<u128>>();
         let blocks = self.blocks.clone();

@@ -13,10 +13,12 @@ use arrow_row::Rows;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::key_layout::{INLINE_BYTES, KeyColumn, KeyKind, KeyLayout, hash_bytes};
+use super::key_layout::{KeyColumn, KeyKind, KeyLayout};
 use super::key_table::KeyBytes;
 use super::program::GroupingSet;
-use crate::batch::{Column, to_logical};
+use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::{Column, to_logical, views};
+use crate::operators::hashing::hash_long;
 
 /// The keys of a batch's rows.
 #[derive(Default)]
@@ -46,19 +48,7 @@ impl BytesValues {
     #[inline]
     fn get(&self, index: usize) -> &[u8] {
         match self {
-            Self::Views(views, buffers) => {
-                let view = &views[index];
-                let length = *view as u32 as usize;
-                if length <= INLINE_BYTES {
-                    // Arrow keeps inline bytes in the view itself, behind the length.
-                    let start = std::ptr::from_ref(view).cast::<u8>();
-                    // SAFETY: a view has 16 bytes (little-endian), at most 12 of them bytes of the string.
-                    unsafe { std::slice::from_raw_parts(start.add(4), length) }
-                } else {
-                    let offset = (*view >> 96) as usize;
-                    &buffers[(*view >> 64) as u32 as usize][offset..offset + length]
-                }
-            }
+            Self::Views(all, buffers) => views::bytes(&all[index], buffers),
             Self::Offsets(offsets, data) => &data[offsets[index] as usize..offsets[index + 1] as usize],
             Self::LargeOffsets(offsets, data) => &data[offsets[index] as usize..offsets[index + 1] as usize],
             Self::Fixed(array) => array.value(index),
@@ -188,7 +178,7 @@ impl EncodedKeys {
             KeyKind::Bytes | KeyKind::Rows(_) => {
                 let values = match &key.kind {
                     KeyKind::Rows(converter) => {
-                        BytesValues::Rows(converter.convert_columns(std::slice::from_ref(&values)).map_err(from_arrow)?)
+                        BytesValues::Rows(converter.convert_columns(&[with_one_zero(&values)]).map_err(from_arrow)?)
                     }
                     _ => bytes_values(&values)?,
                 };
@@ -390,25 +380,18 @@ fn value_count(values: &BytesValues) -> usize {
 fn words_of(values: &BytesValues, index: usize) -> (u64, u64) {
     if let BytesValues::Views(views, _) = values {
         let view = views[index];
-        if view as u32 as usize <= INLINE_BYTES {
+        if !views::is_long(view) {
             return (view as u64, (view >> 64) as u64);
         }
     }
     view_words(values.get(index))
 }
 
-/// As in a view up to [`INLINE_BYTES`] bytes; else length, the first four bytes, and a hash.
+/// As in a view where the bytes fit into it; else length, the first four bytes, and a hash.
 #[inline(always)]
-pub(super) fn view_words(bytes: &[u8]) -> (u64, u64) {
-    let mut view = [0u8; 16];
-    view[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-    if bytes.len() <= INLINE_BYTES {
-        view[4..4 + bytes.len()].copy_from_slice(bytes);
-        let view = u128::from_le_bytes(view);
-        return (view as u64, (view >> 64) as u64);
-    }
-    view[4..8].copy_from_slice(&bytes[..4]);
-    (u128::from_le_bytes(view) as u64, hash_bytes(bytes))
+fn view_words(bytes: &[u8]) -> (u64, u64) {
+    let head = views::head(bytes);
+    (head as u64, if views::is_long(head) { hash_long(bytes) } else { (head >> 64) as u64 })
 }
 
 /// Where a column's bits go.
@@ -446,18 +429,17 @@ fn write_bits(values: &ArrayRef, bits: u32, nulls: Option<&NullBuffer>, place: &
             let values: &BooleanArray = values.as_boolean();
             place.write(values.values().iter().map(|value| value as u64), nulls);
         }
-        // Minus zero is zero; the bits of a NaN are kept.
         DataType::Float16 => {
             let values = values.as_primitive::<Float16Type>().values();
-            place.write(values.iter().map(|v| v.to_bits()).map(|v| if v << 1 == 0 { 0 } else { v as u64 }), nulls);
+            place.write(values.iter().map(|&value| Float16Type::bits_with_one_zero(value) as u64), nulls);
         }
         DataType::Float32 => {
             let values = values.as_primitive::<Float32Type>().values();
-            place.write(values.iter().map(|v| v.to_bits()).map(|v| if v << 1 == 0 { 0 } else { v as u64 }), nulls);
+            place.write(values.iter().map(|&value| Float32Type::bits_with_one_zero(value) as u64), nulls);
         }
         DataType::Float64 => {
             let values = values.as_primitive::<Float64Type>().values();
-            place.write(values.iter().map(|v| v.to_bits()).map(|v| if v << 1 == 0 { 0 } else { v }), nulls);
+            place.write(values.iter().map(|&value| Float64Type::bits_with_one_zero(value)), nulls);
         }
         _ => {
             let data = values.to_data();

@@ -5,7 +5,7 @@
 //!                two words for a 128-bit value or for a string          |  (only while there is a NULL, see below)
 //! ```
 //!
-//! * A string (or anything without a fixed width) takes two words. Up to [`INLINE_BYTES`] bytes it lies in them whole:
+//! * A string (or anything without a fixed width) takes two words. Up to [`INLINE_BYTES`](crate::batch::views::INLINE_BYTES) bytes it lies in them whole:
 //!   length, then bytes, as in an Arrow view. A longer one leaves its length, its first four bytes and a hash of all of it;
 //!   its bytes lie in an arena, and whoever finds equal words compares those too.
 //! * NULL has value bits of zero and its null bit set. Null bits use spare bits of value words where all of them fit;
@@ -21,15 +21,14 @@ use arrow_row::{RowConverter, SortField};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-/// Bytes of a string that fit into its two words beside the length.
-pub(super) const INLINE_BYTES: usize = 12;
+use crate::operators::hashing::{COMBINE_MULTIPLIER, MULTIPLIER, SEED, folded};
 
 /// What a key column's values look like in words.
 #[derive(Clone)]
 pub(super) enum KeyKind {
     /// The type that has only NULLs: no bits at all.
     Null,
-    /// Values of at most 64 bits, this many; floats with -0 made 0.
+    /// Values of at most 64 bits, this many; of floats with one zero.
     Bits(u32),
     /// A decimal of at most 18 digits as a 64-bit integer, whatever form it arrives in.
     NarrowDecimal,
@@ -37,7 +36,7 @@ pub(super) enum KeyKind {
     WideDecimal,
     /// Strings and binary values.
     Bytes,
-    /// Anything else, as the bytes of Arrow's row format.
+    /// Anything else, as the bytes of Arrow's row format; floats in it with one zero.
     Rows(Arc<RowConverter>),
 }
 
@@ -185,59 +184,16 @@ impl KeyColumn {
 /// The hash of a key. Low bits choose a slot, high bits a partition.
 #[inline(always)]
 pub(super) fn hash_key(words: &[u64], value_words: usize) -> u64 {
-    let mut hash = 0x243f_6a88_85a3_08d3;
+    let mut hash = SEED;
     for &word in &words[..value_words] {
-        hash = fold(hash ^ word, 0x9e37_79b9_7f4a_7c15 | 1);
+        hash = folded(hash ^ word, MULTIPLIER);
     }
     for &word in &words[value_words..] {
         if word != 0 {
-            hash = fold(hash ^ word.rotate_left(17), 0xd6e8_feb8_6659_fd93);
+            hash = folded(hash ^ word.rotate_left(17), COMBINE_MULTIPLIER);
         }
     }
     hash
-}
-
-/// Both halves of the product mixed: every bit of `value` reaches every bit of the result.
-#[inline(always)]
-fn fold(value: u64, factor: u64) -> u64 {
-    let product = value as u128 * factor as u128;
-    product as u64 ^ (product >> 64) as u64
-}
-
-/// A hash of the bytes of a long string.
-#[inline]
-pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
-    let mut hash = bytes.len() as u64 ^ 0x1319_8a2e_0370_7344;
-    let mut chunks = bytes.chunks_exact(16);
-    for chunk in &mut chunks {
-        let (low, high) = (read_word(&chunk[..8]), read_word(&chunk[8..]));
-        let product = (low ^ hash) as u128 * (high ^ 0xa409_3822_299f_31d0) as u128;
-        hash = product as u64 ^ (product >> 64) as u64;
-    }
-    let rest = chunks.remainder();
-    if !rest.is_empty() {
-        // A long string has at least 16 bytes before its end or is read with an overlap: no byte-wise tail.
-        let (low, high) = if bytes.len() >= 16 {
-            let tail = &bytes[bytes.len() - 16..];
-            (read_word(&tail[..8]), read_word(&tail[8..]))
-        } else if rest.len() >= 8 {
-            (read_word(&rest[..8]), read_word(&rest[rest.len() - 8..]))
-        } else {
-            let mut padded = [0u8; 8];
-            padded[..rest.len()].copy_from_slice(rest);
-            (read_word(&padded), 0)
-        };
-        let product = (low ^ hash) as u128 * (high ^ 0x082e_fa98_ec4e_6c89) as u128;
-        hash = product as u64 ^ (product >> 64) as u64;
-    }
-    fold(hash ^ 0x4528_21e6_38d0_1377, 0xbe54_66cf_34e9_0c6d)
-}
-
-#[inline(always)]
-fn read_word(bytes: &[u8]) -> u64 {
-    let mut word = [0u8; 8];
-    word.copy_from_slice(&bytes[..8]);
-    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]
@@ -262,17 +218,5 @@ mod tests {
     fn a_null_word_of_zero_does_not_change_the_hash() {
         assert_eq!(hash_key(&[7], 1), hash_key(&[7, 0], 1));
         assert_ne!(hash_key(&[0], 1), hash_key(&[0, 1], 1));
-    }
-
-    #[test]
-    fn every_byte_of_a_long_string_counts() {
-        for length in 13..70 {
-            let bytes = vec![b'a'; length];
-            for index in 0..length {
-                let mut other = bytes.clone();
-                other[index] = b'b';
-                assert_ne!(hash_bytes(&bytes), hash_bytes(&other), "byte {index} of {length}");
-            }
-        }
     }
 }

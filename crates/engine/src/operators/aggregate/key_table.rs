@@ -4,21 +4,23 @@
 //! 64 bits: the upper half is a tag (the upper half of the hash), the lower half the group's number. Keys lie beside it in
 //! the order of their numbers, so a key is stored once, is never moved by a rehash, and can be read out in order.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use arrow::buffer::Buffer;
 use diligence_base::{Error, Result};
 
-use std::sync::Arc;
-
+use super::key_layout::{KeyLayout, hash_key};
+use crate::batch::views::INLINE_BYTES;
 use crate::memory::{QueryMemory, Reservation};
-
-use super::key_layout::{INLINE_BYTES, KeyLayout, hash_key};
+use crate::operators::prefetch::prefetch;
 
 /// A free slot: no group has this number.
 const FREE: u64 = u64::MAX;
 /// The fewest slots of a table.
 const SLOTS_MIN: usize = 256;
 /// Bytes of an arena's first block; each further one is twice as large, up to [`BLOCK_BYTES_MAX`].
-const BLOCK_BYTES_MIN: usize = 16 * 1024;
+const BLOCK_BYTES_MIN: usize = if cfg!(test) { 256 } else { 16 * 1024 };
 const BLOCK_BYTES_MAX: usize = 1024 * 1024;
 /// From how many slots on probes are prefetched: the slots of a smaller table stay in the L1 and L2 caches.
 const PREFETCH_SLOTS_MIN: usize = 32 * 1024;
@@ -37,6 +39,12 @@ pub(super) struct Arena {
 }
 
 impl Arena {
+    /// An empty arena whose first block has room for so many bytes, or is as large as blocks become.
+    fn with_room(bytes: usize) -> Self {
+        let open = Vec::with_capacity(bytes.min(BLOCK_BYTES_MAX));
+        Self { bytes: open.capacity(), open, ..Self::default() }
+    }
+
     /// Copies bytes in; returns their place.
     fn store(&mut self, bytes: &[u8]) -> u64 {
         if self.open.capacity() - self.open.len() < bytes.len() {
@@ -147,7 +155,17 @@ impl Keys {
         self.arena.share(memory)
     }
 
-    /// Bytes held.
+    /// Bytes of long strings that nobody else holds.
+    pub fn text_bytes(&self) -> usize {
+        self.arena.bytes
+    }
+
+    /// Bytes of long strings that are counted apart, because others may hold them, too.
+    pub fn shared_bytes(&self) -> usize {
+        self.arena.shared.iter().map(|reservation| reservation.bytes()).sum()
+    }
+
+    /// Bytes held, without those counted apart.
     pub fn bytes(&self) -> usize {
         self.words.capacity() * 8
             + self.places.iter().map(|places| places.capacity() * 8).sum::<usize>()
@@ -216,23 +234,24 @@ impl KeyBytes for NoBytes {
     }
 }
 
-/// The bytes of keys of another table, whose blocks are shared rather than copied.
-pub(super) struct SharedBytes<'a> {
+/// The bytes of keys of another table.
+pub(super) struct MergedBytes<'a> {
     pub keys: &'a Keys,
     /// The first looked-up key's group in `keys`.
     pub first: usize,
-    /// From [`KeyTable::share_bytes`].
-    pub base: usize,
+    /// From [`KeyTable::adopt_text`]: where the other table's blocks begin, if they are shared.
+    pub base: Option<usize>,
 }
 
-impl KeyBytes for SharedBytes<'_> {
+impl KeyBytes for MergedBytes<'_> {
     fn bytes(&self, slot: usize, row: usize, length: usize) -> &[u8] {
         self.keys.long_bytes(slot, self.first + row, length)
     }
 
-    fn store(&self, slot: usize, row: usize, _length: usize, _arena: &mut Arena) -> u64 {
+    fn store(&self, slot: usize, row: usize, length: usize, arena: &mut Arena) -> u64 {
+        let Some(base) = self.base else { return arena.store(self.bytes(slot, row, length)) };
         let (block, offset) = unpack_place(self.keys.places[slot][self.first + row]);
-        pack_place(block + self.base, offset)
+        pack_place(block + base, offset)
     }
 }
 
@@ -245,6 +264,10 @@ pub(super) struct KeyTable {
     slots_used: bool,
     /// The words of each key that hold a byte column's length.
     bytes_words: Vec<usize>,
+    /// What becomes of long strings in a merge: they are copied, or the other table's blocks are shared.
+    copies_text: bool,
+    /// Bytes of the long strings of all groups that were merged into this table with their blocks.
+    adopted_text: usize,
     hashes: Vec<u64>,
     /// Of runs of equal keys: the words and the groups.
     heads: Vec<u64>,
@@ -261,6 +284,8 @@ impl KeyTable {
             slots: Vec::new(),
             slots_used: false,
             bytes_words,
+            copies_text: false,
+            adopted_text: 0,
             hashes: Vec::new(),
             heads: Vec::new(),
             head_ids: Vec::new(),
@@ -278,7 +303,7 @@ impl KeyTable {
         self.keys.bytes() + self.slots.capacity() * 8 + scratch
     }
 
-    /// Bytes held at most after [`reserve`](Self::reserve) of so many rows, bytes of long strings not included.
+    /// Bytes held at most after [`reserve`](Self::reserve) of so many rows, more long strings not included.
     pub fn bytes_ahead(&self, rows: usize) -> usize {
         let groups = self.groups_ahead(rows);
         let keys = groups * 8 * (self.keys.stride + self.keys.places.len());
@@ -353,9 +378,57 @@ impl KeyTable {
         keys
     }
 
-    /// Lets new groups refer to bytes of other keys; returns the base for [`SharedBytes`].
-    pub fn share_bytes(&mut self, other: &Keys) -> usize {
-        self.keys.arena.adopt(&other.arena)
+    /// From now on merges copy the long strings of new groups, so that the tables they come from can go.
+    pub fn copy_text(&mut self) {
+        self.copies_text = true;
+    }
+
+    /// Whether merges copy long strings.
+    pub fn copies_text(&self) -> bool {
+        self.copies_text
+    }
+
+    /// Prepares the merge of other keys; returns the base for [`MergedBytes`]. If long strings are not copied, new groups
+    /// share the blocks of theirs: see [`settle_text`](Self::settle_text).
+    pub fn adopt_text(&mut self, other: &Keys, groups: Range<usize>) -> Option<usize> {
+        if self.copies_text || self.bytes_words.is_empty() {
+            return None;
+        }
+        self.adopted_text += self.text_of(other, groups);
+        Some(self.keys.arena.adopt(&other.arena))
+    }
+
+    /// Bytes of the long strings of some groups of keys of this layout.
+    pub fn text_of(&self, keys: &Keys, groups: Range<usize>) -> usize {
+        let length = |group: usize, word: usize| keys.words[group * keys.stride + word] as u32 as usize;
+        let long = |group: usize| {
+            let lengths = self.bytes_words.iter().map(move |&word| length(group, word));
+            lengths.filter(|&length| length > INLINE_BYTES).sum::<usize>()
+        };
+        if self.bytes_words.is_empty() { 0 } else { groups.map(long).sum() }
+    }
+
+    /// After the last merge: copies the long strings together if most of what was adopted were duplicates, so that the
+    /// blocks of other tables need not be kept. `reserve` is asked for the bytes of the copy first.
+    pub fn settle_text(&mut self, reserve: impl FnOnce(usize) -> Result<()>) -> Result<()> {
+        let live = self.text_of(&self.keys, 0..self.keys.groups);
+        if live * 2 >= self.adopted_text {
+            return Ok(());
+        }
+        reserve(live + BLOCK_BYTES_MAX.min(live))?;
+        let Keys { stride, words, arena, places, groups } = &mut self.keys;
+        let mut own = Arena::with_room(live);
+        for group in 0..*groups {
+            for (places, &word) in places.iter_mut().zip(&self.bytes_words) {
+                let length = words[group * *stride + word] as u32 as usize;
+                if length > INLINE_BYTES {
+                    places[group] = own.store(arena.read(places[group], length));
+                }
+            }
+        }
+        *arena = own;
+        self.adopted_text = 0;
+        Ok(())
     }
 
     /// The group of each row's key, new groups for new keys. `words` has the table's stride.
@@ -417,10 +490,10 @@ impl KeyTable {
             hashes.extend((0..rows).map(|row| hash_key(&words[row * stride..(row + 1) * stride], value_words)));
         }
         let mask = self.slots.len() - 1;
-        let prefetch = self.slots.len() >= PREFETCH_SLOTS_MIN;
+        let is_large = self.slots.len() >= PREFETCH_SLOTS_MIN;
         for row in 0..rows {
-            if prefetch && row + PREFETCH_ROWS < rows {
-                prefetch_slot(&self.slots, hashes[row + PREFETCH_ROWS] as usize & mask);
+            if is_large && row + PREFETCH_ROWS < rows {
+                prefetch(&self.slots, hashes[row + PREFETCH_ROWS] as usize & mask);
             }
             let hash = hashes[row];
             let key = &words[row * stride..(row + 1) * stride];
@@ -504,16 +577,4 @@ const TAG: u64 = 0xffff_ffff_0000_0000;
 /// Slots for so many groups: at most five in eight full, so that probes stay short.
 fn slots_for(groups: usize) -> usize {
     (groups * 8 / 5).next_power_of_two().max(SLOTS_MIN)
-}
-
-#[inline(always)]
-fn prefetch_slot(slots: &[u64], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch may name any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(slots.as_ptr().wrapping_add(index).cast::<i8>(), _MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slots, index);
 }

@@ -9,7 +9,8 @@
 //! than it saves; now and then it is tried again.
 //!
 //! Chunks stay with the packet. When they hold many bytes the packet merges them partition by partition, one piece per
-//! batch (*consolidation*): so a packet holds about as much as its groups need, however many rows there are.
+//! batch (*consolidation*): so a packet holds at most some times what its groups need, however many rows there are. Long
+//! strings are copied then, each once, and those of the merged chunks are given back.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -209,7 +210,7 @@ impl LocalGroups {
     }
 
     fn keep(&mut self, chunk: Chunk) {
-        self.chunk_bytes += chunk.reservation.bytes();
+        self.chunk_bytes += chunk.bytes();
         self.chunks.push(chunk);
     }
 
@@ -227,12 +228,11 @@ impl LocalGroups {
         }
         let Some(consolidation) = &mut self.consolidation else { return Ok(()) };
         let partitions = consolidation.next..consolidation.next + consolidation.width;
-        let mut table = GroupTable::new(self.program.clone())?;
+        let mut table = GroupTable::copying(self.program.clone())?;
         let mut reservation = self.memory.reservation("Aggregate");
         for chunk in &consolidation.chunks {
-            table.merge_chunk(chunk, partitions.clone(), &mut |table, rows| {
-                let ahead = table.bytes_ahead(rows);
-                if ahead > reservation.bytes() { reservation.resize(ahead) } else { Ok(()) }
+            table.merge_chunk(chunk, partitions.clone(), &mut |bytes| {
+                if bytes > reservation.bytes() { reservation.resize(bytes) } else { Ok(()) }
             })?;
         }
         if table.groups() > 0 {
@@ -244,7 +244,7 @@ impl LocalGroups {
         {
             let before = done.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
             let after = done.merged.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
-            let bytes = done.merged.iter().map(|chunk| chunk.reservation.bytes()).sum::<usize>();
+            let bytes = done.merged.iter().map(Chunk::bytes).sum::<usize>();
             // What merging cannot make smaller is not merged again soon.
             let factor = if before < after * 2 { 8 } else { 3 };
             self.consolidated_bytes = self.shared.tuning.consolidated_bytes.max(bytes * factor);

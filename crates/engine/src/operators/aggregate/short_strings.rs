@@ -4,7 +4,7 @@
 
 use arrow::array::StringViewArray;
 
-use super::key_layout::INLINE_BYTES;
+use crate::batch::views;
 
 /// Strings that are told apart at most.
 const STRINGS_MAX: usize = 256;
@@ -36,7 +36,7 @@ impl ShortStrings {
 
     #[inline(always)]
     fn number(&mut self, view: u128) -> Option<u32> {
-        if view as u32 as usize > INLINE_BYTES {
+        if views::is_long(view) {
             return None;
         }
         let mixed = (view as u64 ^ ((view >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

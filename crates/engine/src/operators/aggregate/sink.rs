@@ -110,10 +110,7 @@ impl Shared {
             Some(first) => first,
             None => (GroupTable::new(self.program.clone())?, memory.reservation("Aggregate")),
         };
-        let mut reserve = |table: &GroupTable, rows: usize| {
-            let ahead = table.bytes_ahead(rows);
-            if ahead > reservation.bytes() { reservation.resize(ahead) } else { Ok(()) }
-        };
+        let mut reserve = |bytes: usize| if bytes > reservation.bytes() { reservation.resize(bytes) } else { Ok(()) };
         for (mut other, _reservation) in tables {
             other.freeze(memory)?;
             table.merge_table(&other, &mut reserve)?;
@@ -134,10 +131,13 @@ impl FinishedGroups {
         table.resize_states()?;
         let groups = table.groups();
         for state in &mut table.states {
-            if let State::Foreign(foreign) = state {
-                foreign.finish()?;
+            match state {
+                State::Foreign(foreign) => foreign.finish()?,
+                State::Distinct(distinct) => distinct.finish(),
+                _ => {}
             }
         }
+        table.keys.settle_text(|bytes| reservation.grow(bytes))?;
         let keys = KeyReader::new(table.keys.into_keys());
         let states = table.states;
         reservation.resize(keys.bytes() + states.iter().map(State::bytes).sum::<usize>())?;

@@ -522,6 +522,82 @@ fn a_limit_of_distinct_groups_ends_early() {
     }
 }
 
+/// Long strings are held once per group, however often they come: as keys, and as distinct values.
+#[test]
+fn long_strings_are_held_by_group_and_not_by_row() {
+    use functions::count::count_udaf;
+    const ROWS: usize = 200_000;
+    const STRINGS: usize = 2_000;
+    for (groups, calls) in
+        [(vec!["text"], vec![count_star()]), (vec!["int"], vec![call(count_udaf(), &["text"]).distinct()])]
+    {
+        let mut dice = Dice(11);
+        let batches = (0..ROWS / 500)
+            .map(|_| {
+                let columns = input_schema()
+                    .fields()
+                    .iter()
+                    .map(|field| -> ArrayRef {
+                        let numbers = (0..500).map(|_| dice.roll(STRINGS)).collect::<Vec<_>>();
+                        match field.name().as_str() {
+                            "int" => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|&n| n as i32))),
+                            "text" => {
+                                // Groups by number have three strings or more.
+                                let salt = if groups[0] == "int" { dice.roll(3) } else { 0 };
+                                let texts = numbers.iter().map(|number| format!("{number:0200}{salt}"));
+                                Arc::new(StringViewArray::from_iter_values(texts))
+                            }
+                            _ => new_null_array(field.data_type(), 500),
+                        }
+                    })
+                    .collect();
+                Batch::from_arrays(columns, 500)
+            })
+            .collect::<Vec<_>>();
+        let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
+        let broker = crate::memory::Broker::new(1 << 30);
+        let memory = broker.account(diligence_base::ids::QueryId(1), None);
+        let setup = Setup { memory, batch_rows: 100, packets: 2 };
+        let tuning = Tuning {
+            local_groups: 200,
+            handed_groups: 0,
+            part_groups: 200,
+            spread_flushes: 4,
+            consolidated_bytes: 256 * 1024,
+        };
+        let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
+        let results = run(&mut dice, &parts, &batches, &output, &setup).unwrap();
+        assert_eq!(results.iter().map(RecordBatch::num_rows).sum::<usize>(), STRINGS);
+        // All rows have 40 MB of text, all groups 400 kB.
+        let peak = setup.memory.peak_bytes();
+        assert!(peak < 16 << 20, "{peak} bytes at most for {groups:?}");
+        // What is read in the end has no chunk's strings, and no distinct value at all.
+        let end = setup.memory.reserved_bytes();
+        assert!(end < 2_000_000, "{end} bytes in the end for {groups:?}");
+        drop(parts);
+        assert_eq!(broker.reserved_bytes(), 0);
+    }
+}
+
+#[test]
+fn minus_zero_in_nested_keys_is_zero() {
+    use crate::batch::floats::with_one_zero;
+    let lists = |zero: f64| -> ArrayRef {
+        Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>([
+            Some([Some(zero), None]),
+            Some([Some(1.0), None]),
+        ]))
+    };
+    let layout = super::key_layout::KeyLayout::new(&[(lists(0.0).data_type().clone(), true)]).unwrap();
+    let words = |array: ArrayRef| {
+        let mut keys = super::key_encoding::EncodedKeys::default();
+        keys.encode(&layout, &[Column::flat_array(array)], &[], 2, 0).unwrap();
+        keys.words
+    };
+    assert_eq!(words(lists(-0.0)), words(lists(0.0)));
+    assert_eq!(words(with_one_zero(&lists(-0.0))), words(lists(0.0)));
+}
+
 #[test]
 fn no_memory_is_an_error_that_says_so() {
     let mut dice = Dice(9);

@@ -16,7 +16,7 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::super::key_encoding::EncodedKeys;
 use super::super::key_layout::{KeyColumn, KeyKind, KeyLayout};
-use super::super::key_table::{KeyTable, Keys, NoBytes, SharedBytes, restride};
+use super::super::key_table::{KeyTable, Keys, MergedBytes, NoBytes, restride};
 use super::count::count_rows;
 use super::sum::{SumKind, SumState};
 use super::{Placement, permuted};
@@ -125,20 +125,13 @@ impl DistinctState {
         let theirs = &other.pairs.keys;
         let layout = self.pairs.layout.clone();
         let group_column = self.grouped.then(|| &layout.columns[1]);
-        let wanted = match group_column {
-            Some(column) if other.sorted => {
-                let group = |pair: usize| group_of(theirs, column, pair) as usize;
-                lower_bound(theirs.groups, |pair| group(pair) < range.start)..lower_bound(theirs.groups, |pair| {
-                    group(pair) < range.end
-                })
-            }
-            _ => {
-                debug_assert!(range.len() == other.counts.len(), "pairs in no order are merged all at once");
-                0..theirs.groups
-            }
-        };
+        debug_assert!(
+            other.sorted || !self.grouped || range.len() == other.counts.len(),
+            "pairs in no order are merged all at once"
+        );
+        let wanted = other.pairs_of(range.clone());
         self.pairs.keys.widen(theirs.stride);
-        let base = self.pairs.share_bytes(theirs);
+        let base = self.pairs.adopt_text(theirs, wanted.clone());
         let mut first = wanted.start;
         while first < wanted.end {
             let rows = MERGE_PAIRS.min(wanted.end - first);
@@ -159,7 +152,7 @@ impl DistinctState {
             };
             let known = self.pairs.groups();
             let mut pair_ids = std::mem::take(&mut self.pair_ids);
-            let bytes = SharedBytes { keys: theirs, first, base };
+            let bytes = MergedBytes { keys: theirs, first, base };
             self.pairs.lookup(&words, rows, &bytes, &mut pair_ids)?;
             let fresh = fresh_rows(&pair_ids, known);
             self.pair_ids = pair_ids;
@@ -173,6 +166,26 @@ impl DistinctState {
             first += rows;
         }
         Ok(())
+    }
+
+    /// The pairs of some groups; all of them where pairs are in no order.
+    fn pairs_of(&self, groups: Range<usize>) -> Range<usize> {
+        let keys = &self.pairs.keys;
+        match self.pairs.layout.columns.get(1) {
+            Some(column) if self.sorted => {
+                let before =
+                    |end: usize| lower_bound(keys.groups, |pair| (group_of(keys, column, pair) as usize) < end);
+                before(groups.start)..before(groups.end)
+            }
+            _ => 0..keys.groups,
+        }
+    }
+
+    /// Bytes that merging some of another state's groups can add at most.
+    pub fn merge_bytes_ahead(&self, other: &DistinctState, groups: Range<usize>) -> usize {
+        let pairs = other.pairs_of(groups);
+        let text = if self.pairs.copies_text() { self.pairs.text_of(&other.pairs.keys, pairs.clone()) } else { 0 };
+        self.pairs.bytes_ahead(pairs.len()).saturating_sub(self.pairs.bytes()) + text
     }
 
     pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<Self> {
@@ -217,6 +230,27 @@ impl DistinctState {
     /// The pairs can be shared: no more are added.
     pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
         self.pairs.keys.share(memory)
+    }
+
+    /// From now on merges copy long strings.
+    pub fn copy_text(&mut self) {
+        self.pairs.copy_text();
+    }
+
+    /// Nothing is merged any more: counts and sums are all that is left to read.
+    pub fn finish(&mut self) {
+        self.pairs = KeyTable::new(self.pairs.layout.clone());
+        (self.encoded, self.pair_ids) = (EncodedKeys::default(), Vec::new());
+    }
+
+    /// Bytes of long strings that nobody else holds, which [`bytes`](Self::bytes) includes.
+    pub fn text_bytes(&self) -> usize {
+        self.pairs.keys.text_bytes()
+    }
+
+    /// Bytes of long strings that are counted apart.
+    pub fn shared_bytes(&self) -> usize {
+        self.pairs.keys.shared_bytes()
     }
 
     pub fn bytes(&self) -> usize {
