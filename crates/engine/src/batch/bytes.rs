@@ -21,7 +21,7 @@ use diligence_storage::foreign_error::from_arrow;
 use super::views;
 
 /// Strings of a column that an estimate looks at. Each may be a cache miss.
-const ESTIMATE_LOOKS: usize = 16;
+const ESTIMATE_LOOKS: usize = 8;
 
 /// Bytes that an array may hold without need before it is copied.
 const WASTE_BYTES: usize = 4096;

@@ -332,6 +332,7 @@ impl Build {
             Some(valid) => (0..rows).filter(|&row| valid.is_null(row)).map(|row| row as u32).collect(),
             None => Arc::from([]),
         };
+        let filter_bytes: usize = filters.iter().map(|(_, work)| work.bytes()).sum();
         self.set_filters(table.as_ref(), &chunks, filters)?;
         drop(chunks);
         if let Some(reservation) = &mut reservation {
@@ -340,7 +341,8 @@ impl Build {
                 values.iter().map(|values| if let KeyValues::Words(words, _) = values { words.len() * 8 } else { 0 });
             let arrays = column_bytes.iter().sum::<usize>() + words.sum::<usize>();
             let bits = if marks_held(config.pairs.join_type) { rows / 8 } else { 0 };
-            reservation.resize(arrays + bits + table.as_ref().map_or(0, |table| table.bytes()))?;
+            let table = table.as_ref().map_or(0, |table| table.bytes());
+            reservation.resize(arrays + bits + table + filter_bytes)?;
         }
         let join_type = config.pairs.join_type;
         let matched = (marks_held(join_type)).then(|| Bits::new(rows));
