@@ -534,24 +534,22 @@ fn long_strings_are_held_by_group_and_not_by_row() {
         let mut dice = Dice(11);
         let batches = (0..ROWS / 500)
             .map(|_| {
-                let columns = input_schema()
-                    .fields()
-                    .iter()
-                    .map(|field| -> ArrayRef {
-                        let numbers = (0..500).map(|_| dice.roll(STRINGS)).collect::<Vec<_>>();
-                        match field.name().as_str() {
-                            "int" => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|&n| n as i32))),
-                            "text" => {
-                                // Groups by number have three strings or more.
-                                let salt = if groups[0] == "int" { dice.roll(3) } else { 0 };
-                                let texts = numbers.iter().map(|number| format!("{number:0200}{salt}"));
-                                Arc::new(StringViewArray::from_iter_values(texts))
-                            }
-                            _ => new_null_array(field.data_type(), 500),
+                let numbers = (0..500).map(|_| dice.roll(STRINGS)).collect::<Vec<_>>();
+                // A group by number has three strings.
+                let salt = if groups[0] == "int" { dice.roll(3) } else { 0 };
+                let column = |name: &str, data_type: &DataType| -> ArrayRef {
+                    match name {
+                        "int" => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|&number| number as i32))),
+                        "text" => {
+                            let texts = numbers.iter().map(|number| format!("{number:0200}{salt}"));
+                            Arc::new(StringViewArray::from_iter_values(texts))
                         }
-                    })
-                    .collect();
-                Batch::from_arrays(columns, 500)
+                        _ => new_null_array(data_type, 500),
+                    }
+                };
+                let schema = input_schema();
+                let columns = schema.fields().iter().map(|field| column(field.name(), field.data_type()));
+                Batch::from_arrays(columns.collect(), 500)
             })
             .collect::<Vec<_>>();
         let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
