@@ -25,7 +25,7 @@ use diligence_base::{Error, Result};
 use super::batches::{BatchSource, BatchWindows, columns_of};
 use super::nested::with_nulls_below;
 use super::options::Format;
-use super::schema::{Merged, conform, logical_schema, merge, nulls};
+use super::schema::{Merged, conform_column, logical_schema, merge, nulls};
 use super::sieve::Sieve;
 use super::source::Source;
 use super::table::FileScan;
@@ -307,13 +307,13 @@ impl BatchSource for ArrowBatches {
         let mut next = 0;
         let mut arrays = Vec::with_capacity(self.columns.len());
         for &column in &self.columns {
-            let target = self.table.schema.field(column).data_type();
+            let target = self.table.schema.field(column);
             arrays.push(match file.positions[column] {
-                None => nulls(target, rows),
+                None => nulls(target.data_type(), rows),
                 Some(_) => {
                     let array = read.columns().get(next).cloned().ok_or_else(missing)?;
                     next += 1;
-                    guard(&file.source, &what, || Ok(conform(with_nulls_below(&array), target, false)))?
+                    guard(&file.source, &what, || Ok(conform_column(with_nulls_below(&array), target, false)))?
                         .map_err(|error| file.source.blame(error))?
                 }
             });

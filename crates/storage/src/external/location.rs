@@ -27,8 +27,30 @@ pub(crate) struct Located {
     /// Their common format.
     pub format: Format,
     /// The folder that partition folders (`key=value`) are relative to; empty for single files.
-    #[allow(dead_code, reason = "columns from folder names come next")]
     pub base: String,
+    /// The local folder that is the location, if it is one: new files can be put into it.
+    pub folder: Option<PathBuf>,
+}
+
+/// What is at a location, of any format.
+struct Found {
+    sources: Vec<Arc<Source>>,
+    base: String,
+    /// True if the location is one file and not a set of files.
+    single: bool,
+    folder: Option<PathBuf>,
+    /// True if the folder is not there.
+    is_missing: bool,
+}
+
+impl Found {
+    fn one(source: Source) -> Self {
+        Self { sources: vec![Arc::new(source)], base: String::new(), single: true, folder: None, is_missing: false }
+    }
+
+    fn many(sources: Vec<Arc<Source>>, base: &str) -> Self {
+        Self { sources, base: base.trim_end_matches('/').to_owned(), single: false, folder: None, is_missing: false }
+    }
 }
 
 /// Finds the files of a location and their format.
@@ -36,7 +58,7 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn File
     if location.trim().is_empty() {
         return Err(Error::input("a file's location is empty"));
     }
-    let (sources, base, single) = match parse_url(location)? {
+    let found = match parse_url(location)? {
         Some(url) if url.scheme() == "file" => {
             let path = url.to_file_path().map_err(|()| Error::input(format!("'{location}' names no local file")))?;
             find_local(&path, files)?
@@ -44,11 +66,18 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn File
         Some(url) => find_objects(location, url)?,
         None => find_local(Path::new(location), files)?,
     };
-    if sources.is_empty() {
+    if found.sources.is_empty() {
+        // A folder may be empty, or not be there yet, if all that files would say is declared.
+        if let (Some(format), Some(_), Some(folder)) = (options.format, &options.schema, found.folder) {
+            return Ok(Located { sources: Vec::new(), format, base: found.base, folder: Some(folder) });
+        }
+        if found.is_missing {
+            return Err(Error::file(format!("{location}: there is no such folder")));
+        }
         return Err(Error::file(format!("{location}: there is no file here"))
-            .with_hint("hidden files and names that begin with '_' are left out"));
+            .with_hint("hidden files and names that begin with '_' are left out; columns that are declared need no file"));
     }
-    choose(location, sources, base, single, options)
+    choose(location, found, options)
 }
 
 /// Finds the objects of a location in a store that is already open.
@@ -60,24 +89,19 @@ pub(crate) fn locate_in_store(
 ) -> Result<Located> {
     let text = location.to_owned();
     let prefix = text.strip_suffix(path.as_ref()).unwrap_or("").to_owned();
-    let (sources, base, single) = wait(async move { find_in_store(&text, &prefix, store, path).await })?;
-    choose(location, sources, base, single, options)
+    let found = wait(async move { find_in_store(&text, &prefix, store, path).await })?;
+    choose(location, found, options)
 }
 
 /// Keeps the files of one format.
-fn choose(
-    location: &str,
-    sources: Vec<Arc<Source>>,
-    base: String,
-    single: bool,
-    options: &OpenOptions,
-) -> Result<Located> {
+fn choose(location: &str, found: Found, options: &OpenOptions) -> Result<Located> {
+    let Found { sources, base, single, folder, .. } = found;
     if single {
         let format = match options.format {
             Some(format) => format,
             None => format_of(&sources[0])?,
         };
-        return Ok(Located { sources, format, base });
+        return Ok(Located { sources, format, base, folder });
     }
     let named = sources.iter().map(|source| Format::of_name(&source.name).map(|(format, _)| format));
     let named = named.collect::<Vec<_>>();
@@ -115,7 +139,7 @@ fn choose(
     if kept.is_empty() {
         return Err(Error::file(format!("{location}: no {} file is here", format.name())));
     }
-    Ok(Located { sources: kept, format, base })
+    Ok(Located { sources: kept, format, base, folder })
 }
 
 const FORMAT_HINT: &str = "names should end in .parquet, .csv, .tsv, .json, .jsonl or .arrow; or say it: \
@@ -150,17 +174,19 @@ fn parse_url(location: &str) -> Result<Option<Url>> {
     Url::parse(location).map(Some).map_err(|error| Error::input(format!("'{location}' is no URL: {error}")))
 }
 
-type Found = (Vec<Arc<Source>>, String, bool);
-
 fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
     let text = path.to_string_lossy();
     if files.is_dir(path) {
         let mut found = Vec::new();
         walk(path, files, 0, &mut found)?;
-        return Ok((open_all(found, files)?, text.trim_end_matches('/').to_owned(), false));
+        return Ok(Found { folder: Some(path.to_owned()), ..Found::many(open_all(found, files)?, &text) });
     }
     match files.meta(path) {
-        Ok(meta) => return Ok((vec![Arc::new(Source::local(meta, files.clone()))], String::new(), true)),
+        Ok(meta) => return Ok(Found::one(Source::local(meta, files.clone()))),
+        Err(_) if text.ends_with('/') && !is_pattern(&text) => {
+            let nothing = Found::many(Vec::new(), &text);
+            return Ok(Found { folder: Some(path.to_owned()), is_missing: true, ..nothing });
+        }
         Err(error) if !is_pattern(&text) => {
             return Err(Error::file(format!("{text}: {}", describe_io(&error))));
         }
@@ -182,7 +208,7 @@ fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
     if found.is_empty() {
         return Err(Error::file(format!("{text}: no file matches this pattern")));
     }
-    Ok((open_all(found, files)?, base.trim_end_matches('/').to_owned(), false))
+    Ok(Found::many(open_all(found, files)?, &base))
 }
 
 const MATCHING: glob::MatchOptions =
@@ -280,8 +306,7 @@ async fn find_in_store(
     if !folder && !is_pattern(&text) {
         match store.head(&path).await {
             Ok(meta) => {
-                let source = Source::object(named(&meta.location), meta, store);
-                return Ok((vec![Arc::new(source)], String::new(), true));
+                return Ok(Found::one(Source::object(named(&meta.location), meta, store)));
             }
             // It may be a folder, which stores know only by what is in it.
             Err(object_store::Error::NotFound { .. }) => {}
@@ -318,7 +343,7 @@ async fn find_in_store(
     metas.sort_by(|a, b| a.location.cmp(&b.location));
     let sources =
         metas.into_iter().map(|meta| Arc::new(Source::object(named(&meta.location), meta, store.clone()))).collect();
-    Ok((sources, format!("{prefix}{base}").trim_end_matches('/').to_owned(), false))
+    Ok(Found::many(sources, &format!("{prefix}{base}")))
 }
 
 /// Wildcards that URL parsing escaped.

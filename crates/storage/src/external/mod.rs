@@ -6,15 +6,17 @@
 //! done once for all formats, in `sieve`.
 //!
 //! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no length in
-//! it is believed before it is compared with the file's own length. Files are never written.
+//! it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds files (`insert`).
 
 mod batches;
+mod insert;
 mod ipc;
 mod location;
 mod nested;
 mod options;
 mod parquet;
 mod partitions;
+mod required;
 mod schema;
 mod sieve;
 mod source;
@@ -23,6 +25,8 @@ mod table;
 mod testing;
 mod text;
 
+pub use insert::Staging;
 pub use location::discover;
 pub use options::{Compression, CsvOptions, Format, OpenOptions};
+pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use table::{ExternalTable, open, open_in_store};

@@ -41,8 +41,12 @@ pub struct OpenOptions {
     /// The compression of the whole file; told from the name and the first bytes if `None`.
     pub compression: Option<Compression>,
     /// Columns and types as declared in the statement; inferred if `None`. The types may be any that the values convert
-    /// to; the table's schema has their logical forms.
+    /// to; the table's schema has their logical forms. They decide the order; one that a file does not have is NULL there,
+    /// and a NULL in one that is not nullable is an error where it is read.
     pub schema: Option<SchemaRef>,
+    /// The columns whose values are in the names of folders (`key=value`), outermost first, as declared. They come last.
+    /// `None`: every key of a folder's name is a column, unless columns are declared without it.
+    pub partition_columns: Option<Vec<String>>,
     /// For separated values.
     pub csv: CsvOptions,
     /// Records looked at to infer the schema of text files; 0 means the default, 10,000.
@@ -86,6 +90,18 @@ impl Format {
             "json" | "jsonl" | "ndjson" | "ldjson" => Ok(Format::Json),
             _ => Err(Error::input(format!("no file format is named '{name}'"))
                 .with_hint("the formats are PARQUET, CSV, JSON and ARROW")),
+        }
+    }
+
+    /// How a file's name ends that shows this format and compression.
+    pub(crate) fn ending(self, compression: Compression) -> String {
+        let format = self.name().to_ascii_lowercase();
+        match compression {
+            Compression::Plain => format!(".{format}"),
+            Compression::Gzip => format!(".{format}.gz"),
+            Compression::Zstandard => format!(".{format}.zst"),
+            Compression::Bzip2 => format!(".{format}.bz2"),
+            Compression::Xz => format!(".{format}.xz"),
         }
     }
 
@@ -174,10 +190,12 @@ impl OpenOptions {
         self.compression.hash(&mut hasher);
         self.csv.hash(&mut hasher);
         self.inference_rows.hash(&mut hasher);
+        self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {
             for field in schema.fields() {
                 field.name().hash(&mut hasher);
                 field.data_type().hash(&mut hasher);
+                field.is_nullable().hash(&mut hasher);
             }
         }
         hasher.finish()
@@ -204,6 +222,10 @@ mod tests {
         assert_eq!(Format::of_name("a.parquet.gz"), None);
         assert_eq!(Format::of_name("a"), None);
         assert_eq!(Format::of_name("a.txt"), None);
+        for compression in [Compression::Plain, Compression::Gzip, Compression::Zstandard, Compression::Xz] {
+            let ending = Format::Csv.ending(compression);
+            assert_eq!(Format::of_name(&format!("a{ending}")), Some((Format::Csv, compression)));
+        }
     }
 
     #[test]

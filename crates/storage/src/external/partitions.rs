@@ -2,6 +2,9 @@
 //!
 //! The files know nothing of these columns: their clusters are wrapped, and the wrapper adds constant columns to what the
 //! files give. A column that is in the files, too, is taken from the folder.
+//!
+//! Values that are all whole numbers make a BIGINT column, all dates a DATE column, anything else text, unless a type is
+//! declared: `month=01` is 1.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,13 +19,14 @@ use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjun
 use datafusion_pruning::PruningPredicateBuilder;
 use diligence_base::{Error, Result};
 
-use super::schema::logical_type;
+use super::options::OpenOptions;
+use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
 use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest};
 
-/// What other engines write for NULL.
-const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+/// What the name of a folder has for NULL, here and with other engines.
+pub const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The partition columns of a table.
 pub(crate) struct Partitions {
@@ -30,6 +34,8 @@ pub(crate) struct Partitions {
     pub schema: SchemaRef,
     /// For each of the table's columns: its position in the files' schema, or its number among the partition columns.
     places: Vec<Place>,
+    /// The partition columns' names, outermost first.
+    pub names: Vec<String>,
     /// For each file the values of the partition columns.
     values: Vec<Vec<ScalarValue>>,
 }
@@ -51,71 +57,79 @@ fn folders<'a>(base: &str, name: &'a str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// The names of the partition columns of these files, outermost first; empty if there are none.
-pub(crate) fn names(base: &str, sources: &[Arc<Source>]) -> Vec<String> {
+pub(crate) fn names(base: &str, sources: &[Arc<Source>], options: &OpenOptions) -> Vec<String> {
+    if let Some(listed) = &options.partition_columns {
+        return listed.clone();
+    }
     let mut names: Vec<String> = Vec::new();
     if base.is_empty() {
         return names;
     }
     for source in sources {
         for (key, _) in folders(base, &source.name) {
-            if !names.iter().any(|name| name == key) {
+            if !names.iter().any(|name| name.eq_ignore_ascii_case(key)) {
                 names.push(key.to_owned());
             }
         }
     }
-    names
+    let Some(declared) = &options.schema else { return names };
+    let declared = |name: &String| {
+        let field = declared.fields().iter().find(|field| field.name().eq_ignore_ascii_case(name));
+        field.map(|field| field.name().clone())
+    };
+    names.iter().filter_map(declared).collect()
 }
 
 impl Partitions {
-    /// Adds these columns to the files' schema. A type may be declared.
+    /// Adds these columns to the files' schema. `declared` are the columns of a statement, if it has any.
     pub fn new(
-        names: &[String],
+        names: Vec<String>,
         base: &str,
         sources: &[Arc<Source>],
         files: &Schema,
         declared: Option<&Schema>,
+        options: &OpenOptions,
     ) -> Result<Self> {
-        let raw = sources.iter().map(|source| {
-            let folders = folders(base, &source.name);
-            let values = names.iter().map(|name| {
-                let value = folders.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value);
-                value.filter(|value| *value != NULL_NAME).map(percent_decoded)
-            });
-            values.collect::<Vec<_>>()
-        });
-        let raw = raw.collect::<Vec<_>>();
-        let types = names.iter().enumerate().map(|(number, name)| {
-            let given = declared.and_then(|schema| schema.field_with_name(name).ok());
-            match given {
-                Some(field) => logical_type(field.data_type()),
-                None => infer(raw.iter().filter_map(|values| values[number].as_deref())),
-            }
+        let listed = options.partition_columns.is_some();
+        let raw = sources.iter().map(|source| raw_values(&names, base, source, listed)).collect::<Result<Vec<_>>>()?;
+        let given = |name: &String| declared.and_then(|schema| schema.field_with_name(name).ok());
+        let types = names.iter().enumerate().map(|(number, name)| match given(name) {
+            Some(field) => logical_type(field.data_type()),
+            None => infer(raw.iter().filter_map(|values| values[number].as_deref())),
         });
         let types = types.collect::<Vec<_>>();
-        let mut fields = files.fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
-        let mut places = (0..fields.len()).map(Place::InFiles).collect::<Vec<_>>();
+        let in_files = files.fields().iter().enumerate();
+        let mut columns = in_files.map(|(at, field)| (Field::clone(field), Place::InFiles(at))).collect::<Vec<_>>();
         for (number, (name, ty)) in names.iter().zip(&types).enumerate() {
-            let field = Field::new(name, ty.clone(), true);
-            match fields.iter().position(|field| field.name() == name) {
-                Some(position) => (fields[position], places[position]) = (field, Place::InName(number)),
-                None => {
-                    fields.push(field);
-                    places.push(Place::InName(number));
+            let column = (Field::new(name, ty.clone(), true), Place::InName(number));
+            match columns.iter().position(|(field, _)| field.name() == name) {
+                Some(position) if !listed => columns[position] = column,
+                Some(position) => {
+                    columns.remove(position);
+                    columns.push(column);
                 }
+                None => columns.push(column),
             }
         }
+        if let (Some(declared), false) = (declared, listed) {
+            columns.sort_by_key(|(field, _)| declared.index_of(field.name()).unwrap_or(usize::MAX));
+        }
+        let (fields, places): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
         let values = sources.iter().zip(raw).map(|(source, raw)| {
-            let values = raw.into_iter().zip(&types).zip(names).map(|((raw, ty), name)| match raw {
+            let values = raw.into_iter().zip(&types).zip(&names).map(|((raw, ty), name)| match raw {
+                None if given(name).is_some_and(|field| !field.is_nullable()) => {
+                    Err(source.error(format!("no folder gives '{name}' a value, but it is declared NOT NULL")))
+                }
                 None => ScalarValue::try_from(ty).map_err(from_datafusion),
                 Some(raw) => ScalarValue::Utf8View(Some(raw.clone())).cast_to(ty).map_err(|_| {
-                    source
-                        .error(format!("'{raw}' in the name of its folder is no {ty}, as column '{name}' is declared"))
+                    let ty = type_name(ty);
+                    source.error(format!("the folder '{name}={raw}' holds no {ty}, as column '{name}' is declared"))
                 }),
             });
             values.collect::<Result<Vec<_>>>()
         });
         let values = values.collect::<Result<Vec<_>>>()?;
-        Ok(Self { schema: Arc::new(Schema::new(fields)), places, values })
+        Ok(Self { schema: Arc::new(Schema::new(fields)), places, names, values })
     }
 
     /// The request as the files understand it: without the partition columns and without what is asked of them.
@@ -137,7 +151,9 @@ impl Partitions {
 
     /// For each file whether its folder may hold a wanted row. Empty: all may.
     pub fn files(&self, request: &ScanRequest) -> Result<Vec<bool>> {
-        let Some(predicate) = &request.predicate else { return Ok(Vec::new()) };
+        let Some(predicate) = request.predicate.as_ref().filter(|_| !self.values.is_empty()) else {
+            return Ok(Vec::new());
+        };
         let pruner = PruningPredicateBuilder::new().with_file_schema(self.schema.clone()).try_build(predicate.clone());
         match pruner {
             Ok(pruner) => pruner.prune(self).map_err(from_datafusion),
@@ -231,10 +247,22 @@ impl PruningStatistics for Partitions {
     }
 }
 
+/// The values of the partition columns in the names of a file's folders; `None` for NULL.
+fn raw_values(names: &[String], base: &str, source: &Source, required: bool) -> Result<Vec<Option<String>>> {
+    let folders = folders(base, &source.name);
+    let values = names.iter().map(|name| {
+        let value = folders.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
+        if required && value.is_none() {
+            return Err(source.error(format!("it is in no folder '{name}=…', which PARTITIONED BY asks for")));
+        }
+        Ok(value.filter(|value| *value != NULL_NAME).map(percent_decoded))
+    });
+    values.collect()
+}
+
 /// The narrowest of whole numbers, dates and strings for all values.
 fn infer<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
-    // A number with a zero in front would not come back as it was written.
-    let number = |value: &str| value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    let number = |value: &str| value.parse::<i64>().is_ok();
     let date = |value: &str| {
         value.len() == 10 && ScalarValue::Utf8View(Some(value.to_owned())).cast_to(&DataType::Date32).is_ok()
     };
@@ -410,9 +438,12 @@ mod tests {
     use arrow::datatypes::{Date32Type, Int64Type};
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::{BinaryExpr, col, lit};
+    use diligence_base::seams::LocalFiles;
 
     use super::*;
     use crate::Table;
+    use crate::external::options::Format;
+    use crate::external::{ExternalTable, open};
     use crate::external::testing::{AtMost, all, open_path, read_all};
 
     fn folder() -> tempfile::TempDir {
@@ -452,6 +483,54 @@ mod tests {
         let only = read(&table, &ScanRequest { columns: vec![1], predicate: None });
         assert_eq!(only.column(0), all_rows.column(1));
         assert_eq!(read(&table, &ScanRequest::default()).num_rows(), 4);
+    }
+
+    fn declared(folder: &tempfile::TempDir, fields: Vec<Field>, listed: Option<&[&str]>) -> Result<Arc<ExternalTable>> {
+        let options = OpenOptions {
+            format: Some(Format::Csv),
+            schema: (!fields.is_empty()).then(|| Arc::new(Schema::new(fields))),
+            partition_columns: listed.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..OpenOptions::default()
+        };
+        open(&folder.path().to_string_lossy(), &options, Arc::new(LocalFiles))
+    }
+
+    fn names(table: &ExternalTable) -> Vec<String> {
+        table.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    #[test]
+    fn declared_partition_columns_have_their_types_and_places() {
+        let field = |name: &str, ty| Field::new(name, ty, true);
+        let folder = folder();
+        // Listed columns come last, and only these.
+        let fields = vec![field("year", DataType::Utf8), field("n", DataType::Int64)];
+        let table = declared(&folder, fields.clone(), Some(&["year"])).unwrap();
+        assert_eq!(names(&table), ["n", "year"]);
+        assert_eq!(table.schema().field(1).data_type(), &DataType::Utf8View);
+        assert_eq!(table.partition_columns(), ["year"]);
+        // Without a list, declared ones are where they are declared.
+        assert_eq!(names(&declared(&folder, fields, None).unwrap()), ["year", "n"]);
+        // What is in the files is inferred if only columns of folders are declared.
+        let table = declared(&folder, vec![field("day", DataType::Date32)], Some(&["day"])).unwrap();
+        assert_eq!(names(&table), ["n", "year", "day"]);
+        let wrong = declared(&folder, vec![field("day", DataType::Int32)], Some(&["day"])).unwrap_err();
+        assert!(wrong.message().contains("the folder 'day=2023-01-01' holds no INTEGER"), "{wrong}");
+        let missing = declared(&folder, Vec::new(), Some(&["city"])).unwrap_err();
+        assert!(missing.message().contains("in no folder 'city=…'"), "{missing}");
+        let required = vec![field("n", DataType::Int64), Field::new("day", DataType::Date32, false)];
+        let null = declared(&folder, required, None).unwrap_err();
+        assert!(null.message().contains("'day' a value, but it is declared NOT NULL"), "{null}");
+    }
+
+    #[test]
+    fn types_are_inferred_as_numbers_dates_or_text() {
+        let of = |values: &[&str]| infer(values.iter().copied());
+        assert_eq!(of(&["01", "12"]), DataType::Int64);
+        assert_eq!(of(&["2024-01-31"]), DataType::Date32);
+        assert_eq!(of(&["2024-01-31", "5"]), DataType::Utf8View);
+        assert_eq!(of(&["", "5"]), DataType::Utf8View);
+        assert_eq!(of(&[]), DataType::Utf8View);
     }
 
     #[test]

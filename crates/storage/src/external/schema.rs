@@ -124,15 +124,25 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
 fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) -> Result<Merged> {
     let logical = logical_schema(declared);
     let fields = logical.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
-    let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect::<Vec<_>>();
+    let positions = schemas.iter().map(|schema| declared_positions(&fields, schema)).collect::<Vec<_>>();
+    // A column that is in no file may come with the next one; but not one column in any file is a slip.
+    if let (Some(first), true) = (schemas.first(), positions.iter().flatten().all(Option::is_none)) {
+        let names = |schema: &Schema| {
+            let names = schema.fields().iter().take(NAMES_LISTED_MAX).map(|field| format!("'{}'", field.name()));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        return Err(Error::input(format!("{} has none of the declared columns {}", files[0], names(&logical)))
+            .with_hint(format!("its columns are {}", names(first))));
+    }
     for (column, field) in fields.iter().enumerate() {
-        if positions.iter().all(|positions| positions[column].is_none()) {
-            let names = schemas[0].fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>();
-            return Err(Error::input(format!("{} has no column '{}' as declared", files[0], field.name()))
-                .with_hint(format!("its columns are {}", names.join(", "))));
-        }
         for (positions, (name, schema)) in positions.iter().zip(files.iter().zip(schemas)) {
-            let Some(position) = positions[column] else { continue };
+            let Some(position) = positions[column] else {
+                if !logical.field(column).is_nullable() {
+                    let error = format!("column '{}' is declared NOT NULL, but {name} does not have it", field.name());
+                    return Err(Error::input(error));
+                }
+                continue;
+            };
             let found = schema.field(position).data_type();
             if !can_cast_types(found, field.data_type()) {
                 return Err(Error::input(format!(
@@ -146,13 +156,31 @@ fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) ->
     Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
 }
 
+/// Where a file has each of the declared columns: by the very name, or else by the only one that differs in capitals.
+fn declared_positions(declared: &[Field], file: &Schema) -> Vec<Option<usize>> {
+    let mut found = positions(declared, file);
+    for (column, field) in declared.iter().enumerate().filter(|(_, field)| file.index_of(field.name()).is_err()) {
+        let alike = |&position: &usize| file.field(position).name().eq_ignore_ascii_case(field.name());
+        let mut alike = (0..file.fields().len()).filter(alike);
+        if let (Some(only), None) = (alike.next(), alike.next())
+            && !found.contains(&Some(only))
+        {
+            found[column] = Some(only);
+        }
+    }
+    found
+}
+
+/// Names in a message at most.
+const NAMES_LISTED_MAX: usize = 20;
+
 /// Whether the second type holds all values of the first, in the same order.
 pub(crate) fn is_wider(narrow: &DataType, wide: &DataType) -> bool {
     widen(narrow, wide).is_some_and(|both| both == *wide)
 }
 
 /// Where a file has each of the table's columns.
-pub(crate) fn positions(table: &[Field], file: &Schema) -> Vec<Option<usize>> {
+fn positions(table: &[Field], file: &Schema) -> Vec<Option<usize>> {
     let by_name = file.fields().iter().enumerate().map(|(index, field)| (field.name(), index));
     let by_name = by_name.collect::<HashMap<_, _>>();
     table.iter().map(|field| by_name.get(field.name()).copied()).collect()
@@ -261,6 +289,33 @@ pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Resul
     cast_with_options(&array, target, &options).map_err(from_arrow)
 }
 
+/// As [`conform`] to a declared type; an error says which column has a value that does not convert.
+pub(crate) fn conform_column(array: ArrayRef, column: &Field, narrow: bool) -> Result<ArrayRef> {
+    let found = array.data_type().clone();
+    conform(array, column.data_type(), narrow).map_err(|error| {
+        let (name, wanted) = (column.name(), type_name(column.data_type()));
+        Error::new(error.kind(), format!("column '{name}' is {found}, declared as {wanted}: {}", error.message()))
+    })
+}
+
+/// What people call a type.
+pub(crate) fn type_name(ty: &DataType) -> String {
+    match ty {
+        DataType::Int64 => "BIGINT".to_owned(),
+        DataType::Int32 => "INTEGER".to_owned(),
+        DataType::Int16 => "SMALLINT".to_owned(),
+        DataType::Int8 => "TINYINT".to_owned(),
+        DataType::Float32 => "REAL".to_owned(),
+        DataType::Float64 => "DOUBLE".to_owned(),
+        DataType::Boolean => "BOOLEAN".to_owned(),
+        DataType::Date32 => "DATE".to_owned(),
+        DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
+        DataType::Utf8View => "VARCHAR".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        other => other.to_string(),
+    }
+}
+
 /// True if the first type is a narrow physical form of the second, as [`DecodeRequest`](crate::DecodeRequest) lists them.
 pub(crate) fn is_narrow_form(physical: &DataType, logical: &DataType) -> bool {
     match (physical, logical) {
@@ -330,6 +385,24 @@ mod tests {
         .err()
         .unwrap();
         assert!(error.message().contains("a.csv") && error.message().contains("b.csv"), "{error}");
+    }
+
+    #[test]
+    fn declared_columns_rule() {
+        let file = schema(&[("Id", DataType::Int32), ("name", DataType::Utf8View), ("x", DataType::Int8)]);
+        let declared =
+            Schema::new(vec![Field::new("later", DataType::Utf8, true), Field::new("id", DataType::Int64, false)]);
+        let merged = merge(&["a"], &[file.clone()], Some(&declared)).unwrap();
+        assert_eq!(merged.schema.field(0), &Field::new("later", DataType::Utf8View, true));
+        assert_eq!(merged.positions, vec![vec![None, Some(0)]]);
+        let slip = Schema::new(vec![Field::new("idd", DataType::Int64, true)]);
+        let error = merge(&["a"], &[file.clone()], Some(&slip)).err().unwrap();
+        assert!(error.message().contains("none of the declared columns 'idd'"), "{error}");
+        let missing =
+            Schema::new(vec![Field::new("x", DataType::Int64, true), Field::new("y", DataType::Int64, false)]);
+        let error = merge(&["a"], &[file], Some(&missing)).err().unwrap();
+        assert!(error.message().contains("'y' is declared NOT NULL, but a does not"), "{error}");
+        assert!(merge(&[], &[], Some(&missing)).unwrap().positions.is_empty());
     }
 
     #[test]

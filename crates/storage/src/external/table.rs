@@ -2,20 +2,24 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
-use diligence_base::Result;
+use datafusion_common::stats::Precision;
 use diligence_base::ids::TableVersion;
 use diligence_base::seams::Files;
+use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
+use super::insert::Staging;
 use super::ipc::ArrowTable;
 use super::location::{Located, locate, locate_in_store};
-use super::options::{Format, OpenOptions};
+use super::options::{Compression, Format, OpenOptions};
 use super::parquet::ParquetTable;
 use super::partitions::{self, Partitions};
+use super::required::Required;
 use super::source::Source;
 use super::text::csv::CsvTable;
 use super::text::json::JsonTable;
@@ -33,6 +37,11 @@ pub struct ExternalTable {
     content: Content,
     /// Columns whose values are in folder names, if there are any.
     partitions: Option<Arc<Partitions>>,
+    /// Columns that are declared NOT NULL, if there are any.
+    required: Option<Arc<Required>>,
+    schema: SchemaRef,
+    /// The local folder that its files are in, if that is its location.
+    folder: Option<PathBuf>,
 }
 
 /// What files give for a scan.
@@ -79,19 +88,24 @@ pub fn open_in_store(
 
 impl ExternalTable {
     fn open(location: &str, located: Located, options: &OpenOptions) -> Result<Self> {
-        let Located { sources, format, base } = located;
+        let Located { sources, format, base, folder } = located;
         let mut hasher = DefaultHasher::new();
         sources.iter().for_each(|source| source.version.hash(&mut hasher));
         options.fingerprint().hash(&mut hasher);
         let version = TableVersion(hasher.finish());
-        let names = partitions::names(&base, &sources);
-        // Declared columns that are in folder names are not in the files.
+        let names = partitions::names(&base, &sources, options);
         let declared = options.schema.clone();
         let mut options = options.clone();
-        options.schema = declared.as_ref().map(|schema| {
-            let fields = schema.fields().iter().filter(|field| !names.contains(field.name()));
-            Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()))
+        // Declared columns that are in folder names are not in the files; if those are all, the files say the rest.
+        options.schema = declared.as_ref().and_then(|schema| {
+            let fields = schema.fields().iter().filter(|field| !names.contains(field.name())).cloned();
+            let fields = fields.collect::<Vec<_>>();
+            (!fields.is_empty()).then(|| Arc::new(Schema::new(fields)))
         });
+        if sources.is_empty() && options.schema.is_none() {
+            return Err(Error::input(format!("{location}: there is no file here, so the table's columns are not known"))
+                .with_hint("declare a column that is in the files"));
+        }
         let content = match format {
             Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources, options.schema.as_deref())?)),
             Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
@@ -102,9 +116,32 @@ impl ExternalTable {
             None
         } else {
             let declared = declared.as_deref();
-            Some(Arc::new(Partitions::new(&names, &base, &sources, &content.schema(), declared)?))
+            Some(Arc::new(Partitions::new(names, &base, &sources, &content.schema(), declared, &options)?))
         };
-        Ok(Self { location: location.to_owned(), format, sources, version, content, partitions })
+        let schema = partitions.as_ref().map_or_else(|| content.schema(), |partitions| partitions.schema.clone());
+        let required = declared.and_then(|declared| Required::new(&schema, &declared)).map(Arc::new);
+        let schema = required.as_ref().map_or(schema, |required| required.schema.clone());
+        let table = Self { location: location.to_owned(), format, sources, version, content, partitions, required, schema, folder };
+        table.check_null_counts()?;
+        Ok(table)
+    }
+
+    /// An error if the files themselves say that a column that is declared NOT NULL has NULLs.
+    fn check_null_counts(&self) -> Result<()> {
+        let Some(required) = &self.required else { return Ok(()) };
+        let statistics = self.statistics();
+        let count = |column: usize| statistics.column_statistics.get(column).map(|column| column.null_count);
+        let wrong = required.columns().find_map(|column| match count(column) {
+            Some(Precision::Exact(nulls)) if nulls > 0 => Some((self.schema.field(column).name(), nulls)),
+            _ => None,
+        });
+        match wrong {
+            Some((name, nulls)) => Err(Error::file(format!(
+                "{}: column '{name}' is declared NOT NULL, but {nulls} of its values are NULL",
+                self.location
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The format of its files.
@@ -115,6 +152,29 @@ impl ExternalTable {
     /// The names of its files, in order.
     pub fn file_names(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().map(|source| source.name.as_str())
+    }
+
+    /// The columns whose values are in folder names, outermost first.
+    pub fn partition_columns(&self) -> &[String] {
+        self.partitions.as_ref().map_or(&[], |partitions| &partitions.names)
+    }
+
+    /// Begins to write new files of this table: beside the others, where nobody sees them.
+    ///
+    /// Errors: `Unsupported` if the table is not a local folder.
+    pub fn begin_insert(&self, compression: Compression) -> Result<Staging> {
+        let Some(folder) = &self.folder else {
+            let what = format!("{} is no local folder, and only a folder takes new files", self.location);
+            return Err(Error::unsupported(format!("rows cannot be added here: {what}"))
+                .with_hint("COPY (SELECT …) TO '…' writes a file; a table over its folder takes INSERT"));
+        };
+        // A file whose name shows no format is only seen where no file's name does.
+        let unnamed = |source: &Arc<Source>| Format::of_name(&source.name).is_none();
+        let ending = match self.sources.first().is_some_and(unnamed) {
+            true => String::new(),
+            false => self.format.ending(compression),
+        };
+        Staging::new(folder, ending)
     }
 
     /// The bytes of its files.
@@ -131,10 +191,7 @@ impl fmt::Debug for ExternalTable {
 
 impl Table for ExternalTable {
     fn schema(&self) -> SchemaRef {
-        match &self.partitions {
-            Some(partitions) => partitions.schema.clone(),
-            None => self.content.schema(),
-        }
+        self.schema.clone()
     }
 
     fn version(&self) -> TableVersion {
@@ -149,6 +206,23 @@ impl Table for ExternalTable {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        let mut scan = self.scan_files(request)?;
+        if let Some(required) = &self.required {
+            scan.clusters = scan.clusters.into_iter().map(|cluster| required.wrap(cluster)).collect();
+        }
+        Ok(scan)
+    }
+
+    fn describe(&self) -> String {
+        match self.sources.len() {
+            1 => format!("{} {}", self.format.name(), self.location),
+            files => format!("{} {} ({files} files)", self.format.name(), self.location),
+        }
+    }
+}
+
+impl ExternalTable {
+    fn scan_files(&self, request: &ScanRequest) -> Result<TableScan> {
         let Some(partitions) = &self.partitions else {
             let FileScan { clusters, clusters_pruned } = self.content.scan(request, &[])?;
             let clusters = clusters.into_iter().map(|(_, cluster)| cluster).collect();
@@ -158,13 +232,6 @@ impl Table for ExternalTable {
         let FileScan { clusters, clusters_pruned } = self.content.scan(&partitions.inner_request(request), &wanted)?;
         let clusters = clusters.into_iter().map(|(file, cluster)| partitions.wrap(file, cluster)).collect();
         Ok(TableScan { clusters, clusters_pruned })
-    }
-
-    fn describe(&self) -> String {
-        match self.sources.len() {
-            1 => format!("{} {}", self.format.name(), self.location),
-            files => format!("{} {} ({files} files)", self.format.name(), self.location),
-        }
     }
 }
 

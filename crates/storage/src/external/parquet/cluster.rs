@@ -14,7 +14,7 @@ use super::columns::{ColumnRows, open_column};
 use super::footer::chunk_range;
 use super::survey::Surveyed;
 use super::{ParquetFile, ParquetTable, Piece};
-use crate::external::schema::{conform, nulls};
+use crate::external::schema::{conform_column, nulls};
 use crate::external::sieve::{Sieve, Windows};
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
@@ -210,7 +210,7 @@ impl Windows for ParquetWindows {
                 ),
             ));
         }
-        conform(array, target, self.narrow).map_err(|error| file.source.blame(error))
+        conform_column(array, self.table.schema.field(column), self.narrow).map_err(|error| file.source.blame(error))
     }
 
     fn bytes(&self) -> usize {

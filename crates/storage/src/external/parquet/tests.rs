@@ -293,7 +293,7 @@ fn declared_columns_are_found_by_name_and_converted() {
     assert_eq!(table.statistics().column_statistics[2].min_value, Precision::Absent);
     let options = declare(vec![Field::new("nothing", DataType::Utf8, true)]);
     let error = open_bytes("declared.parquet", write(&batch, properties()), &options).unwrap_err();
-    assert!(error.message().contains("no column 'nothing'"), "{error}");
+    assert!(error.message().contains("declared columns 'nothing'"), "{error}");
 }
 
 proptest! {

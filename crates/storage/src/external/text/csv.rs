@@ -19,7 +19,7 @@ use super::input::TextInput;
 use super::{Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, byte_order_mark, compressions, probes, sample};
 use crate::external::batches::columns_of;
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::schema::{logical_schema, nulls};
+use crate::external::schema::{logical_schema, nulls, type_name};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::external::table::FileScan;
@@ -145,7 +145,9 @@ fn declared(schema: &Schema) -> Result<SchemaRef> {
             .with_hint("declare it as VARCHAR"));
         }
     }
-    Ok(Arc::new(logical))
+    // Whether NULL is allowed is checked for all formats alike.
+    let fields = logical.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
 /// Looks at one file.
@@ -658,19 +660,5 @@ fn shorten(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &value[..end]),
         None => value.to_owned(),
-    }
-}
-
-/// What people call a type.
-fn type_name(ty: &DataType) -> String {
-    match ty {
-        DataType::Int64 => "BIGINT".to_owned(),
-        DataType::Int32 => "INTEGER".to_owned(),
-        DataType::Float64 => "DOUBLE".to_owned(),
-        DataType::Boolean => "BOOLEAN".to_owned(),
-        DataType::Date32 => "DATE".to_owned(),
-        DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
-        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
-        other => other.to_string(),
     }
 }

@@ -20,7 +20,7 @@ use super::input::TextInput;
 use super::{Part, Sample, TextBytes, TextFile, byte_order_mark, compressions, probes, sample};
 use crate::external::batches::{BatchSource, BatchWindows, columns_of};
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::schema::{conform, logical_schema};
+use crate::external::schema::{conform_column, logical_schema};
 use crate::external::sieve::Sieve;
 use crate::external::source::Source;
 use crate::external::table::FileScan;
@@ -408,7 +408,10 @@ impl BatchSource for JsonBatches {
         let batch = self.decoder.flush().map_err(|error| self.explain(error))?;
         let Some(batch) = batch else { return Ok(None) };
         let arrays = batch.columns().iter().zip(self.schema.fields());
-        let arrays = arrays.map(|(array, field)| conform(array.clone(), field.data_type(), false));
+        let source = &self.input.file().source;
+        let arrays = arrays.map(|(array, field)| {
+            conform_column(array.clone(), field, false).map_err(|error| source.blame(error))
+        });
         Ok(Some((arrays.collect::<Result<_>>()?, batch.num_rows())))
     }
 }

@@ -1,0 +1,190 @@
+//! New files of a folder: written where no table sees them, then moved among the others.
+//!
+//! ```text
+//! folder/_insert-<number>/year=2024/<any name>.parquet  --commit-->  folder/year=2024/part-<number>.parquet
+//! ```
+//!
+//! Names that begin with `_` are part of no table. Writing goes to the machine's file system, as COPY's does; this only
+//! makes room and moves.
+//!
+//! Invariants: a file appears whole or not at all; what is not committed is removed; no file is overwritten.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use diligence_base::{Error, Result};
+
+/// How often removing a folder is tried: a writer that was cancelled may still finish a file in it.
+const REMOVALS_MAX: usize = 10;
+
+/// Files that are being written for a folder. Dropped without [`commit`](Self::commit), they are removed.
+#[derive(Debug)]
+pub struct Staging {
+    folder: PathBuf,
+    /// Where they are until then.
+    path: PathBuf,
+    /// Differs from that of any other staging, and grows with time.
+    number: String,
+    ending: String,
+    /// Whether the folder was there before.
+    had_folder: bool,
+}
+
+impl Staging {
+    pub(super) fn new(folder: &Path, ending: String) -> Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = std::path::absolute(folder).map_err(|error| failed("finding", folder, &error))?;
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let number = format!("{now_ns:016x}-{:x}-{count:x}", std::process::id());
+        let path = folder.join(format!("_insert-{number}"));
+        let had_folder = folder.is_dir();
+        Ok(Self { folder, path, number, ending, had_folder })
+    }
+
+    /// The folder to write into. It is not there yet. Files may have any name, and be in folders in it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the files to their folder. `replaced` are files of the folder that give way to them: on failure they are where
+    /// they were.
+    pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
+        let mut written = Vec::new();
+        files_below(&self.path, &mut written).map_err(|error| failed("listing", &self.path, &error))?;
+        written.sort();
+        let mut moves = Vec::with_capacity(replaced.len() + written.len());
+        let trash = self.path.join("_replaced");
+        for (index, path) in replaced.iter().enumerate() {
+            let path = std::path::absolute(path).map_err(|error| failed("finding", path, &error))?;
+            moves.push((path, trash.join(index.to_string())));
+        }
+        for (index, path) in written.into_iter().enumerate() {
+            let below = path.strip_prefix(&self.path).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+            let name = match index {
+                0 => format!("part-{}{}", self.number, self.ending),
+                _ => format!("part-{}-{index}{}", self.number, self.ending),
+            };
+            let target = self.folder.join(below).join(name);
+            moves.push((path, target));
+        }
+        for (done, (from, to)) in moves.iter().enumerate() {
+            if let Err(error) = rename(from, to) {
+                // What cannot be moved back stays in the staging folder, which then is kept.
+                let undone = moves[..done].iter().rev().try_for_each(|(from, to)| rename(to, from));
+                let moved = failed("moving", from, &error);
+                return Err(match undone {
+                    Ok(()) => moved,
+                    Err(_) => {
+                        let path = self.path.display().to_string();
+                        std::mem::forget(self);
+                        moved.with_hint(format!("files of the table are left in {path}"))
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        for _ in 0..REMOVALS_MAX {
+            match fs::remove_dir_all(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+                _ => break,
+            }
+        }
+        if !self.had_folder {
+            // Only if it is empty: then nothing was inserted.
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::rename(from, to)
+}
+
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            files_below(&path, found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
+    Error::file(format!("{}: {what} it failed: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        files_below(folder, &mut found).unwrap();
+        found.sort();
+        found.iter().map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
+    }
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn files_appear_when_committed_and_else_never() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("t");
+        let staging = Staging::new(&folder, ".csv".to_owned()).unwrap();
+        write(&staging.path().join("y=1/a.csv"), "1");
+        write(&staging.path().join("b"), "2");
+        let number = staging.number.clone();
+        staging.commit(&[]).unwrap();
+        assert_eq!(names(&folder), [format!("part-{number}.csv"), format!("y=1/part-{number}-1.csv")]);
+        let dropped = Staging::new(&folder, ".csv".to_owned()).unwrap();
+        write(&dropped.path().join("a.csv"), "3");
+        drop(dropped);
+        assert_eq!(names(&folder).len(), 2);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        let elsewhere = root.path().join("u");
+        let dropped = Staging::new(&elsewhere, String::new()).unwrap();
+        write(&dropped.path().join("a"), "3");
+        drop(dropped);
+        assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn replaced_files_come_back_if_the_new_ones_do_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("old.csv");
+        write(&old, "old");
+        let staging = Staging::new(folder.path(), ".csv".to_owned()).unwrap();
+        write(&staging.path().join("x/a.csv"), "new");
+        // A file where a folder must be.
+        write(&folder.path().join("x"), "");
+        assert!(staging.commit(&[old.clone()]).is_err());
+        assert_eq!(names(folder.path()), ["old.csv", "x"]);
+        let staging = Staging::new(folder.path(), ".csv".to_owned()).unwrap();
+        write(&staging.path().join("a.csv"), "new");
+        let number = staging.number.clone();
+        staging.commit(&[old]).unwrap();
+        assert_eq!(names(folder.path()), [format!("part-{number}.csv"), "x".to_owned()]);
+    }
+}
