@@ -101,7 +101,7 @@ impl QueryResult {
     pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
         let tag = match target {
             Target::Create { .. } => "CREATE TABLE",
-            Target::Insert { .. } => "INSERT",
+            Target::Insert { .. } | Target::Files { .. } => "INSERT",
         };
         let body = |stream| Body::Write(Box::new(WriteBody { stream, batches: vec![], memory, target, catalog }));
         Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, body)

@@ -19,6 +19,11 @@ pub trait KnownNames {
     fn relations(&self) -> Vec<String>;
     /// Functions of every kind.
     fn functions(&self) -> Vec<String>;
+    /// The columns of a table by its alias anywhere in the statement: empty if they are not known, `None` if there is no such
+    /// alias.
+    fn columns(&self, _alias: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// A name in FROM that stands for nothing. Made in the middle of DataFusion's planner, often to be thrown away (it also asks
@@ -62,7 +67,7 @@ pub fn planning(error: DataFusionError, known: &dyn KnownNames) -> Error {
     let diagnostic = error.diagnostic().cloned();
     let place = diagnostic.as_ref().and_then(|diagnostic| diagnostic.span).map(place_of);
     let planned = match inner(&error) {
-        DataFusionError::SchemaError(schema_error, _) => unknown_or_ambiguous(schema_error),
+        DataFusionError::SchemaError(schema_error, _) => unknown_or_ambiguous(schema_error, known),
         DataFusionError::SQL(..) => return at(syntax(error), place),
         DataFusionError::External(external) => match external.downcast_ref::<UnknownRelation>() {
             Some(unknown) => unknown_relation(unknown, known),
@@ -124,9 +129,9 @@ fn unknown_relation(unknown: &UnknownRelation, known: &dyn KnownNames) -> Error 
     suggest(error, &unknown.name, &relations)
 }
 
-fn unknown_or_ambiguous(error: &SchemaError) -> Error {
+fn unknown_or_ambiguous(error: &SchemaError, known: &dyn KnownNames) -> Error {
     match error {
-        SchemaError::FieldNotFound { field, valid_fields } => unknown_column(field, valid_fields),
+        SchemaError::FieldNotFound { field, valid_fields } => unknown_column(field, valid_fields, known),
         SchemaError::AmbiguousReference { field } => {
             Error::input(format!("the column '{}' is ambiguous: it is in more than one table", field.flat_name()))
                 .with_hint(format!("write which one is meant: table.{}", field.name()))
@@ -140,10 +145,15 @@ fn unknown_or_ambiguous(error: &SchemaError) -> Error {
     }
 }
 
-fn unknown_column(field: &Column, valid: &[Column]) -> Error {
+fn unknown_column(field: &Column, valid: &[Column], known: &dyn KnownNames) -> Error {
     if let Some(relation) = &field.relation
         && !valid.iter().any(|column| column.relation.as_ref() == Some(relation))
     {
+        // The valid ones are those of the innermost query; the alias may belong to one around it.
+        if let Some(columns) = known.columns(relation.table()).filter(|columns| !columns.contains(&field.name)) {
+            let error = Error::input(format!("no column is named '{}'", field.flat_name()));
+            return suggest(error, field.name(), &columns);
+        }
         let error = Error::input(format!("no table or alias is named '{relation}' here"));
         let mut relations = valid
             .iter()

@@ -9,7 +9,8 @@ use diligence_storage::external::{Compression, CsvOptions, Format, OpenOptions};
 use crate::errors::suggest;
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
-/// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns.
+/// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns. Columns of PARTITIONED BY
+/// are set by [`partitioned_by`].
 pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Option<SchemaRef>) -> Result<OpenOptions> {
     let mut options = OpenOptions { format: Some(Format::from_name(format)?), schema, ..OpenOptions::default() };
     if format.eq_ignore_ascii_case("tsv") {
@@ -20,6 +21,30 @@ pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Optio
         set(&mut options, short, value).map_err(|error| error.context(format!("the option '{name}'")))?;
     }
     Ok(options)
+}
+
+/// The columns of PARTITIONED BY, as the parser gives them: with their quotes, and in any case without.
+pub fn partitioned_by(options: &mut OpenOptions, columns: &[String]) -> Result<()> {
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let names = columns.iter().map(|name| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => name.to_lowercase(),
+    });
+    let names = names.collect::<Vec<_>>();
+    if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        return Err(Error::input(format!("the column '{}' appears twice in PARTITIONED BY", twice.1)));
+    }
+    if let Some(schema) = &options.schema
+        && let Some(unknown) = names.iter().find(|name| schema.field_with_name(name).is_err())
+    {
+        let known = schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        let error = Error::input(format!("PARTITIONED BY names the column '{unknown}', which is not declared"));
+        return Err(suggest(error, unknown, &known));
+    }
+    options.partition_columns = Some(names);
+    Ok(())
 }
 
 /// Names that options have, for hints.
@@ -79,7 +104,29 @@ fn truth(value: &str) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+
     use super::*;
+
+    #[test]
+    fn partition_columns_are_declared_ones() {
+        let schema = Schema::new(vec![Field::new("year", DataType::Int32, true), Field::new("A b", DataType::Utf8, true)]);
+        let schema = Arc::new(schema);
+        let listed = |names: &[&str], schema| {
+            let mut options = OpenOptions { schema, ..OpenOptions::default() };
+            let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            partitioned_by(&mut options, &names).map(|()| options.partition_columns)
+        };
+        let names = listed(&["YEAR", "\"A b\""], Some(schema.clone())).unwrap();
+        assert_eq!(names, Some(vec!["year".to_owned(), "A b".to_owned()]));
+        assert_eq!(listed(&["\"Any\""], None).unwrap(), Some(vec!["Any".to_owned()]));
+        assert_eq!(listed(&[], None).unwrap(), None);
+        let unknown = listed(&["yaer"], Some(schema)).unwrap_err();
+        assert_eq!(unknown.hint(), Some("did you mean 'year'?"));
+        assert!(listed(&["a", "A"], None).is_err());
+    }
 
     #[test]
     fn options_have_long_and_short_names_and_wrong_ones_a_hint() {

@@ -18,6 +18,7 @@
 pub mod catalog;
 pub mod errors;
 pub mod external;
+mod insert;
 pub mod lower;
 mod names;
 pub mod parse;

@@ -86,10 +86,7 @@ impl<'a> Names<'a> {
 
     fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
         Ok(match relation {
-            Relation::Files(files) => {
-                let table = files.table().map_err(to_datafusion)?;
-                Arc::new(StoredTable::new(name.to_string(), table).with_constraints(files.constraints.clone()))
-            }
+            Relation::Files(files) => Arc::new(StoredTable::of_files(name.to_string(), files).map_err(to_datafusion)?),
             Relation::Table(table) => Arc::new(StoredTable::new(name.to_string(), table)),
             Relation::Memory(memory) => Arc::new(StoredTable::of_memory(name.to_string(), memory)),
             Relation::Computed(computed) => {

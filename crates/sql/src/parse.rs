@@ -4,8 +4,13 @@
 //! anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
 
+use std::ops::ControlFlow;
+
+use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, DFParserBuilder, Statement};
+use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion::sql::sqlparser::ast::{TableFactor, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -59,6 +64,47 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
             Err(Error::input(format!("expected one statement, found {}", more + 1))
                 .with_hint("send statements one by one"))
         }
+    }
+}
+
+/// A table, or a subquery in FROM, under the name that the rest of its SELECT calls it.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedRelation {
+    /// The alias, or else the table's own name.
+    pub alias: String,
+    /// The table, if it is one.
+    pub table: Option<TableReference>,
+}
+
+/// What stands in all FROM clauses of a statement, for messages.
+pub(crate) fn relations(statement: &Statement) -> Vec<NamedRelation> {
+    let mut found = Relations(Vec::new());
+    let _ = match statement {
+        Statement::Statement(statement) => statement.visit(&mut found),
+        Statement::CopyTo(CopyToStatement { source: CopyToSource::Query(query), .. }) => query.visit(&mut found),
+        _ => ControlFlow::Continue(()),
+    };
+    found.0
+}
+
+struct Relations(Vec<NamedRelation>);
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let (table, alias) = match factor {
+            TableFactor::Table { name, alias, .. } => (object_name_to_table_reference(name.clone(), true).ok(), alias),
+            TableFactor::Derived { alias, .. } => (None, alias),
+            _ => (None, &None),
+        };
+        let alias = match alias {
+            Some(alias) if alias.name.quote_style.is_some() => Some(alias.name.value.clone()),
+            Some(alias) => Some(alias.name.value.to_lowercase()),
+            None => table.as_ref().map(|table| table.table().to_owned()),
+        };
+        self.0.extend(alias.map(|alias| NamedRelation { alias, table }));
+        ControlFlow::Continue(())
     }
 }
 

@@ -18,6 +18,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::logical_expr::dml::{InsertOp, WriteOp};
+use datafusion::logical_expr::planner::ContextProvider;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     CreateMemoryTable, DdlStatement, DmlStatement, Execute, Expr, LogicalPlan, Statement as LogicalStatement,
@@ -31,15 +32,17 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
+use diligence_storage::external::Compression;
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
 use crate::errors::{self, KnownNames};
 use crate::external;
+use crate::insert::{copy_plan, insert_plan};
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
-use crate::parse::{self, Parsed};
+use crate::parse::{self, NamedRelation, Parsed};
 use crate::state::{fix_options, session_state};
 use crate::statement::{Command, Query, Statement, Target, Write, nullable};
 use crate::tables::StoredTable;
@@ -266,9 +269,10 @@ impl Planner {
         then: impl FnOnce(LogicalPlan) -> Result<T>,
     ) -> Result<T> {
         let names = Names::new(self, &session.state);
+        let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
         let plan = SqlToRel::new_with_options(&names, parser_options(&session.state))
             .statement_to_plan(statement)
-            .map_err(|error| errors::planning(error, self))?;
+            .map_err(|error| errors::planning(error, &known))?;
         if let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = &plan
             && names.has_resolved(&create.name)
         {
@@ -283,7 +287,10 @@ impl Planner {
         match plan {
             LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
             LogicalPlan::Dml(dml) => self.dml(session, dml),
-            LogicalPlan::Copy(_) => Ok(Statement::Copy(self.query(session, plan, None)?)),
+            LogicalPlan::Copy(copy) => {
+                let plan = copy_plan(&session.state, copy).map_err(|error| errors::planning(error, self))?;
+                Ok(Statement::Copy(self.query(session, plan, None)?))
+            }
             LogicalPlan::Statement(LogicalStatement::Execute(execute)) => self.execute(session, execute),
             LogicalPlan::Statement(other) => Err(Error::unsupported(format!("{} is not supported", other.name()))),
             plan => Ok(Statement::Query(self.query(session, plan, None)?)),
@@ -370,11 +377,9 @@ impl Planner {
             (create.temporary, "TEMPORARY"),
             (create.unbounded, "UNBOUNDED"),
             (!create.order_exprs.is_empty(), "WITH ORDER"),
-            (!create.table_partition_cols.is_empty(), "PARTITIONED BY"),
         ] {
             if given {
-                let error = Error::unsupported(format!("{what} is not supported for external tables"));
-                return Err(error.with_hint("folders named key=value become columns by themselves"));
+                return Err(Error::unsupported(format!("{what} is not supported for external tables")));
             }
         }
         let [location] = create.locations.as_slice() else {
@@ -384,10 +389,12 @@ impl Planner {
         let pairs = create.options.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect();
         let schema = create.schema.inner();
         let schema = (!schema.fields().is_empty()).then(|| schema.clone());
-        let options = external::open_options(&create.file_type, &pairs, schema)?;
+        let mut options = external::open_options(&create.file_type, &pairs, schema)?;
+        external::partitioned_by(&mut options, &create.table_partition_cols)?;
         let mut relation = FileRelation::new(location, options, self.options.files.clone());
         relation.definition = Some(definition);
         relation.constraints = create.constraints;
+        relation.column_defaults = create.column_defaults.into_iter().collect();
         Ok(Statement::Command(Command::CreateExternalTable {
             name,
             relation: Arc::new(relation),
@@ -399,25 +406,32 @@ impl Planner {
     fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
         let name = dml.table_name.table().to_owned();
         let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
-        let relation = provider.downcast_ref::<StoredTable>().and_then(StoredTable::memory).cloned();
-        let Some(relation) = relation else {
-            let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
-            return Err(error.with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"));
-        };
-        match dml.op {
-            WriteOp::Insert(op) => {
-                let replace = match op {
-                    InsertOp::Append => false,
-                    InsertOp::Overwrite => true,
-                    InsertOp::Replace => {
-                        return Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys"));
-                    }
-                };
+        let stored = provider.downcast_ref::<StoredTable>();
+        let memory = stored.and_then(StoredTable::memory).cloned();
+        let files = stored.and_then(StoredTable::files).cloned();
+        match (dml.op, memory, files) {
+            (WriteOp::Insert(op), Some(relation), _) => {
+                let replace = replaces(&op)?;
                 let query = self.query(session, Arc::unwrap_or_clone(dml.input), None)?;
                 Ok(Statement::Write(Write { query, target: Target::Insert { relation, replace } }))
             }
-            WriteOp::Truncate => Ok(Statement::Command(Command::Truncate(relation))),
-            other => Err(Error::unsupported(format!("{} is not supported", other.name().to_uppercase()))),
+            (WriteOp::Insert(op), None, Some(relation)) => {
+                let replace = replaces(&op)?;
+                let table = relation.table()?;
+                let options = &relation.options;
+                let staging = table.begin_insert(options.compression.unwrap_or(Compression::Plain))?;
+                let input = Arc::unwrap_or_clone(dml.input);
+                let plan = insert_plan(&session.state, input, &table, options, &staging)?;
+                let query = self.query(session, plan, None)?;
+                Ok(Statement::Write(Write { query, target: Target::Files { relation, staging, replace } }))
+            }
+            (WriteOp::Truncate, Some(relation), _) => Ok(Statement::Command(Command::Truncate(relation))),
+            (_, None, None) => {
+                let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
+                Err(error
+                    .with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"))
+            }
+            (op, ..) => Err(Error::unsupported(format!("{} is not supported", op.name().to_uppercase()))),
         }
     }
 
@@ -506,6 +520,34 @@ impl KnownNames for Planner {
     }
 }
 
+/// What a statement that is being planned knows besides: the aliases in it.
+struct InStatement<'a> {
+    names: &'a Names<'a>,
+    planner: &'a Planner,
+    relations: Vec<NamedRelation>,
+}
+
+impl KnownNames for InStatement<'_> {
+    fn relations(&self) -> Vec<String> {
+        self.planner.relations()
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.planner.functions()
+    }
+
+    fn columns(&self, alias: &str) -> Option<Vec<String>> {
+        let mut columns = None;
+        for relation in self.relations.iter().filter(|relation| relation.alias == alias) {
+            let columns = columns.get_or_insert_with(Vec::new);
+            if let Some(Ok(source)) = relation.table.clone().map(|table| self.names.get_table_source(table)) {
+                columns.extend(source.schema().fields().iter().map(|field| field.name().clone()));
+            }
+        }
+        columns
+    }
+}
+
 fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let options = state.config_options();
     let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
@@ -588,6 +630,15 @@ fn parameters(session: &SessionParts, given: Vec<Expr>, fields: &[FieldRef]) -> 
         }
     });
     Ok(ParamValues::from(values.collect::<Result<Vec<_>>>()?))
+}
+
+/// Whether an INSERT puts its rows in the place of all others.
+fn replaces(op: &InsertOp) -> Result<bool> {
+    match op {
+        InsertOp::Append => Ok(false),
+        InsertOp::Overwrite => Ok(true),
+        InsertOp::Replace => Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")),
+    }
 }
 
 fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
 use diligence_engine::plan::Plan;
+use diligence_storage::external::Staging;
 
 use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View};
 
@@ -99,6 +100,15 @@ pub enum Target {
         /// Whether the present rows give way.
         replace: bool,
     },
+    /// INSERT into a folder of files. The query writes them, out of everybody's sight, and gives the number of rows.
+    Files {
+        /// The table.
+        relation: Arc<FileRelation>,
+        /// The files that the query writes; removed if it does not get to its end.
+        staging: Staging,
+        /// Whether the present files give way.
+        replace: bool,
+    },
 }
 
 impl Target {
@@ -118,6 +128,16 @@ impl Target {
             }
             Target::Insert { relation, replace } => {
                 relation.insert(&batches, replace, catalog)?;
+                Ok(("INSERT", rows))
+            }
+            Target::Files { relation, staging, replace } => {
+                let counts = batches.iter().filter_map(|batch| batch.columns().first());
+                let counts = counts.filter_map(|column| column.as_primitive_opt::<UInt64Type>());
+                let rows = counts.flat_map(|counts| counts.values()).sum();
+                // Of no rows, no file is left; only OVERWRITE has something to do.
+                if rows > 0 || replace {
+                    relation.add(staging, replace)?;
+                }
                 Ok(("INSERT", rows))
             }
         }

@@ -4,21 +4,26 @@
 //! statements files may be replaced: every statement looks at the times and lengths of the files before it uses what is
 //! known of them.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use datafusion::common::Constraints;
+use datafusion::logical_expr::Expr;
 use diligence_base::Result;
 use diligence_base::seams::Files;
-use diligence_storage::Table;
-use diligence_storage::external::{ExternalTable, OpenOptions};
+use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
 use parking_lot::Mutex;
 
-/// Files whose times are looked at before every statement; of a table with more, the first so many and its folder. A look
-/// takes about a microsecond.
+/// Files whose times are looked at before every statement; of a table with more, the first so many. As many of the folders
+/// that they are in. A look takes about a microsecond.
 const FILES_LOOKED_AT_MAX: usize = 64;
+
+/// A file that changed less than this before it was looked at may change once more without another time: file systems count
+/// time in steps of up to 10 ms.
+const TIME_STEP: Duration = Duration::from_millis(20);
 
 /// Files at a location, as a table.
 pub struct FileRelation {
@@ -30,12 +35,16 @@ pub struct FileRelation {
     pub definition: Option<String>,
     /// As declared; not enforced.
     pub constraints: Constraints,
+    /// Values for columns that an INSERT leaves out.
+    pub column_defaults: HashMap<String, Expr>,
     files: Arc<dyn Files>,
     opened: Mutex<Option<Opened>>,
 }
 
 struct Opened {
     table: Arc<ExternalTable>,
+    /// What is looked at, and how it was then.
+    places: Vec<PathBuf>,
     seen: Vec<Seen>,
 }
 
@@ -50,34 +59,67 @@ impl FileRelation {
             options,
             definition: None,
             constraints: Constraints::default(),
+            column_defaults: HashMap::new(),
             files,
             opened: Mutex::new(None),
         }
     }
 
     /// The table in its present state. Blocks while files are opened.
-    pub fn table(&self) -> Result<Arc<dyn Table>> {
+    pub fn table(&self) -> Result<Arc<ExternalTable>> {
         // Others who want the same table wait for the one who opens it.
         let mut opened = self.opened.lock();
         if let Some(opened) = opened.as_ref()
-            && self.look(&opened.table) == opened.seen
+            && self.look(&opened.places) == opened.seen
         {
             return Ok(opened.table.clone());
         }
         *opened = None;
+        let began = SystemTime::now();
         let table = diligence_storage::external::open(&self.location, &self.options, self.files.clone())?;
-        let seen = self.look(&table);
-        *opened = Some(Opened { table: table.clone(), seen });
+        let places = self.places(&table);
+        let seen = self.look(&places);
+        // What changed while it was opened may have been opened before it changed.
+        let young = |seen: &Seen| seen.is_some_and(|(_, time)| time + TIME_STEP > began && time <= SystemTime::now());
+        if !seen.iter().any(young) {
+            *opened = Some(Opened { table: table.clone(), places, seen });
+        }
         Ok(table)
     }
 
-    fn look(&self, table: &ExternalTable) -> Vec<Seen> {
+    /// Moves new files to the others; with `replace`, in the place of all that are there. The next statement sees them.
+    pub fn add(&self, staging: Staging, replace: bool) -> Result<()> {
+        let replaced = if replace { self.table()?.file_names().map(PathBuf::from).collect() } else { Vec::new() };
+        // Nobody opens the table while files come and go.
+        let mut opened = self.opened.lock();
+        *opened = None;
+        staging.commit(&replaced)
+    }
+
+    /// What is looked at: the location, and folders and files of the table.
+    fn places(&self, table: &ExternalTable) -> Vec<PathBuf> {
         if self.location.contains("://") {
             return Vec::new();
         }
-        // The folder's own time changes when files come and go.
-        let paths = std::iter::once(self.location.as_str()).chain(table.file_names().take(FILES_LOOKED_AT_MAX));
-        paths.map(|path| self.files.meta(Path::new(path)).ok().map(|meta| (meta.bytes, meta.modified))).collect()
+        let base = Path::new(&self.location);
+        let mut folders: Vec<&Path> = vec![base];
+        for file in table.file_names() {
+            // A folder's own time changes when files come and go.
+            for folder in Path::new(file).ancestors().skip(1).take_while(|path| path.starts_with(base)) {
+                if folders.len() < FILES_LOOKED_AT_MAX && !folders.contains(&folder) {
+                    folders.push(folder);
+                }
+            }
+            if folders.len() == FILES_LOOKED_AT_MAX {
+                break;
+            }
+        }
+        folders.extend(table.file_names().take(FILES_LOOKED_AT_MAX).map(Path::new));
+        folders.into_iter().map(Path::to_owned).collect()
+    }
+
+    fn look(&self, places: &[PathBuf]) -> Vec<Seen> {
+        places.iter().map(|path| self.files.meta(path).ok().map(|meta| (meta.bytes, meta.modified))).collect()
     }
 }
 

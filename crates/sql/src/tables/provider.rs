@@ -21,7 +21,7 @@ use diligence_storage::Table;
 
 use super::scan::TableScanExec;
 use super::selectivity::selectivity;
-use crate::catalog::MemoryRelation;
+use crate::catalog::{FileRelation, MemoryRelation};
 
 /// A table in one state of its content, under its name in the statement.
 #[derive(Debug)]
@@ -32,24 +32,31 @@ pub struct StoredTable {
     temporary: bool,
     /// Where INSERT goes, if the table can be written to.
     memory: Option<Arc<MemoryRelation>>,
+    /// The files that the table is, if INSERT adds to them.
+    files: Option<Arc<FileRelation>>,
 }
 
 impl StoredTable {
     /// The table under a name, for EXPLAIN and errors.
     pub fn new(name: impl Into<String>, table: Arc<dyn Table>) -> Self {
-        Self { name: name.into(), table, constraints: Constraints::default(), temporary: false, memory: None }
+        let constraints = Constraints::default();
+        Self { name: name.into(), table, constraints, temporary: false, memory: None, files: None }
     }
 
     /// The present state of a table in memory.
     pub fn of_memory(name: impl Into<String>, memory: Arc<MemoryRelation>) -> Self {
-        let constraints = memory.constraints.clone();
-        Self { name: name.into(), table: memory.state(), constraints, temporary: false, memory: Some(memory) }
+        let mut stored = Self::new(name, memory.state());
+        stored.constraints = memory.constraints.clone();
+        stored.memory = Some(memory);
+        stored
     }
 
-    /// The same with the constraints it was declared with. They are not enforced.
-    pub fn with_constraints(mut self, constraints: Constraints) -> Self {
-        self.constraints = constraints;
-        self
+    /// The present state of files.
+    pub fn of_files(name: impl Into<String>, files: Arc<FileRelation>) -> diligence_base::Result<Self> {
+        let mut stored = Self::new(name, files.table()?);
+        stored.constraints = files.constraints.clone();
+        stored.files = Some(files);
+        Ok(stored)
     }
 
     /// The same, shown as temporary: it exists for this statement only.
@@ -61,6 +68,11 @@ impl StoredTable {
     /// Where INSERT goes, if the table can be written to.
     pub fn memory(&self) -> Option<&Arc<MemoryRelation>> {
         self.memory.as_ref()
+    }
+
+    /// The files that the table is, if INSERT adds to them.
+    pub fn files(&self) -> Option<&Arc<FileRelation>> {
+        self.files.as_ref()
     }
 
     /// The table.
@@ -84,7 +96,11 @@ impl TableProvider for StoredTable {
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.memory.as_ref()?.column_defaults.get(column)
+        match (&self.memory, &self.files) {
+            (Some(memory), _) => memory.column_defaults.get(column),
+            (None, Some(files)) => files.column_defaults.get(column),
+            (None, None) => None,
+        }
     }
 
     async fn scan(

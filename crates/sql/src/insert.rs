@@ -1,0 +1,206 @@
+//! INSERT into a folder of files: the plan that writes the rows as new files of the folder's table.
+//!
+//! It is COPY's plan. What is added: the columns that are folders' names become text as it is read back, and a NULL in a
+//! column that allows none is an error. Where the files are written, and that they appear all at once, is storage's
+//! [`Staging`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Column, DataFusionError, plan_datafusion_err};
+use datafusion::datasource::file_format::format_as_file_type;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::dml::CopyTo;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, cast, lit, when,
+};
+use diligence_base::{Error, Result};
+use diligence_storage::Table;
+use diligence_storage::external::{Compression, ExternalTable, Format, OpenOptions, PARTITION_NULL_NAME, Staging};
+use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use url::Url;
+
+/// The option of COPY that leaves partition columns in the files, too.
+const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
+
+/// The plan that writes the rows of `input`, which has the table's columns, into `staging`.
+pub(crate) fn insert_plan(
+    state: &SessionState,
+    input: LogicalPlan,
+    table: &ExternalTable,
+    options: &OpenOptions,
+    staging: &Staging,
+) -> Result<LogicalPlan> {
+    let partitions = table.partition_columns();
+    let schema = table.schema();
+    let in_files = schema.fields().iter().filter(|field| !partitions.contains(field.name())).collect::<Vec<_>>();
+    if in_files.is_empty() {
+        return Err(Error::unsupported("all columns of the table are in the names of folders: there is nothing to write"));
+    }
+    let build = || {
+        let columns = input.schema().iter().map(Column::from).collect::<Vec<_>>();
+        let exprs = columns.into_iter().zip(schema.fields()).map(|(column, field)| {
+            let value = Expr::Column(column);
+            let value = if field.is_nullable() { value } else { required(value, field.name()) };
+            let value = if partitions.contains(field.name()) { folder_text(value)? } else { value };
+            Ok(value.alias(field.name()))
+        });
+        let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
+        let input = LogicalPlanBuilder::from(input.clone()).project(exprs)?.build()?;
+        let factory = state
+            .get_file_format_factory(&table.format().name().to_ascii_lowercase())
+            .ok_or_else(|| plan_datafusion_err!("no writer of {}", table.format().name()))?;
+        let mut writing = writing_options(table.format(), options, &in_files);
+        let target = if partitions.is_empty() {
+            writing.insert("single_file_output".to_owned(), "true".to_owned());
+            Url::from_file_path(staging.path().join("rows"))
+        } else {
+            writing.insert(KEEP_PARTITION_COLUMNS.to_owned(), "false".to_owned());
+            Url::from_directory_path(staging.path())
+        };
+        let target = target.map_err(|()| plan_datafusion_err!("{} has no URL", staging.path().display()))?;
+        let file_type = format_as_file_type(factory);
+        let copy = CopyTo::new(Arc::new(input), target.to_string(), partitions.to_vec(), file_type, writing);
+        Ok(LogicalPlan::Copy(copy))
+    };
+    build().map_err(|error: DataFusionError| from_datafusion(error))
+}
+
+/// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string or 0.
+pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo) -> DataFusionResult<LogicalPlan> {
+    let kept = copy.options.get(KEEP_PARTITION_COLUMNS).map(|value| value.trim() == "true");
+    if copy.partition_by.is_empty() || kept.unwrap_or(state.config_options().execution.keep_partition_by_columns) {
+        return Ok(LogicalPlan::Copy(copy));
+    }
+    let exprs = copy.input.schema().iter().map(|(qualifier, field)| {
+        let value = Expr::Column(Column::from((qualifier, field)));
+        let partition = copy.partition_by.contains(field.name());
+        Ok(if partition { folder_text(value)?.alias(field.name()) } else { value })
+    });
+    let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
+    let input = LogicalPlanBuilder::from(copy.input.as_ref().clone()).project(exprs)?.build()?;
+    let CopyTo { output_url, partition_by, file_type, options, .. } = copy;
+    Ok(LogicalPlan::Copy(CopyTo::new(Arc::new(input), output_url, partition_by, file_type, options)))
+}
+
+/// A value as it stands in a folder's name.
+fn folder_text(value: Expr) -> DataFusionResult<Expr> {
+    when(value.clone().is_null(), lit(PARTITION_NULL_NAME)).otherwise(cast(value, DataType::Utf8))
+}
+
+/// How to write files so that the table reads them as it reads the others.
+fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
+    let mut writing = HashMap::new();
+    let mut set = |name: &str, value: String| {
+        writing.insert(format!("format.{name}"), value);
+    };
+    let compression = match options.compression {
+        Some(Compression::Gzip) => "gzip",
+        Some(Compression::Zstandard) => "zstd",
+        Some(Compression::Bzip2) => "bzip2",
+        Some(Compression::Xz) => "xz",
+        Some(Compression::Plain) | None => "uncompressed",
+    };
+    match format {
+        Format::Parquet | Format::Arrow => {}
+        Format::Json => set("compression", compression.to_owned()),
+        Format::Csv => {
+            set("compression", compression.to_owned());
+            let csv = &options.csv;
+            // Columns without names are numbered.
+            let numbered = |(index, field): (usize, &&FieldRef)| *field.name() == format!("column_{}", index + 1);
+            let has_header = csv.has_header.unwrap_or(!columns.iter().enumerate().all(numbered));
+            set("has_header", has_header.to_string());
+            let text = |byte: u8| char::from(byte).to_string();
+            if let Some(delimiter) = csv.delimiter {
+                set("delimiter", text(delimiter));
+            }
+            if let Some(quote) = csv.quote {
+                set("quote", text(quote));
+            }
+            if let Some(escape) = csv.escape {
+                set("escape", text(escape));
+                set("double_quote", "false".to_owned());
+            }
+            if let Some(null) = &csv.null {
+                set("null_value", null.clone());
+            }
+        }
+    }
+    writing
+}
+
+/// A value, or an error if it is NULL.
+fn required(value: Expr, column: &str) -> Expr {
+    let function = Required { column: column.to_owned(), signature: Signature::any(1, Volatility::Immutable) };
+    ScalarUDF::from(function).call(vec![value])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Required {
+    column: String,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Required {
+    fn name(&self) -> &str {
+        "required"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
+        Ok(Arc::new(Field::new(&self.column, args.arg_fields[0].data_type().clone(), false)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let [value] = <[ColumnarValue; 1]>::try_from(args.args)
+            .map_err(|args| plan_datafusion_err!("required() got {} values", args.len()))?;
+        let has_null = match &value {
+            ColumnarValue::Array(array) => array.logical_null_count() > 0,
+            ColumnarValue::Scalar(value) => value.is_null() && args.number_rows > 0,
+        };
+        if has_null {
+            return Err(to_datafusion(Error::value(format!("the column '{}' does not allow NULL", self.column))));
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_as_the_table_reads_them() {
+        let fields = ["a", "b"].map(|name| Arc::new(Field::new(name, DataType::Int64, true)));
+        let columns = fields.iter().collect::<Vec<_>>();
+        let mut options = OpenOptions::default();
+        let written = writing_options(Format::Csv, &options, &columns);
+        assert_eq!(written["format.has_header"], "true");
+        assert!(!written.contains_key("format.delimiter"));
+        options.csv.delimiter = Some(b'|');
+        options.csv.has_header = Some(false);
+        options.csv.null = Some("-".to_owned());
+        options.compression = Some(Compression::Gzip);
+        let written = writing_options(Format::Csv, &options, &columns);
+        assert_eq!(written["format.delimiter"], "|");
+        assert_eq!(written["format.has_header"], "false");
+        assert_eq!(written["format.null_value"], "-");
+        assert_eq!(written["format.compression"], "gzip");
+        assert!(writing_options(Format::Parquet, &options, &columns).is_empty());
+        let numbered = ["column_1", "column_2"].map(|name| Arc::new(Field::new(name, DataType::Int64, true)));
+        let written = writing_options(Format::Csv, &OpenOptions::default(), &numbered.iter().collect::<Vec<_>>());
+        assert_eq!(written["format.has_header"], "false");
+    }
+}
