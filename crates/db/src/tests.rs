@@ -272,6 +272,47 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
 }
 
 #[test]
+fn files_of_a_folder_are_added_whole_or_not_at_all() {
+    let folder = std::env::temp_dir().join(format!("diligence-insert-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let location = folder.join("t");
+    let session = session();
+    let create = "CREATE EXTERNAL TABLE t (a BIGINT, b INT) STORED AS PARQUET";
+    session.execute(&format!("{create} PARTITIONED BY (b) LOCATION '{}/'", location.display())).unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["0"]);
+    let insert = "INSERT INTO t SELECT value, value % 3 FROM generate_series(1, 100) AS s(value)";
+    std::thread::scope(|scope| {
+        let add = || (0..5).for_each(|_| assert_eq!(command(&session, insert), ("INSERT".to_owned(), Some(100))));
+        let adding = (0..3).map(|_| scope.spawn(add)).collect::<Vec<_>>();
+        for thread in adding {
+            thread.join().unwrap();
+        }
+    });
+    assert_eq!(rows(&session, "SELECT count(*), sum(a), max(b) FROM t"), ["1500 75750 2"]);
+    assert_eq!(rows(&session, &format!("SELECT count(*) FROM '{}/b=*/*.parquet'", location.display())), ["1500"]);
+    let entries = || {
+        let entries = std::fs::read_dir(&location).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names = entries.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>();
+        names.sort();
+        names
+    };
+    assert_eq!(entries(), ["b=0", "b=1", "b=2"]);
+    // One that fails, one that nobody reads, one that is not run.
+    let failing = "INSERT INTO t SELECT 10 / (value - 9000), 7 FROM generate_series(1, 9000) AS s(value)";
+    error(&session, failing);
+    drop(session.start(insert).unwrap());
+    session.execute(&format!("EXPLAIN {insert}")).unwrap().collect().unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["1500"]);
+    let mut tries = 0;
+    while entries() != ["b=0", "b=1", "b=2"] && tries < 1000 {
+        std::thread::sleep(Duration::from_millis(5));
+        tries += 1;
+    }
+    assert_eq!(entries(), ["b=0", "b=1", "b=2"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn results_are_streams_too() {
     let session = session();
     let count = futures::executor::block_on(async {

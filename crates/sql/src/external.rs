@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn partition_columns_are_declared_ones() {
-        let schema = Schema::new(vec![Field::new("year", DataType::Int32, true), Field::new("A b", DataType::Utf8, true)]);
+        let schema =
+            Schema::new(vec![Field::new("year", DataType::Int32, true), Field::new("A b", DataType::Utf8, true)]);
         let schema = Arc::new(schema);
         let listed = |names: &[&str], schema| {
             let mut options = OpenOptions { schema, ..OpenOptions::default() };

@@ -15,8 +15,8 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility, cast, lit, when,
+    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
@@ -39,7 +39,9 @@ pub(crate) fn insert_plan(
     let schema = table.schema();
     let in_files = schema.fields().iter().filter(|field| !partitions.contains(field.name())).collect::<Vec<_>>();
     if in_files.is_empty() {
-        return Err(Error::unsupported("all columns of the table are in the names of folders: there is nothing to write"));
+        return Err(Error::unsupported(
+            "all columns of the table are in the names of folders: there is nothing to write",
+        ));
     }
     let build = || {
         let columns = input.schema().iter().map(Column::from).collect::<Vec<_>>();

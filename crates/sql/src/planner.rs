@@ -428,8 +428,7 @@ impl Planner {
             (WriteOp::Truncate, Some(relation), _) => Ok(Statement::Command(Command::Truncate(relation))),
             (_, None, None) => {
                 let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
-                Err(error
-                    .with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"))
+                Err(error.with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"))
             }
             (op, ..) => Err(Error::unsupported(format!("{} is not supported", op.name().to_uppercase()))),
         }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,12 @@ use diligence_base::seams::Files;
 use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
 use parking_lot::Mutex;
 
-/// Files whose times are looked at before every statement; of a table with more, the first so many. As many of the folders
-/// that they are in. A look takes about a microsecond.
+/// Files whose times are looked at before every statement; of a table with more, the first so many. A look takes about a
+/// microsecond.
 const FILES_LOOKED_AT_MAX: usize = 64;
+
+/// Folders of a table that are looked at for files that came or went: about a millisecond of looks.
+const FOLDERS_LOOKED_AT_MAX: usize = 1000;
 
 /// A file that changed less than this before it was looked at may change once more without another time: file systems count
 /// time in steps of up to 10 ms.
@@ -39,6 +42,7 @@ pub struct FileRelation {
     pub column_defaults: HashMap<String, Expr>,
     files: Arc<dyn Files>,
     opened: Mutex<Option<Opened>>,
+    writer: Mutex<()>,
 }
 
 struct Opened {
@@ -62,6 +66,7 @@ impl FileRelation {
             column_defaults: HashMap::new(),
             files,
             opened: Mutex::new(None),
+            writer: Mutex::new(()),
         }
     }
 
@@ -89,6 +94,8 @@ impl FileRelation {
 
     /// Moves new files to the others; with `replace`, in the place of all that are there. The next statement sees them.
     pub fn add(&self, staging: Staging, replace: bool) -> Result<()> {
+        // Two that replace the same files: one after the other.
+        let _writer = self.writer.lock();
         let replaced = if replace { self.table()?.file_names().map(PathBuf::from).collect() } else { Vec::new() };
         // Nobody opens the table while files come and go.
         let mut opened = self.opened.lock();
@@ -98,24 +105,13 @@ impl FileRelation {
 
     /// What is looked at: the location, and folders and files of the table.
     fn places(&self, table: &ExternalTable) -> Vec<PathBuf> {
-        if self.location.contains("://") {
+        if self.location.contains("://") && !self.location.starts_with("file:") {
             return Vec::new();
         }
-        let base = Path::new(&self.location);
-        let mut folders: Vec<&Path> = vec![base];
-        for file in table.file_names() {
-            // A folder's own time changes when files come and go.
-            for folder in Path::new(file).ancestors().skip(1).take_while(|path| path.starts_with(base)) {
-                if folders.len() < FILES_LOOKED_AT_MAX && !folders.contains(&folder) {
-                    folders.push(folder);
-                }
-            }
-            if folders.len() == FILES_LOOKED_AT_MAX {
-                break;
-            }
-        }
-        folders.extend(table.file_names().take(FILES_LOOKED_AT_MAX).map(Path::new));
-        folders.into_iter().map(Path::to_owned).collect()
+        // A folder's own time changes when files come and go.
+        let folders = table.folders().iter().take(FOLDERS_LOOKED_AT_MAX).cloned();
+        let files = table.file_names().take(FILES_LOOKED_AT_MAX).map(PathBuf::from);
+        std::iter::once(PathBuf::from(&self.location)).chain(folders).chain(files).collect()
     }
 
     fn look(&self, places: &[PathBuf]) -> Vec<Seen> {

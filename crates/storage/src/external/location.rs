@@ -30,6 +30,8 @@ pub(crate) struct Located {
     pub base: String,
     /// The local folder that is the location, if it is one: new files can be put into it.
     pub folder: Option<PathBuf>,
+    /// The local folders that were looked through: a new file in one of them may be the table's.
+    pub folders: Vec<PathBuf>,
 }
 
 /// What is at a location, of any format.
@@ -39,17 +41,33 @@ struct Found {
     /// True if the location is one file and not a set of files.
     single: bool,
     folder: Option<PathBuf>,
+    /// The local folders that were looked through.
+    folders: Vec<PathBuf>,
     /// True if the folder is not there.
     is_missing: bool,
 }
 
 impl Found {
     fn one(source: Source) -> Self {
-        Self { sources: vec![Arc::new(source)], base: String::new(), single: true, folder: None, is_missing: false }
+        Self {
+            sources: vec![Arc::new(source)],
+            base: String::new(),
+            single: true,
+            folder: None,
+            folders: Vec::new(),
+            is_missing: false,
+        }
     }
 
     fn many(sources: Vec<Arc<Source>>, base: &str) -> Self {
-        Self { sources, base: base.trim_end_matches('/').to_owned(), single: false, folder: None, is_missing: false }
+        Self {
+            sources,
+            base: base.trim_end_matches('/').to_owned(),
+            single: false,
+            folder: None,
+            folders: Vec::new(),
+            is_missing: false,
+        }
     }
 }
 
@@ -69,13 +87,15 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn File
     if found.sources.is_empty() {
         // A folder may be empty, or not be there yet, if all that files would say is declared.
         if let (Some(format), Some(_), Some(folder)) = (options.format, &options.schema, found.folder) {
-            return Ok(Located { sources: Vec::new(), format, base: found.base, folder: Some(folder) });
+            let Found { base, folders, .. } = found;
+            return Ok(Located { sources: Vec::new(), format, base, folder: Some(folder), folders });
         }
         if found.is_missing {
             return Err(Error::file(format!("{location}: there is no such folder")));
         }
-        return Err(Error::file(format!("{location}: there is no file here"))
-            .with_hint("hidden files and names that begin with '_' are left out; columns that are declared need no file"));
+        return Err(Error::file(format!("{location}: there is no file here")).with_hint(
+            "hidden files and names that begin with '_' are left out; columns that are declared need no file",
+        ));
     }
     choose(location, found, options)
 }
@@ -95,13 +115,13 @@ pub(crate) fn locate_in_store(
 
 /// Keeps the files of one format.
 fn choose(location: &str, found: Found, options: &OpenOptions) -> Result<Located> {
-    let Found { sources, base, single, folder, .. } = found;
+    let Found { sources, base, single, folder, folders, .. } = found;
     if single {
         let format = match options.format {
             Some(format) => format,
             None => format_of(&sources[0])?,
         };
-        return Ok(Located { sources, format, base, folder });
+        return Ok(Located { sources, format, base, folder, folders });
     }
     let named = sources.iter().map(|source| Format::of_name(&source.name).map(|(format, _)| format));
     let named = named.collect::<Vec<_>>();
@@ -139,7 +159,7 @@ fn choose(location: &str, found: Found, options: &OpenOptions) -> Result<Located
     if kept.is_empty() {
         return Err(Error::file(format!("{location}: no {} file is here", format.name())));
     }
-    Ok(Located { sources: kept, format, base, folder })
+    Ok(Located { sources: kept, format, base, folder, folders })
 }
 
 const FORMAT_HINT: &str = "names should end in .parquet, .csv, .tsv, .json, .jsonl or .arrow; or say it: \
@@ -177,9 +197,10 @@ fn parse_url(location: &str) -> Result<Option<Url>> {
 fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
     let text = path.to_string_lossy();
     if files.is_dir(path) {
-        let mut found = Vec::new();
-        walk(path, files, 0, &mut found)?;
-        return Ok(Found { folder: Some(path.to_owned()), ..Found::many(open_all(found, files)?, &text) });
+        let mut tree = Tree::default();
+        walk(path, files, 0, &mut tree)?;
+        let found = Found::many(open_all(tree.files, files)?, &text);
+        return Ok(Found { folder: Some(path.to_owned()), folders: tree.folders, ..found });
     }
     match files.meta(path) {
         Ok(meta) => return Ok(Found::one(Source::local(meta, files.clone()))),
@@ -199,16 +220,17 @@ fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
     if !files.is_dir(root) {
         return Err(Error::file(format!("{}: there is no such folder", root.display())));
     }
-    let mut found = Vec::new();
-    walk(root, files, 0, &mut found)?;
-    found.retain(|path| {
+    let mut tree = Tree::default();
+    walk(root, files, 0, &mut tree)?;
+    tree.files.retain(|path| {
         let path = path.strip_prefix("./").unwrap_or(path);
         pattern.matches_path_with(path, MATCHING)
     });
-    if found.is_empty() {
+    if tree.files.is_empty() {
         return Err(Error::file(format!("{text}: no file matches this pattern")));
     }
-    Ok(Found::many(open_all(found, files)?, &base))
+    let found = Found::many(open_all(tree.files, files)?, &root.to_string_lossy());
+    Ok(Found { folders: tree.folders, ..found })
 }
 
 const MATCHING: glob::MatchOptions =
@@ -232,13 +254,21 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || name.starts_with('_')
 }
 
-fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+/// What is in a folder and in the folders in it.
+#[derive(Default)]
+struct Tree {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Tree) -> Result<()> {
     if depth > FOLDER_DEPTH_MAX {
         return Err(Error::file(format!(
             "{}: folders are nested deeper than {FOLDER_DEPTH_MAX}; a link may lead back",
             folder.display()
         )));
     }
+    found.folders.push(folder.to_owned());
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
     for entry in entries {
@@ -248,8 +278,8 @@ fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Vec<Pat
         }
         if files.is_dir(&entry) {
             walk(&entry, files, depth + 1, found)?;
-        } else if found.len() < FILES_MAX {
-            found.push(entry);
+        } else if found.files.len() < FILES_MAX {
+            found.files.push(entry);
         } else {
             return Err(Error::resource(format!("a table has at most {FILES_MAX} files")));
         }
@@ -365,10 +395,13 @@ pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Vec<(String, St
             continue;
         }
         if files.is_dir(&entry) {
-            let mut inside = Vec::new();
+            let mut inside = Tree::default();
             walk(&entry, files, 0, &mut inside)?;
-            let mut formats =
-                inside.iter().filter_map(|path| Format::of_name(&path.to_string_lossy())).map(|(format, _)| format);
+            let mut formats = inside
+                .files
+                .iter()
+                .filter_map(|path| Format::of_name(&path.to_string_lossy()))
+                .map(|(format, _)| format);
             if let Some(format) = formats.next()
                 && formats.all(|other| other == format)
             {

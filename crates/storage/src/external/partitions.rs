@@ -443,8 +443,8 @@ mod tests {
     use super::*;
     use crate::Table;
     use crate::external::options::Format;
-    use crate::external::{ExternalTable, open};
     use crate::external::testing::{AtMost, all, open_path, read_all};
+    use crate::external::{ExternalTable, open};
 
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

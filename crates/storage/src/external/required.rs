@@ -24,7 +24,8 @@ pub(crate) struct Required {
 impl Required {
     /// `None` if no column is.
     pub fn new(schema: &Schema, declared: &Schema) -> Option<Self> {
-        let required = |field: &Arc<Field>| declared.field_with_name(field.name()).is_ok_and(|found| !found.is_nullable());
+        let required =
+            |field: &Arc<Field>| declared.field_with_name(field.name()).is_ok_and(|found| !found.is_nullable());
         let is_required = schema.fields().iter().map(required).collect::<Vec<_>>();
         is_required.contains(&true).then(|| {
             let fields = schema.fields().iter().zip(&is_required);

@@ -42,6 +42,7 @@ pub struct ExternalTable {
     schema: SchemaRef,
     /// The local folder that its files are in, if that is its location.
     folder: Option<PathBuf>,
+    folders: Vec<PathBuf>,
 }
 
 /// What files give for a scan.
@@ -88,7 +89,7 @@ pub fn open_in_store(
 
 impl ExternalTable {
     fn open(location: &str, located: Located, options: &OpenOptions) -> Result<Self> {
-        let Located { sources, format, base, folder } = located;
+        let Located { sources, format, base, folder, folders } = located;
         let mut hasher = DefaultHasher::new();
         sources.iter().for_each(|source| source.version.hash(&mut hasher));
         options.fingerprint().hash(&mut hasher);
@@ -103,8 +104,10 @@ impl ExternalTable {
             (!fields.is_empty()).then(|| Arc::new(Schema::new(fields)))
         });
         if sources.is_empty() && options.schema.is_none() {
-            return Err(Error::input(format!("{location}: there is no file here, so the table's columns are not known"))
-                .with_hint("declare a column that is in the files"));
+            return Err(Error::input(format!(
+                "{location}: there is no file here, so the table's columns are not known"
+            ))
+            .with_hint("declare a column that is in the files"));
         }
         let content = match format {
             Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources, options.schema.as_deref())?)),
@@ -121,7 +124,18 @@ impl ExternalTable {
         let schema = partitions.as_ref().map_or_else(|| content.schema(), |partitions| partitions.schema.clone());
         let required = declared.and_then(|declared| Required::new(&schema, &declared)).map(Arc::new);
         let schema = required.as_ref().map_or(schema, |required| required.schema.clone());
-        let table = Self { location: location.to_owned(), format, sources, version, content, partitions, required, schema, folder };
+        let table = Self {
+            location: location.to_owned(),
+            format,
+            sources,
+            version,
+            content,
+            partitions,
+            required,
+            schema,
+            folder,
+            folders,
+        };
         table.check_null_counts()?;
         Ok(table)
     }
@@ -152,6 +166,11 @@ impl ExternalTable {
     /// The names of its files, in order.
     pub fn file_names(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().map(|source| source.name.as_str())
+    }
+
+    /// The local folders in which its files were looked for.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
     }
 
     /// The columns whose values are in folder names, outermost first.

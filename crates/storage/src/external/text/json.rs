@@ -409,9 +409,8 @@ impl BatchSource for JsonBatches {
         let Some(batch) = batch else { return Ok(None) };
         let arrays = batch.columns().iter().zip(self.schema.fields());
         let source = &self.input.file().source;
-        let arrays = arrays.map(|(array, field)| {
-            conform_column(array.clone(), field, false).map_err(|error| source.blame(error))
-        });
+        let arrays = arrays
+            .map(|(array, field)| conform_column(array.clone(), field, false).map_err(|error| source.blame(error)));
         Ok(Some((arrays.collect::<Result<_>>()?, batch.num_rows())))
     }
 }
