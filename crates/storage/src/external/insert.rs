@@ -179,7 +179,7 @@ mod tests {
         write(&staging.path().join("x/a.csv"), "new");
         // A file where a folder must be.
         write(&folder.path().join("x"), "");
-        assert!(staging.commit(&[old.clone()]).is_err());
+        assert!(staging.commit(std::slice::from_ref(&old)).is_err());
         assert_eq!(names(folder.path()), ["old.csv", "x"]);
         let staging = Staging::new(folder.path(), ".csv".to_owned()).unwrap();
         write(&staging.path().join("a.csv"), "new");

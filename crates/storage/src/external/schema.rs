@@ -392,11 +392,11 @@ mod tests {
         let file = schema(&[("Id", DataType::Int32), ("name", DataType::Utf8View), ("x", DataType::Int8)]);
         let declared =
             Schema::new(vec![Field::new("later", DataType::Utf8, true), Field::new("id", DataType::Int64, false)]);
-        let merged = merge(&["a"], &[file.clone()], Some(&declared)).unwrap();
+        let merged = merge(&["a"], std::slice::from_ref(&file), Some(&declared)).unwrap();
         assert_eq!(merged.schema.field(0), &Field::new("later", DataType::Utf8View, true));
         assert_eq!(merged.positions, vec![vec![None, Some(0)]]);
         let slip = Schema::new(vec![Field::new("idd", DataType::Int64, true)]);
-        let error = merge(&["a"], &[file.clone()], Some(&slip)).err().unwrap();
+        let error = merge(&["a"], std::slice::from_ref(&file), Some(&slip)).err().unwrap();
         assert!(error.message().contains("none of the declared columns 'idd'"), "{error}");
         let missing =
             Schema::new(vec![Field::new("x", DataType::Int64, true), Field::new("y", DataType::Int64, false)]);
