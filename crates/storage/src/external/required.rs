@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
-use crate::{Chunk, Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter};
+use crate::{Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter};
 
 /// Which columns of a table are declared NOT NULL.
 pub(crate) struct Required {
@@ -132,12 +132,16 @@ struct RequiredDecode {
 }
 
 impl Decode for RequiredDecode {
-    fn next(&mut self) -> Result<Option<Chunk>> {
-        let chunk = self.inner.next()?;
-        if let Some(chunk) = &chunk {
+    fn step(&mut self) -> Result<Decoded> {
+        let decoded = self.inner.step()?;
+        if let Decoded::Chunk(chunk) = &decoded {
             self.required.check(&self.columns, &chunk.columns, &self.place)?;
         }
-        Ok(chunk)
+        Ok(decoded)
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! Nothing is shared between packets until they finish; then each hands over its chunks under one short lock.
 
+use crate::sync::Mutex;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
-use parking_lot::Mutex;
 
 use super::columns::ColumnChunks;
 use super::emit::StoredSource;
