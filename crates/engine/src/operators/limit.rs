@@ -4,6 +4,8 @@
 //! one atomic addition and keeps the part that lies in the window. With one packet rows have their place in the order of
 //! arrival, so the result is exact for ordered input; with several packets it is some `fetch` rows after some `skip` rows.
 //!
+//! When the window is full, every packet stops, wherever it is: another may be looking for a row that hardly ever comes.
+//!
 //! Invariant: over all packets exactly `min(fetch, rows - skip)` rows pass, whatever the interleaving.
 
 use std::sync::Arc;
@@ -64,6 +66,10 @@ impl OperatorState for LimitState {
             out.emit(input.slice(from - first, to - from));
         }
         Ok(if last >= end { Flow::Done } else { Flow::NeedInput })
+    }
+
+    fn has_enough(&self) -> bool {
+        self.window.arrived.load(Ordering::Relaxed) >= self.window.end
     }
 }
 

@@ -69,6 +69,11 @@ pub trait OperatorState: Send {
     fn more(&mut self, _out: &mut Output) -> Result<Flow> {
         Err(Error::bug("an operator without more output was asked for it"))
     }
+    /// True once no further input of any packet changes the output: then every packet does as after `Done`, at once and not
+    /// only when its next batch arrives. Asked before each unit of work, so it is cheap.
+    fn has_enough(&self) -> bool {
+        false
+    }
     /// The packet's input has ended.
     fn finish(&mut self, _out: &mut Output) -> Result<Flow> {
         Ok(Flow::Done)

@@ -78,12 +78,20 @@ impl PipelinePacket {
         }
         let mut now_ns = quantum.now_ns();
         loop {
+            self.heed_enough();
             if let Some(step) = self.advance(quantum, &mut now_ns)? {
                 return Ok(step);
             }
             if quantum.is_over(now_ns) {
                 return Ok(Step::Yield);
             }
+        }
+    }
+
+    /// Stops before the last operator that has enough, whichever packet brought it.
+    fn heed_enough(&mut self) {
+        if let Some(index) = self.links.iter().rposition(|link| !link.more && link.state.has_enough()) {
+            self.heed(index, Flow::Done);
         }
     }
 
@@ -194,4 +202,54 @@ impl PipelinePacket {
 fn lap(quantum: &Quantum<'_>, now_ns: &mut u64) -> u64 {
     let before = std::mem::replace(now_ns, quantum.now_ns());
     now_ns.saturating_sub(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use diligence_base::limits::BATCH_ROWS_MAX;
+    use diligence_base::seams::ManualClock;
+
+    use super::*;
+    use crate::memory::QueryMemory;
+    use crate::operators::limit::limit;
+    use crate::pipeline::Setup;
+
+    /// Gives some rows; then looks for more for ever.
+    struct Endless(Option<Batch>);
+
+    impl SourceState for Endless {
+        fn pull(&mut self, _waker: &Waker) -> Result<Pull> {
+            Ok(self.0.take().map_or(Pull::Again, Pull::Batch))
+        }
+    }
+
+    struct Anything;
+
+    impl SinkState for Anything {
+        fn push(&mut self, _batch: Batch, _waker: &Waker) -> Result<Accept> {
+            Ok(Accept::More)
+        }
+    }
+
+    #[test]
+    fn a_full_limit_ends_packets_that_find_nothing() {
+        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: BATCH_ROWS_MAX, packets: 2 };
+        let first_three = limit(0, Some(3));
+        let meter = || Meter::new(Arc::default());
+        let packet = |rows: Option<Batch>| {
+            let operators = vec![(first_three.open(&setup).unwrap(), meter())];
+            PipelinePacket::new((Box::new(Endless(rows)), meter()), operators, (Box::new(Anything), meter()))
+        };
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+        let (mut finds, mut searches) = (packet(Some(Batch::from_arrays(vec![numbers], 4))), packet(None));
+        let clock = ManualClock::stepping(1);
+        let turn = |packet: &mut PipelinePacket| packet.run(&Quantum::new(Waker::noop(), &clock, 1000)).unwrap();
+        assert_eq!(turn(&mut searches), Step::Yield);
+        assert_eq!(turn(&mut finds), Step::Done);
+        assert_eq!(turn(&mut searches), Step::Done);
+    }
 }
