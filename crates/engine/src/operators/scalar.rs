@@ -20,14 +20,22 @@ pub struct ScalarSink(Arc<Shared>);
 struct Shared {
     schema: SchemaRef,
     value: Mutex<Option<ScalarValue>>,
+    /// Of this run.
     results: ScalarSubqueryResults,
+    /// Of the plan, for readers that a run cannot give slots of its own. The first run fills it.
+    of_plan: ScalarSubqueryResults,
     index: usize,
 }
 
 impl ScalarSink {
-    /// A sink that fills the slot `index`.
-    pub fn new(schema: SchemaRef, results: ScalarSubqueryResults, index: usize) -> Arc<Self> {
-        Arc::new(Self(Arc::new(Shared { schema, value: Mutex::default(), results, index })))
+    /// A sink that fills the slot `index` of the run, and that of the plan if it is empty.
+    pub fn new(
+        schema: SchemaRef,
+        results: ScalarSubqueryResults,
+        of_plan: ScalarSubqueryResults,
+        index: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self(Arc::new(Shared { schema, value: Mutex::default(), results, of_plan, index })))
     }
 }
 
@@ -46,7 +54,10 @@ impl Sink for ScalarSink {
             Some(value) => value,
             None => ScalarValue::try_from(shared.schema.field(0).data_type()).map_err(from_datafusion)?,
         };
-        shared.results.set(SubqueryIndex::new(shared.index), value).map_err(from_datafusion)
+        let index = SubqueryIndex::new(shared.index);
+        // It refuses a second value: another run was first.
+        let _ = shared.of_plan.set(index, value.clone());
+        shared.results.set(index, value).map_err(from_datafusion)
     }
 }
 

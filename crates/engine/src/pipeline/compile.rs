@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion_execution::TaskContext;
+use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 
 use super::{Operator, Sink, Source};
@@ -223,17 +224,18 @@ impl Compiler<'_> {
                 Ok(feeding)
             }
             Node::ScalarSubqueries { input, subqueries, results } => {
-                results.clear();
+                let fresh = ScalarSubqueryResults::new(subqueries.len());
+                let input = input.reading(results, &fresh)?;
                 let before = self.gates.len();
                 let mut sinks = Vec::new();
                 for (index, subquery) in subqueries.iter().enumerate() {
-                    let sink = ScalarSink::new(subquery.schema.clone(), results.clone(), index);
+                    let sink = ScalarSink::new(subquery.schema.clone(), fresh.clone(), results.clone(), index);
                     let sink = self.sink(sink, format!("Scalar {index}"), StageId::Exchange);
                     self.node(subquery, Tail::new(sink))?;
                     sinks.push(sink);
                 }
                 self.gates.extend(sinks);
-                let feeding = self.node(input, tail);
+                let feeding = self.node(&input, tail);
                 self.gates.truncate(before);
                 feeding
             }

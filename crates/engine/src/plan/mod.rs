@@ -2,10 +2,12 @@
 //! exchange and the pipelines add that. Its `Display` is what EXPLAIN shows.
 //!
 //! Invariants:
-//! * A plan holds no runtime state: it can be run many times, at the same time.
+//! * A plan holds no runtime state: it can be run many times, at the same time. (Where a foreign operator reads the value of
+//!   a scalar subquery, the first run's value serves all.)
 //! * `schema` is logical and in the order of the node's output columns.
 
 mod display;
+mod results;
 
 use std::sync::Arc;
 
@@ -93,7 +95,7 @@ pub enum Node {
         input: Box<Plan>,
         /// Each gives one column and at most one row; `results` slot by index.
         subqueries: Vec<Plan>,
-        /// Where the input's expressions look.
+        /// Where the input's expressions look; a run gives them slots of its own.
         results: ScalarSubqueryResults,
     },
     /// Moves rows between two pipelines.
