@@ -121,19 +121,15 @@ impl Engine {
             .build()
             .map_err(|error| Error::resource(format!("the system refuses to start the I/O runtime: {error}")))?;
         let clock = options.clock.clone();
-        let inline = options.mode != Mode::Threads;
-        let io_threads = if inline { 0 } else { IO_THREADS };
-        let pool = IoPool::start(io_threads, clock.clone(), options.spawn.as_ref())?;
-        let scheduler = match options.mode {
-            Mode::Inline { seed } => Scheduler::inline(seed, clock.clone()),
-            Mode::Threads => Scheduler::start(
-                options.workers,
-                options.policy,
-                clock.clone(),
-                options.spawn.as_ref(),
-                runtime.handle().clone(),
-            )?,
+        let (pool, scheduler) = match start_threads(&options, runtime.handle()) {
+            Ok(started) => started,
+            Err(error) => {
+                // An engine may be started inside async code, where waiting is not allowed.
+                runtime.shutdown_background();
+                return Err(error);
+            }
         };
+        let inline = options.mode != Mode::Threads;
         Ok(Arc::new(Self {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
@@ -148,8 +144,8 @@ impl Engine {
         }))
     }
 
-    /// Starts a query. Its rows come out of the stream; dropping the stream cancels it.
-    pub fn run(&self, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
+    /// Starts a query. Its rows come out of the stream, which keeps the engine alive; dropping the stream cancels it.
+    pub fn run(self: &Arc<Self>, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
         // Foreign operators are started with the plan and may look for a runtime.
         let _entered = sync::enter(&self.io.runtime);
         let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
@@ -170,7 +166,7 @@ impl Engine {
         self.books.lock().started(&run);
         let inline = (self.mode != Mode::Threads)
             .then(|| Inline { scheduler: self.scheduler.clone(), runtime: self.io.runtime.clone() });
-        Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline))
+        Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline).keeping(self.clone()))
     }
 
     /// The plan and its pipelines, as text.
@@ -266,6 +262,20 @@ impl Engine {
     /// A memory account outside any query: for what a session itself holds.
     pub fn account(&self) -> QueryMemory {
         self.broker.account(QueryId(0), None)
+    }
+}
+
+/// Starts the I/O threads and the workers: all of them or none.
+fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
+    let (clock, spawn) = (&options.clock, options.spawn.as_ref());
+    match options.mode {
+        Mode::Inline { seed } => Ok((IoPool::start(0, clock.clone(), spawn)?, Scheduler::inline(seed, clock.clone()))),
+        Mode::Threads => {
+            let pool = IoPool::start(IO_THREADS, clock.clone(), spawn)?;
+            Scheduler::start(options.workers, options.policy, clock.clone(), spawn, runtime.clone())
+                .inspect_err(|_| pool.stop())
+                .map(|scheduler| (pool.clone(), scheduler))
+        }
     }
 }
 

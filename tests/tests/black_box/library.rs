@@ -1,5 +1,6 @@
 //! The library as an embedding program uses it: open, execute, stream, cancel by dropping.
 
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,35 @@ fn a_database_over_a_folder_knows_its_files() {
     let completions = session.completions();
     for word in ["people", "events", "name"] {
         assert!(completions.iter().any(|completion| completion == word), "{word} in {completions:?}");
+    }
+}
+
+#[test]
+fn a_result_is_all_that_must_be_kept() {
+    let sql = "SELECT count(*) FROM generate_series(1, 1000000) a WHERE a.value % 2 = 0";
+    let result = Database::in_memory().unwrap().session().execute(sql).unwrap();
+    assert_eq!(number(&result.collect().unwrap()), 500_000);
+}
+
+#[test]
+fn a_database_dropped_with_running_queries_leaves_nothing() {
+    let slow = "SELECT a.value, count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b GROUP BY 1";
+    for queries in [1, 2, 5, 5, 5] {
+        let options = DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() };
+        let database = Database::open(options).unwrap();
+        let session = database.session();
+        let mut results: Vec<_> = (0..queries).map(|_| session.execute(slow).unwrap()).collect();
+        assert!(results.iter_mut().all(|result| result.next_within(Duration::from_millis(10)).is_pending()));
+        // Workers hold the scheduler, and reservations hold the broker.
+        let scheduler = Arc::downgrade(database.engine().scheduler());
+        let broker = Arc::downgrade(database.engine().broker());
+        drop((results, session, database));
+        let end = Instant::now() + Duration::from_secs(10);
+        while scheduler.strong_count() + broker.strong_count() > 0 {
+            let left = (scheduler.strong_count(), broker.upgrade().map(|broker| broker.reserved_bytes()));
+            assert!(Instant::now() < end, "{left:?} of {queries} queries");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! The end of a query: batches become record batches and wait in a port for whoever asked.
+//!
+//! Invariant: the port ends when the query has ended, and not before: a complete sink is not the end, because the packets and
+//! the graph still hold their memory then.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use diligence_base::Result;
 use diligence_base::limits::PORT_CREDITS;
+use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
@@ -16,6 +19,7 @@ use crate::sync::Mutex;
 /// The sink of a query's last pipeline.
 pub struct ResultSink {
     schema: SchemaRef,
+    /// Kept until the query has ended.
     sender: Mutex<Option<Sender<RecordBatch>>>,
 }
 
@@ -26,9 +30,10 @@ impl ResultSink {
         (Arc::new(Self { schema, sender: Mutex::new(Some(sender)) }), receiver)
     }
 
-    /// Ends the result with an error.
-    pub fn fail(&self, error: diligence_base::Error) {
-        if let Some(sender) = self.sender.lock().take() {
+    /// The query has ended: the reader gets what is queued and then the end, or the error.
+    pub fn end(&self, error: Option<Error>) {
+        let sender = self.sender.lock().take();
+        if let (Some(sender), Some(error)) = (&sender, error) {
             sender.fail(error);
         }
     }
@@ -41,11 +46,6 @@ impl Sink for ResultSink {
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
         Ok(Box::new(State { schema: self.schema.clone(), sender: self.sender.lock().clone() }))
-    }
-
-    fn complete(&self) -> Result<()> {
-        self.sender.lock().take();
-        Ok(())
     }
 }
 

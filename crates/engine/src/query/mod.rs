@@ -1,12 +1,14 @@
 //! Queries: start, run, cancel, profile, result.
 
+mod info;
 pub mod profile;
 mod run;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use run::{QueryInfo, QueryRun, QueryState, Waits};
+pub use info::{QueryInfo, QueryState, Waits};
+pub use run::QueryRun;
 pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};
 

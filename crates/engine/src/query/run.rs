@@ -5,8 +5,9 @@
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!
-//! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends, every packet
-//! drops its states and then the graph with everything in it is dropped, before the query counts as ended.
+//! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every packet
+//! drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only then the
+//! reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +17,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::info::{QueryInfo, QueryState, Waits};
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile};
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
@@ -25,69 +27,6 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-
-/// Where a query is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryState {
-    /// Packets of it are queued, running or waiting.
-    Running,
-    /// All rows were produced.
-    Finished,
-    /// An error ended it.
-    Failed,
-    /// It was cancelled, or its reader went away.
-    Cancelled,
-}
-
-impl QueryState {
-    /// The name in `system.queries`.
-    pub fn name(self) -> &'static str {
-        match self {
-            QueryState::Running => "running",
-            QueryState::Finished => "finished",
-            QueryState::Failed => "failed",
-            QueryState::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// What a query's packets wait for, in numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Waits {
-    /// Nanoseconds in queues.
-    pub queued_ns: u64,
-    /// Nanoseconds on workers.
-    pub worked_ns: u64,
-}
-
-/// A query at one moment: what `system.queries` shows.
-#[derive(Clone, Debug)]
-pub struct QueryInfo {
-    /// Its number.
-    pub id: QueryId,
-    /// The statement.
-    pub label: String,
-    /// Where it is.
-    pub state: QueryState,
-    /// When it started, in nanoseconds of the engine's clock.
-    pub started_ns: u64,
-    /// How long it has run, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Bytes reserved now.
-    pub memory_bytes: usize,
-    /// The most bytes reserved at once.
-    pub memory_peak_bytes: usize,
-    /// Packets that are queued, running or waiting.
-    pub packets: usize,
-    /// Clusters read so far.
-    pub clusters_done: usize,
-    /// Clusters to be read, as far as known.
-    pub clusters_total: usize,
-    /// Time in queues and on workers.
-    pub waits: Waits,
-    /// Why it failed.
-    pub error: Option<Error>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipelineState {
@@ -213,40 +152,32 @@ impl QueryRun {
 
     /// Ends the query. Packets that wait are woken to drop what they hold.
     pub fn cancel(self: &Arc<Self>) {
-        self.stop(QueryState::Cancelled, Some(Error::cancelled()));
+        self.stop(QueryState::Cancelled, Error::cancelled());
     }
 
-    /// The reader has gone. A query whose rows it has had to the end is finished, even if packets have still to say so.
-    pub(super) fn leave(self: &Arc<Self>, at_end: bool) {
-        if at_end { self.stop(QueryState::Finished, None) } else { self.cancel() }
-    }
-
-    /// True once no packet is left.
+    /// True once no packet is left and the graph is dropped.
     pub fn has_ended(&self) -> bool {
         self.status.lock().ended_ns.is_some()
     }
 
     fn fail(self: &Arc<Self>, error: Error) {
         let state = if error.kind() == ErrorKind::Cancelled { QueryState::Cancelled } else { QueryState::Failed };
-        self.stop(state, Some(error));
+        self.stop(state, error);
     }
 
-    fn stop(self: &Arc<Self>, state: QueryState, error: Option<Error>) {
+    fn stop(self: &Arc<Self>, state: QueryState, error: Error) {
         let packets = {
             let mut status = self.status.lock();
             if status.state != QueryState::Running {
                 return;
             }
             status.state = state;
-            status.error = error.clone();
+            status.error = Some(error);
             self.stopped.store(true, Ordering::Release);
             // A query between two packets would otherwise never notice.
             status.live += 1;
             status.traced.iter().flat_map(|traced| traced.packets.iter().cloned()).collect::<Vec<_>>()
         };
-        if let Some(error) = error {
-            self.result.fail(error);
-        }
         for packet in packets {
             packet.submit(Arrival::Woken);
         }
@@ -425,10 +356,8 @@ impl QueryRun {
                 if status.sinks.iter().all(|sink| *sink == SinkState::Complete) {
                     status.state = QueryState::Finished;
                 } else {
-                    let error = Error::bug("a query has no packet left but is not complete");
                     status.state = QueryState::Failed;
-                    status.error = Some(error.clone());
-                    self.result.fail(error);
+                    status.error = Some(Error::bug("a query has no packet left but is not complete"));
                 }
             }
             for traced in &mut status.traced {
@@ -439,15 +368,18 @@ impl QueryRun {
             }
             status.graph.take()
         };
+        // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.
         drop_quietly(graph);
-        {
+        let error = {
             let mut status = self.status.lock();
             status.live -= count;
             status.ended_ns = Some(self.clock.now_ns());
-        }
+            status.error.clone()
+        };
         if let Some(on_end) = self.on_end.lock().take() {
             on_end(self.id);
         }
+        self.result.end(error);
     }
 
     /// The query at this moment.

@@ -13,6 +13,7 @@ use futures::Stream;
 
 use super::profile::Profile;
 use super::run::QueryRun;
+use crate::Engine;
 use crate::exchange::port::Receiver;
 use crate::stages::Scheduler;
 use crate::sync;
@@ -33,6 +34,9 @@ pub struct Progress {
 }
 
 /// The rows of a running query, as they appear. Dropping it before its end cancels the query.
+///
+/// Its end, or an error, comes out when the query has ended: its memory is given back, its state and its profile are final.
+/// It keeps its engine alive, so a program may let go of everything else and go on reading.
 pub struct QueryStream {
     run: Arc<QueryRun>,
     receiver: Receiver<RecordBatch>,
@@ -41,6 +45,8 @@ pub struct QueryStream {
     done: bool,
     /// What to drive, if packets run on the reader's thread.
     inline: Option<Inline>,
+    /// The last field, because it may be the last to know the engine, whose end waits for the workers.
+    _engine: Option<Arc<Engine>>,
 }
 
 /// The scheduler whose packets the reader runs, and the runtime that DataFusion operators look for while they run.
@@ -86,7 +92,13 @@ impl QueryStream {
         schema: SchemaRef,
         inline: Option<Inline>,
     ) -> Self {
-        Self { run, receiver, schema, rows_out: 0, done: false, inline }
+        Self { run, receiver, schema, rows_out: 0, done: false, inline, _engine: None }
+    }
+
+    /// The same stream, which keeps the engine alive.
+    pub(crate) fn keeping(mut self, engine: Arc<Engine>) -> Self {
+        self._engine = Some(engine);
+        self
     }
 
     /// The columns.
@@ -152,10 +164,7 @@ impl QueryStream {
                 Poll::Ready(batch) => {
                     match &batch {
                         Some(Ok(batch)) => self.rows_out += batch.num_rows(),
-                        Some(Err(_)) | None => {
-                            self.done = true;
-                            self.settle();
-                        }
+                        Some(Err(_)) | None => self.done = true,
                     }
                     return Poll::Ready(batch);
                 }
@@ -185,7 +194,7 @@ impl Stream for QueryStream {
 
 impl Drop for QueryStream {
     fn drop(&mut self) {
-        self.run.leave(self.done);
+        self.run.cancel();
         self.settle();
     }
 }

@@ -1,22 +1,34 @@
 //! Whole queries over rows that are known: pipelines, exchanges, cancellation, errors and panics, on workers and inline.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue};
+use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion_expr::{ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::ErrorKind;
+use diligence_base::ids::QueryId;
+use diligence_base::limits::IO_THREADS;
+use diligence_base::seams::{Spawn, SystemClock, ThreadSpawn};
+use parking_lot::Mutex;
 
 use crate::exchange::Pact;
 use crate::expressions::Expr;
+use crate::memory::QueryMemory;
+use crate::operators::result::ResultSink;
+use crate::pipeline::{Graph, Part, PipelineSpec, Pull, Setup, Sink, SinkSpec, Source, SourceState};
 use crate::plan::{HashJoin, Node, Plan, SortKey};
-use crate::query::{QueryOptions, QueryState, QueryStream};
-use crate::stages::PolicyKind;
+use crate::query::{QueryOptions, QueryRun, QueryState, QueryStream};
+use crate::stages::{PolicyKind, StageId};
 use crate::{Engine, EngineOptions};
 
 pub(crate) fn schema() -> SchemaRef {
@@ -270,4 +282,228 @@ fn a_profile_counts_rows_per_operator() {
     let rows: Vec<u64> = profile.pipelines[0].operators.iter().map(|operator| operator.counts.rows).collect();
     assert_eq!(rows, vec![10_000, 100, 100]);
     assert!(profile.to_string().contains("Filter n@0 < 100: 100 rows"), "{profile}");
+}
+
+#[test]
+fn the_end_of_a_stream_is_the_end_of_its_query() {
+    let plan = sort(self_join(numbers(30_000), numbers(30_000)), None);
+    for engine in engines() {
+        for _ in 0..5 {
+            let mut stream = engine.run(&plan, options(8192)).unwrap();
+            while let Some(batch) = stream.next_blocking() {
+                batch.unwrap();
+            }
+            assert_eq!(engine.broker().reserved_bytes(), 0, "{engine:?}");
+            let elapsed_ns = stream.profile().elapsed_ns;
+            drop(stream);
+            let query = engine.queries().pop().unwrap();
+            assert_eq!((query.state, query.packets, query.memory_bytes), (QueryState::Finished, 0, 0), "{engine:?}");
+            assert_eq!(query.elapsed_ns, elapsed_ns, "the profile was final");
+            assert!(query.error.is_none());
+        }
+        let limited = QueryOptions { memory_limit_bytes: Some(50_000), ..options(8192) };
+        assert!(read(engine.run(&plan, limited).unwrap()).is_err());
+        assert_eq!(engine.broker().reserved_bytes(), 0, "{engine:?}");
+        assert_eq!(engine.queries().pop().unwrap().state, QueryState::Failed);
+    }
+}
+
+#[test]
+fn an_engine_that_nobody_needs_leaves_nothing() {
+    let plan = self_join(numbers(50_000), exchange(numbers(50_000), Pact::Hash(vec![expr(column())]), 2));
+    for batches in 0..30 {
+        let engine = Engine::start(EngineOptions { workers: 2, ..EngineOptions::default() }).unwrap();
+        let mut streams: Vec<_> = (0..3).map(|_| engine.run(&plan, options(50)).unwrap()).collect();
+        for _ in 0..batches {
+            streams[0].next_blocking();
+        }
+        let scheduler = Arc::downgrade(engine.scheduler());
+        let broker = Arc::downgrade(engine.broker());
+        drop(engine);
+        assert!(scheduler.strong_count() > 0, "a stream keeps its engine");
+        assert!(streams[0].next_blocking().unwrap().is_ok());
+        drop(streams);
+        eventually("the scheduler is dropped", || scheduler.strong_count() == 0);
+        eventually("every reservation is dropped", || broker.strong_count() == 0);
+    }
+}
+
+/// Starts so many threads, and counts those that live.
+#[derive(Debug)]
+struct FewThreads {
+    left: AtomicUsize,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Spawn for FewThreads {
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>> {
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.map_err(|_| std::io::Error::other("no more threads"))?;
+        let alive = self.alive.clone();
+        alive.fetch_add(1, Ordering::Relaxed);
+        let counted = move || {
+            body();
+            alive.fetch_sub(1, Ordering::Relaxed);
+        };
+        ThreadSpawn.spawn(name, Box::new(counted))
+    }
+}
+
+#[test]
+fn an_engine_that_cannot_start_leaves_no_thread() {
+    for threads in 0..IO_THREADS + 3 {
+        let alive = Arc::<AtomicUsize>::default();
+        let spawn = Arc::new(FewThreads { left: AtomicUsize::new(threads), alive: alive.clone() });
+        let error = Engine::start(EngineOptions { workers: 3, spawn, ..EngineOptions::default() }).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resource);
+        assert_eq!(alive.load(Ordering::Relaxed), 0, "of {threads} threads");
+    }
+}
+
+/// A source that says when it is opened, and may take its time.
+struct Opens {
+    seen: Arc<Mutex<Vec<&'static str>>>,
+    name: &'static str,
+    /// Opening ends when this one was opened, or after a while.
+    waits_for: Option<&'static str>,
+}
+
+impl Source for Opens {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn packets_max(&self) -> usize {
+        1
+    }
+
+    fn open(&self, _setup: &Setup) -> diligence_base::Result<Box<dyn SourceState>> {
+        let end = Instant::now() + Duration::from_millis(200);
+        while self.waits_for.is_some_and(|other| !self.seen.lock().contains(&other)) && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        self.seen.lock().push(self.name);
+        Ok(Box::new(Nothing))
+    }
+}
+
+struct Nothing;
+
+impl SourceState for Nothing {
+    fn pull(&mut self, _waker: &Waker) -> diligence_base::Result<Pull> {
+        Ok(Pull::Done)
+    }
+}
+
+/// The end of a short pipeline starts what can be started, on a worker, while the states of the slow one are being opened.
+#[test]
+fn a_pipeline_has_not_started_before_its_states_are_open() {
+    let engine = Engine::start(EngineOptions { workers: 2, ..EngineOptions::default() }).unwrap();
+    let (result, receiver) = ResultSink::new(schema());
+    let seen = Arc::<Mutex<Vec<&'static str>>>::default();
+    let pipeline = |name, waits_for, after_started| PipelineSpec {
+        stage: StageId::Values,
+        source: Part {
+            part: Arc::new(Opens { seen: seen.clone(), name, waits_for }),
+            name: name.into(),
+            totals: Arc::default(),
+        },
+        operators: Vec::new(),
+        sink: 0,
+        serial: false,
+        exact_packets: true,
+        after_sinks: Vec::new(),
+        after_pipelines: Vec::new(),
+        after_started,
+    };
+    let sink = Part { part: result.clone() as Arc<dyn Sink>, name: "Result".into(), totals: Arc::default() };
+    let graph = Graph {
+        pipelines: vec![
+            pipeline("short", None, vec![]),
+            pipeline("slow", Some("reader"), vec![]),
+            pipeline("reader", None, vec![1]),
+        ],
+        sinks: vec![SinkSpec { sink, stage: StageId::Exchange }],
+        scans: Vec::new(),
+    };
+    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8192, packets: 2 };
+    let (clock, scheduler) = (Arc::new(SystemClock::default()), engine.scheduler().clone());
+    let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler, Box::new(|_| {}));
+    eventually("the result has ended", || matches!(receiver.receive(Waker::noop()), Poll::Ready(None)));
+    assert!(run.has_ended());
+    assert_eq!(*seen.lock(), ["short", "slow", "reader"]);
+}
+
+/// A function that gives 1, then 2, then 3.
+#[derive(Debug)]
+struct Ticks(Signature, AtomicI64);
+
+impl PartialEq for Ticks {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Ticks {}
+
+impl std::hash::Hash for Ticks {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl ScalarUDFImpl for Ticks {
+    fn name(&self) -> &str {
+        "ticks"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(1 + self.1.fetch_add(1, Ordering::Relaxed)))))
+    }
+}
+
+#[test]
+fn runs_of_a_plan_have_values_of_their_own_for_its_subqueries() {
+    let ticks = ScalarFunctionExpr::new(
+        "ticks",
+        Arc::new(ScalarUDF::from(Ticks(Signature::nullary(Volatility::Volatile), AtomicI64::new(0)))),
+        vec![],
+        Arc::new(Field::new("n", DataType::Int64, true)),
+        Arc::default(),
+    );
+    let project = |input, expression| {
+        Plan::new(Node::Project { input: Box::new(input), expressions: vec![expr(expression)] }, schema())
+    };
+    let results = ScalarSubqueryResults::new(1);
+    let value = ScalarSubqueryExpr::new(DataType::Int64, true, SubqueryIndex::new(0), results.clone());
+    let node = Node::ScalarSubqueries {
+        input: Box::new(project(numbers(3), Arc::new(value))),
+        subqueries: vec![project(numbers(1), Arc::new(ticks))],
+        results,
+    };
+    let plan = Plan::new(node, schema());
+    let mut next = 1;
+    for engine in engines() {
+        assert_eq!(read(engine.run(&plan, options(8192)).unwrap()).unwrap(), vec![next; 3], "{engine:?}");
+        // All at once, and somebody asks for the plan meanwhile.
+        let streams: Vec<_> = (0..10).map(|_| engine.run(&plan, options(8192)).unwrap()).collect();
+        engine.explain(&plan, &options(8192)).unwrap();
+        let mut values: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                let rows = read(stream).unwrap();
+                assert_eq!(rows, vec![rows[0]; 3], "{engine:?}");
+                rows[0]
+            })
+            .collect();
+        values.sort_unstable();
+        assert_eq!(values, (next + 1..next + 11).collect::<Vec<_>>(), "{engine:?}");
+        next += 11;
+    }
 }
