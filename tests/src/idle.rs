@@ -8,7 +8,8 @@ use diligence_engine::query::QueryState;
 /// How long the packets of an ended query may take to go: a quantum each, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until no query runs, no packet is queued or running, and no byte is reserved; says what is left if something is.
+/// Waits until no query runs, no packet is queued or running, and no byte is reserved but those of the tables in memory; says
+/// what is left if something is.
 pub fn wait(database: &Database) -> Result<(), String> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -29,7 +30,7 @@ pub fn leftovers(database: &Database) -> Option<String> {
     if let Some(stage) = engine.stages().into_iter().find(|stage| stage.queued > 0 || stage.running > 0) {
         return Some(format!("stage {} still has packets", stage.name));
     }
-    match engine.broker().reserved_bytes() {
+    match engine.broker().reserved_bytes() - engine.table_memory().reserved_bytes() {
         0 => None,
         bytes => Some(format!("{bytes} bytes are still reserved")),
     }

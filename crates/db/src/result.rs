@@ -276,8 +276,8 @@ impl QueryResult {
         self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
         match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
             Body::Write(write) => {
-                let WriteBody { batches, target, catalog, .. } = *write;
-                let (tag, rows) = target.finish(batches, &catalog)?;
+                let WriteBody { stream: _, batches, memory, target, catalog } = *write;
+                let (tag, rows) = target.finish(&batches, memory, &catalog)?;
                 self.command = Some(Done { tag, rows: Some(rows) });
             }
             Body::Analyze(stream, plan) => {

@@ -103,7 +103,7 @@ impl Session {
             }
             Statement::Write(write) => {
                 let stream = engine.run(&write.query.plan, options())?;
-                let memory = engine.account().reservation("a table in memory");
+                let memory = engine.table_memory().reservation("a table in memory");
                 QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
             }
             Statement::Copy(query) => QueryResult::copy(engine.run(&query.plan, options())?),

@@ -12,6 +12,7 @@ use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn}
 use diligence_base::{Error, Result};
 
 use crate::memory::{Broker, QueryMemory, default_budget_bytes};
+use crate::operators::foreign::ForeignPool;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
 use crate::pipeline::{Graph, Setup, Surroundings, compile};
@@ -92,6 +93,7 @@ pub struct Engine {
     scheduler: Arc<Scheduler>,
     io: Io,
     broker: Arc<Broker>,
+    tables: QueryMemory,
     clock: Arc<dyn Clock>,
     mode: Mode,
     workers: usize,
@@ -130,10 +132,12 @@ impl Engine {
             }
         };
         let inline = options.mode != Mode::Threads;
+        let broker = Broker::new(options.memory_bytes);
         Ok(Arc::new(Self {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
-            broker: Broker::new(options.memory_bytes),
+            tables: broker.table_account(),
+            broker,
             clock,
             mode: options.mode,
             workers: options.workers,
@@ -150,8 +154,8 @@ impl Engine {
         let _entered = sync::enter(&self.io.runtime);
         let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
         let (result, receiver) = ResultSink::new(plan.schema.clone());
-        let graph = compile(plan, result.clone(), &self.surroundings(&options))?;
         let setup = self.setup(id, &options);
+        let graph = compile(plan, result.clone(), &self.surroundings(&setup))?;
         let on_end = {
             let books = Arc::downgrade(&self.books);
             Box::new(move |id| {
@@ -173,14 +177,21 @@ impl Engine {
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let _entered = sync::enter(&self.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let graph: Graph = compile(plan, result, &self.surroundings(options))?;
+        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options)))?;
         Ok(format!("{plan}\n{graph}"))
     }
 
-    fn surroundings(&self, options: &QueryOptions) -> Surroundings {
-        let config = SessionConfig::new().with_batch_size(options.batch_rows.max(1)).with_target_partitions(1);
-        let task = TaskContext::default().with_session_config(config).with_runtime(self.runtime_env.clone());
-        Surroundings { io: self.io.clone(), task: Arc::new(task), batch_rows: options.batch_rows.max(1) }
+    fn surroundings(&self, setup: &Setup) -> Surroundings {
+        let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
+        let runtime_env =
+            RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
+        let task = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime_env));
+        Surroundings {
+            io: self.io.clone(),
+            task: Arc::new(task),
+            memory: setup.memory.clone(),
+            batch_rows: setup.batch_rows,
+        }
     }
 
     fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
@@ -259,9 +270,9 @@ impl Engine {
         &self.scheduler
     }
 
-    /// A memory account outside any query: for what a session itself holds.
-    pub fn account(&self) -> QueryMemory {
-        self.broker.account(QueryId(0), None)
+    /// The account of the tables in memory: what they hold is held outside of any query, and counts against the budget.
+    pub fn table_memory(&self) -> &QueryMemory {
+        &self.tables
     }
 }
 

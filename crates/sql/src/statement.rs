@@ -8,6 +8,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
+use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 use diligence_storage::external::Staging;
 
@@ -112,12 +113,18 @@ pub enum Target {
 }
 
 impl Target {
-    /// Takes all rows: all or none of them are there afterwards. The command's tag and the number of rows.
-    pub fn finish(self, batches: Vec<RecordBatch>, catalog: &Catalog) -> Result<(&'static str, u64)> {
+    /// Takes all rows: all or none of them are there afterwards. `memory` is what they are counted in, as long as they are
+    /// there. The command's tag and the number of rows.
+    pub fn finish(
+        self,
+        batches: &[RecordBatch],
+        memory: Reservation,
+        catalog: &Catalog,
+    ) -> Result<(&'static str, u64)> {
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         match self {
             Target::Create { name, or_replace, if_not_exists, schema, constraints, column_defaults } => {
-                let mut table = MemoryRelation::new(name.to_string(), &schema, batches, catalog)?;
+                let mut table = MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog)?;
                 table.constraints = constraints;
                 table.column_defaults = column_defaults;
                 match catalog.create(&name, Relation::Memory(Arc::new(table)), or_replace) {
@@ -127,7 +134,7 @@ impl Target {
                 }
             }
             Target::Insert { relation, replace } => {
-                relation.insert(&batches, replace, catalog)?;
+                relation.insert(batches, memory, replace, catalog)?;
                 Ok(("INSERT", rows))
             }
             Target::Files { relation, staging, replace } => {
@@ -248,7 +255,7 @@ impl Command {
                 Ok("DROP SCHEMA")
             }
             Command::Truncate(relation) => {
-                relation.insert(&[], true, catalog)?;
+                relation.truncate(catalog)?;
                 Ok("TRUNCATE TABLE")
             }
             Command::Nothing(tag) => Ok(tag),

@@ -68,6 +68,9 @@ fn from_shared(error: &DataFusionError) -> Error {
     }
     match error {
         DataFusionError::Plan(message) => Error::input(message.clone()),
+        DataFusionError::ResourcesExhausted(message) => Error::resource(message.clone()),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => from_shared(inner),
+        DataFusionError::Shared(inner) => from_shared(inner),
         other => Error::value(other.strip_backtrace()),
     }
 }

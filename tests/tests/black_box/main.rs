@@ -3,4 +3,5 @@
 mod cancellation;
 mod damaged_files;
 mod library;
+mod memory;
 mod panics;

@@ -14,6 +14,9 @@ use diligence_base::{Error, Result};
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// What to do when memory is short.
+pub(crate) const MORE_MEMORY_HINT: &str = "raise --memory (or SET query_memory), or run fewer queries at once";
+
 /// The budget of a process and how much of it is reserved.
 #[derive(Debug)]
 pub struct Broker {
@@ -54,9 +57,18 @@ impl Broker {
 
     /// An account for one query; `limit_bytes` bounds it on top of the budget.
     pub fn account(self: &Arc<Self>, query: QueryId, limit_bytes: Option<usize>) -> QueryMemory {
+        self.open(Owner::Query(query), limit_bytes)
+    }
+
+    /// The account for the tables in memory.
+    pub fn table_account(self: &Arc<Self>) -> QueryMemory {
+        self.open(Owner::Tables, None)
+    }
+
+    fn open(self: &Arc<Self>, owner: Owner, limit_bytes: Option<usize>) -> QueryMemory {
         QueryMemory(Arc::new(Account {
             broker: self.clone(),
-            query,
+            owner,
             limit_bytes: limit_bytes.unwrap_or(usize::MAX),
             reserved_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
@@ -95,22 +107,38 @@ pub fn default_budget_bytes() -> usize {
     (total / 100 * MEMORY_SHARE_PERCENT) as usize
 }
 
+/// Whose memory an account counts.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Query(QueryId),
+    Tables,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Query(query) => write!(f, "{query} holds"),
+            Owner::Tables => f.write_str("the tables in memory hold"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Account {
     broker: Arc<Broker>,
-    query: QueryId,
+    owner: Owner,
     limit_bytes: usize,
     reserved_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
 }
 
-/// One query's account at the broker. Clones are the same account.
+/// One query's account at the broker, or that of the tables. Clones are the same account.
 #[derive(Clone)]
 pub struct QueryMemory(Arc<Account>);
 
 impl fmt::Debug for QueryMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueryMemory({}, {} bytes)", self.0.query, self.reserved_bytes())
+        write!(f, "QueryMemory({} {} bytes)", self.0.owner, self.reserved_bytes())
     }
 }
 
@@ -172,6 +200,14 @@ impl Reservation {
         Ok(())
     }
 
+    /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
+    pub fn overdraw(&mut self, bytes: usize) {
+        let before = self.account.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.broker.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+
     /// Gives `bytes` back; all of them if there are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
@@ -190,6 +226,11 @@ impl Reservation {
         }
     }
 
+    /// An empty reservation of the same account, under the same name.
+    pub fn sibling(&self) -> Self {
+        Self { account: self.account.clone(), operator: self.operator, bytes: 0 }
+    }
+
     /// Takes over what another reservation of the same query holds.
     pub fn absorb(&mut self, mut other: Reservation) {
         debug_assert!(Arc::ptr_eq(&self.account, &other.account));
@@ -198,14 +239,14 @@ impl Reservation {
 
     fn refusal(&self, bytes: usize, bound: &str, bound_bytes: usize) -> Error {
         Error::resource(format!(
-            "not enough memory: {} needs {} more, {} holds {} already and {bound} is {}",
+            "not enough memory: {} needs {} more, {} {} already and {bound} is {}",
             self.operator,
             display_bytes(bytes),
-            self.account.query,
+            self.account.owner,
             display_bytes(self.account.reserved_bytes.load(Ordering::Relaxed)),
             display_bytes(bound_bytes),
         ))
-        .with_hint("raise --memory (or SET query_memory), or run fewer queries at once")
+        .with_hint(MORE_MEMORY_HINT)
     }
 }
 
@@ -248,6 +289,19 @@ mod tests {
         second.grow(300).unwrap();
         drop(first);
         assert_eq!((memory.peak_bytes(), broker.reserved_bytes()), (700, 300));
+    }
+
+    #[test]
+    fn an_overdrawn_account_refuses_until_it_is_given_back() {
+        let broker = Broker::new(1000);
+        let tables = broker.table_account();
+        let mut held = tables.reservation("a table in memory");
+        held.overdraw(1500);
+        assert_eq!((tables.reserved_bytes(), broker.reserved_bytes()), (1500, 1500));
+        let error = tables.reservation("a table in memory").grow(1).unwrap_err();
+        assert!(error.message().contains("the tables in memory hold 1.5 KiB already"), "{error}");
+        held.shrink(600);
+        tables.reservation("a table in memory").grow(100).unwrap();
     }
 
     #[test]

@@ -14,6 +14,7 @@ use diligence_base::{Error, Result};
 
 use super::{Operator, Sink, Source};
 use crate::exchange::{Exchange, Pact};
+use crate::memory::QueryMemory;
 use crate::operators::aggregate::aggregate;
 use crate::operators::filter::Filter;
 use crate::operators::foreign::ForeignSource;
@@ -99,6 +100,8 @@ pub struct Surroundings {
     pub io: Io,
     /// What DataFusion operators run with.
     pub task: Arc<TaskContext>,
+    /// Where reservations come from.
+    pub memory: QueryMemory,
     /// Rows in a batch at most.
     pub batch_rows: usize,
 }
@@ -297,7 +300,8 @@ impl Compiler<'_> {
             let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
             self.node(input, Tail::new(sink))?;
         }
-        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings.task.clone())?;
+        let Surroundings { task, memory, .. } = self.surroundings;
+        let source = ForeignSource::new(&foreign.operator, receivers, task.clone(), memory)?;
         Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
     }
 }

@@ -1,6 +1,9 @@
 //! A table in memory that statements change.
 //!
 //! A change makes a new [`MemoryTable`]; a statement that began before it goes on reading the old one.
+//!
+//! Invariant: the memory of a batch is reserved as long as any state that has the batch lives, in the catalog or in a
+//! statement that reads it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +11,15 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Constraints;
+use datafusion::common::{Constraints, Statistics};
 use datafusion::logical_expr::Expr;
+use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
-use diligence_storage::Table;
+use diligence_engine::memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
+use diligence_storage::{ScanRequest, Table, TableScan};
 use parking_lot::{Mutex, RwLock};
 
 use super::Catalog;
@@ -28,24 +33,77 @@ pub struct MemoryRelation {
     pub constraints: Constraints,
     /// Values for columns that an INSERT leaves out.
     pub column_defaults: HashMap<String, Expr>,
-    state: RwLock<Arc<MemoryTable>>,
+    state: RwLock<Arc<State>>,
     /// Held by whoever makes the next state, so that readers never wait for the copying.
     writer: Mutex<()>,
 }
 
+/// The rows at one moment.
+#[derive(Debug)]
+struct State {
+    table: MemoryTable,
+    /// What each of the table's batches is counted in. Batches of one statement share a reservation.
+    memory: Vec<Arc<Reservation>>,
+}
+
+impl State {
+    /// A state of these batches, which have at least one row each.
+    fn new(
+        name: &str,
+        schema: &SchemaRef,
+        pieces: Vec<(RecordBatch, Arc<Reservation>)>,
+        catalog: &Catalog,
+    ) -> Result<Self> {
+        let (batches, memory) = pieces.into_iter().unzip();
+        Ok(Self { table: MemoryTable::new(name, schema.clone(), batches, catalog.next_version())?, memory })
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = (RecordBatch, Arc<Reservation>)> {
+        self.table.batches().iter().cloned().zip(self.memory.iter().cloned())
+    }
+}
+
+impl Table for State {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn version(&self) -> TableVersion {
+        self.table.version()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.table.statistics()
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        self.table.scan(request)
+    }
+
+    fn describe(&self) -> String {
+        self.table.describe()
+    }
+}
+
 impl MemoryRelation {
-    /// A table of these rows. The columns take the logical types that all tables have (see [`table_schema`]).
-    pub fn new(name: impl Into<String>, schema: &Schema, batches: Vec<RecordBatch>, catalog: &Catalog) -> Result<Self> {
+    /// A table of these rows, which are counted in `memory`. The columns take the logical types that all tables have (see
+    /// [`table_schema`]).
+    pub fn new(
+        name: impl Into<String>,
+        schema: &Schema,
+        batches: &[RecordBatch],
+        memory: Reservation,
+        catalog: &Catalog,
+    ) -> Result<Self> {
         let name = name.into();
         let schema = table_schema(schema);
-        let batches = batches.iter().map(|batch| conform(batch, &schema)).collect::<Result<Vec<_>>>()?;
-        let state = MemoryTable::new(&name, schema.clone(), batches, catalog.next_version())?;
+        let pieces = pieces(batches, &schema, Arc::new(memory))?;
         Ok(Self {
+            state: RwLock::new(Arc::new(State::new(&name, &schema, pieces, catalog)?)),
             name,
             schema,
             constraints: Constraints::default(),
             column_defaults: HashMap::new(),
-            state: RwLock::new(Arc::new(state)),
             writer: Mutex::new(()),
         })
     }
@@ -62,27 +120,54 @@ impl MemoryRelation {
 
     /// The rows at present.
     pub fn rows(&self) -> usize {
-        self.state.read().rows()
+        self.state.read().table.rows()
     }
 
     /// Adds rows, or puts them in place of all present ones. All or nothing; a NULL in a column that allows none is an error.
-    pub fn insert(&self, rows: &[RecordBatch], replace: bool, catalog: &Catalog) -> Result<()> {
-        let rows = rows.iter().map(|batch| conform(batch, &self.schema)).collect::<Result<Vec<_>>>()?;
+    /// The new rows are counted in `memory`.
+    pub fn insert(&self, rows: &[RecordBatch], memory: Reservation, replace: bool, catalog: &Catalog) -> Result<()> {
+        let memory = Arc::new(memory);
+        let rows = pieces(rows, &self.schema, memory.clone())?;
         let _writer = self.writer.lock();
-        let mut batches = if replace { Vec::new() } else { self.state.read().batches().to_vec() };
-        for batch in rows {
+        let mut pieces = if replace { Vec::new() } else { self.state.read().pieces().collect() };
+        for (batch, counted) in rows {
             // Many small INSERTs must not leave many small batches behind.
-            match batches.last_mut() {
-                Some(last) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
+            match pieces.last_mut() {
+                Some((last, counted)) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
+                    let mut both = memory.sibling();
+                    both.grow(last.get_array_memory_size() + batch.get_array_memory_size())?;
                     *last = concat_batches(&self.schema, [&*last, &batch]).map_err(from_arrow)?;
+                    *counted = Arc::new(both);
                 }
-                _ => batches.push(batch),
+                _ => pieces.push((batch, counted)),
             }
         }
-        let next = MemoryTable::new(&self.name, self.schema.clone(), batches, catalog.next_version())?;
-        *self.state.write() = Arc::new(next);
+        self.become_state(pieces, catalog)
+    }
+
+    /// Takes all rows away.
+    pub fn truncate(&self, catalog: &Catalog) -> Result<()> {
+        let _writer = self.writer.lock();
+        self.become_state(Vec::new(), catalog)
+    }
+
+    fn become_state(&self, pieces: Vec<(RecordBatch, Arc<Reservation>)>, catalog: &Catalog) -> Result<()> {
+        let next = Arc::new(State::new(&self.name, &self.schema, pieces, catalog)?);
+        let before = std::mem::replace(&mut *self.state.write(), next);
+        // Freeing many rows takes a while: not while readers wait for the lock.
+        drop(before);
         Ok(())
     }
+}
+
+/// The batches that have rows, in the table's types, each with what it is counted in.
+fn pieces(
+    batches: &[RecordBatch],
+    schema: &SchemaRef,
+    memory: Arc<Reservation>,
+) -> Result<Vec<(RecordBatch, Arc<Reservation>)>> {
+    let filled = batches.iter().filter(|batch| batch.num_rows() > 0);
+    filled.map(|batch| Ok((conform(batch, schema)?, memory.clone()))).collect()
 }
 
 /// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end encodings,
@@ -134,6 +219,7 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, StringArray};
+    use diligence_engine::memory::QueryMemory;
 
     use super::*;
 
@@ -149,15 +235,31 @@ mod tests {
     fn a_reader_keeps_its_state_while_others_insert() {
         let catalog = Catalog::default();
         let first = batch(&[1, 2]);
-        let table = MemoryRelation::new("t", &first.schema(), vec![first.clone()], &catalog).unwrap();
+        let memory = QueryMemory::unbounded();
+        let counted = |bytes| {
+            let mut reservation = memory.reservation("a table in memory");
+            reservation.grow(bytes).unwrap();
+            reservation
+        };
+        let table =
+            MemoryRelation::new("t", &first.schema(), std::slice::from_ref(&first), counted(500), &catalog).unwrap();
         assert_eq!(table.schema().field(1).data_type(), &DataType::Utf8View);
         let before = table.state();
-        table.insert(&[batch(&[3])], false, &catalog).unwrap();
+        table.insert(&[batch(&[3])], counted(300), false, &catalog).unwrap();
         assert_eq!(table.rows(), 3);
         assert_eq!(table.state().scan(&Default::default()).unwrap().clusters.len(), 1, "small batches are joined");
         assert_eq!(before.statistics().num_rows.get_value(), Some(&2));
         assert_ne!(before.version(), table.state().version());
-        table.insert(&[], true, &catalog).unwrap();
-        assert_eq!(table.rows(), 0);
+        assert!(memory.reserved_bytes() > 500, "the old state, which somebody reads, and the new one");
+        let after = memory.reserved_bytes() - 500;
+        drop(before);
+        assert_eq!(memory.reserved_bytes(), after, "the new state only; the statement's own is part of it");
+        table.truncate(&catalog).unwrap();
+        assert_eq!((table.rows(), memory.reserved_bytes()), (0, 0));
+        table.insert(&[first], counted(500), false, &catalog).unwrap();
+        table.insert(&[batch(&[7])], counted(40), true, &catalog).unwrap();
+        assert_eq!((table.rows(), memory.reserved_bytes()), (1, 40));
+        drop(table);
+        assert_eq!(memory.reserved_bytes(), 0);
     }
 }

@@ -9,6 +9,7 @@ use arrow::array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::seams::LocalFiles;
+use diligence_engine::memory::QueryMemory;
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
 use crate::{Planner, PlannerOptions, Statement};
@@ -31,12 +32,14 @@ fn planner() -> Planner {
         ("day", number((0..100_000).collect())),
     ];
     let empty: Vec<(&str, ArrayRef)> = vec![("a", number(vec![])), ("b", number(vec![]))];
+    let memory = QueryMemory::unbounded();
     for (name, columns) in [("people", people), ("visits", visits), ("empty", empty)] {
         let fields = columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let columns = columns.into_iter().map(|(_, column)| column).collect();
         let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
-        let table = MemoryRelation::new(name, &schema, vec![batch], &catalog).unwrap();
+        let table =
+            MemoryRelation::new(name, &schema, &[batch], memory.reservation("a table in memory"), &catalog).unwrap();
         let name = RelationName::new(DEFAULT_SCHEMA, name);
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }

@@ -3,6 +3,12 @@
 //! A foreign operator is a DataFusion `ExecutionPlan` whose leaves are [`InputExec`]s, each standing for one of our plans.
 //! For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other packet
 //! when an input has nothing yet.
+//!
+//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). Window operators hold
+//! rows without reserving anything; for them we do (`held`).
+
+mod held;
+mod pool;
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,12 +23,15 @@ use datafusion_execution::{RecordBatchStream, SendableRecordBatchStream, TaskCon
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_plan::execution_plan::{ReplaceChildrenOptions, reset_plan_states};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use futures::{Stream, StreamExt};
 
+pub use pool::ForeignPool;
+
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
+use crate::memory::{MORE_MEMORY_HINT, QueryMemory, Reservation};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::sync::Mutex;
 
@@ -150,13 +159,19 @@ impl ForeignSource {
         operator: &Arc<dyn ExecutionPlan>,
         inputs: Vec<Receiver>,
         context: Arc<TaskContext>,
+        memory: &QueryMemory,
     ) -> Result<Arc<Self>> {
         let mut inputs: Vec<Option<Receiver>> = inputs.into_iter().map(Some).collect();
         // Operators hold the state of a run; each run gets fresh ones.
         let operator = reset_plan_states(operator.clone()).map_err(from_datafusion)?;
         let bound = operator
             .transform_up(|node| {
-                let Some(input) = node.downcast_ref::<InputExec>() else { return Ok(Transformed::no(node)) };
+                let Some(input) = node.downcast_ref::<InputExec>() else {
+                    return Ok(match held::watched(&node, memory)? {
+                        Some(watched) => Transformed::yes(watched),
+                        None => Transformed::no(node),
+                    });
+                };
                 let receiver = inputs
                     .get_mut(input.index)
                     .and_then(Option::take)
@@ -183,7 +198,8 @@ impl Source for ForeignSource {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let stream = self.stream.lock().take().ok_or_else(|| Error::bug("a foreign operator has two readers"))?;
-        Ok(Box::new(State { stream, batch_rows: setup.batch_rows, rest: None }))
+        let reservation = setup.memory.reservation("a foreign operator");
+        Ok(Box::new(State { stream, batch_rows: setup.batch_rows, rest: None, reservation }))
     }
 }
 
@@ -192,6 +208,8 @@ struct State {
     batch_rows: usize,
     /// What is left of a batch that was larger than ours may be.
     rest: Option<Batch>,
+    /// Of such a batch, until its last piece is handed on.
+    reservation: Reservation,
 }
 
 impl SourceState for State {
@@ -201,16 +219,29 @@ impl SourceState for State {
             None => match self.stream.poll_next_unpin(&mut Context::from_waker(waker)) {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(None) => return Ok(Pull::Done),
-                Poll::Ready(Some(batch)) => Batch::from_record_batch(&batch.map_err(from_datafusion)?),
+                Poll::Ready(Some(batch)) => Batch::from_record_batch(&batch.map_err(failed)?),
             },
         };
         if batch.rows() == 0 {
             return Ok(Pull::Again);
         }
         if batch.rows() > self.batch_rows {
+            if self.reservation.bytes() == 0 {
+                self.reservation.grow(batch.bytes())?;
+            }
             self.rest = Some(batch.slice(self.batch_rows, batch.rows() - self.batch_rows));
             return Ok(Pull::Batch(batch.slice(0, self.batch_rows)));
         }
+        self.reservation.resize(0)?;
         Ok(Pull::Batch(batch))
+    }
+}
+
+/// What DataFusion says, with the advice that its own refusals of memory lack.
+fn failed(error: DataFusionError) -> Error {
+    let error = from_datafusion(error);
+    match (error.kind(), error.hint()) {
+        (ErrorKind::Resource, None) => error.with_hint(MORE_MEMORY_HINT),
+        _ => error,
     }
 }

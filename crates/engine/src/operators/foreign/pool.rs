@@ -1,0 +1,84 @@
+//! DataFusion's memory pool over a query's own account: what its operators reserve counts as the query's, and is refused as
+//! the query's.
+
+use std::fmt;
+
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::memory_pool::{MemoryPool, MemoryReservation};
+use parking_lot::Mutex;
+
+use crate::memory::{QueryMemory, Reservation};
+
+/// The pool of one run.
+#[derive(Debug)]
+pub struct ForeignPool {
+    held: Mutex<Reservation>,
+}
+
+impl ForeignPool {
+    /// A pool that takes from this account.
+    pub fn new(memory: &QueryMemory) -> Self {
+        Self { held: Mutex::new(memory.reservation("a foreign operator")) }
+    }
+}
+
+impl fmt::Display for ForeignPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.name(), self.reserved())
+    }
+}
+
+impl MemoryPool for ForeignPool {
+    fn name(&self) -> &str {
+        "diligence"
+    }
+
+    fn grow(&self, _: &MemoryReservation, additional: usize) {
+        // DataFusion calls this where it cannot stop any more. The next `try_grow` is refused.
+        self.held.lock().overdraw(additional);
+    }
+
+    fn shrink(&self, _: &MemoryReservation, shrink: usize) {
+        self.held.lock().shrink(shrink);
+    }
+
+    fn try_grow(&self, _: &MemoryReservation, additional: usize) -> Result<()> {
+        self.held.lock().grow(additional).map_err(exhausted)
+    }
+
+    fn reserved(&self) -> usize {
+        self.held.lock().bytes()
+    }
+}
+
+/// A refusal as DataFusion's operators know it: some of them then write to disk and try again.
+pub(super) fn exhausted(error: diligence_base::Error) -> DataFusionError {
+    DataFusionError::ResourcesExhausted(error.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion_execution::memory_pool::MemoryConsumer;
+    use diligence_base::ids::QueryId;
+
+    use super::*;
+    use crate::memory::Broker;
+
+    #[test]
+    fn what_an_operator_reserves_is_the_querys() {
+        let broker = Broker::new(1000);
+        let memory = broker.account(QueryId(1), Some(500));
+        let pool: Arc<dyn MemoryPool> = Arc::new(ForeignPool::new(&memory));
+        let operator = MemoryConsumer::new("HashJoinInput").register(&pool);
+        operator.try_grow(400).unwrap();
+        assert_eq!((memory.reserved_bytes(), broker.reserved_bytes()), (400, 400));
+        let error = operator.try_grow(200).unwrap_err();
+        assert!(matches!(&error, DataFusionError::ResourcesExhausted(message) if message.contains("own memory limit")));
+        operator.grow(200);
+        assert_eq!((memory.reserved_bytes(), pool.reserved()), (600, 600));
+        drop(operator);
+        assert_eq!((memory.reserved_bytes(), broker.reserved_bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,126 @@
+//! What queries and tables hold counts against the budget, and is free again when they have ended.
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use diligence_base::{Error, ErrorKind};
+use diligence_db::{Database, DatabaseOptions, Session};
+use diligence_engine::query::QueryState;
+
+fn database(memory_bytes: Option<usize>) -> Database {
+    Database::open(DatabaseOptions { memory_bytes, workers: Some(2), ..DatabaseOptions::default() }).unwrap()
+}
+
+fn run(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, Error> {
+    session.execute(sql)?.collect()
+}
+
+fn number(batches: &[RecordBatch]) -> i64 {
+    batches.iter().find(|batch| batch.num_rows() > 0).unwrap().column(0).as_primitive::<Int64Type>().value(0)
+}
+
+#[test]
+fn a_query_that_takes_most_of_the_budget_runs_again_at_once() {
+    let sql = "SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1, 1000000) GROUP BY value)";
+    let mut result = database(None).session().execute(sql).unwrap();
+    while let Some(batch) = result.next_blocking() {
+        batch.unwrap();
+    }
+    let peak = result.profile().unwrap().memory_peak_bytes;
+    assert!(peak > 10 << 20, "{peak}");
+
+    let database = database(Some(peak * 10 / 6));
+    let session = database.session();
+    for turn in 0..20 {
+        let groups = run(&session, sql).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+        assert_eq!(number(&groups), 1_000_000);
+        assert_eq!(database.engine().broker().reserved_bytes(), 0, "turn {turn}");
+    }
+    let states = database.engine().queries().into_iter().map(|query| (query.state, query.memory_bytes));
+    assert!(states.eq(std::iter::repeat_n((QueryState::Finished, 0), 20)));
+}
+
+#[test]
+fn a_failed_query_has_let_go_when_its_error_comes() {
+    let database = database(None);
+    let session = database.session();
+    session.set("query_memory", "16MiB").unwrap();
+    let sql = "SELECT value, count(*) FROM generate_series(1, 10000000) GROUP BY value";
+    for _ in 0..5 {
+        assert_eq!(run(&session, sql).unwrap_err().kind(), ErrorKind::Resource);
+        assert_eq!(database.engine().broker().reserved_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_window_over_too_much_is_refused() {
+    let database = database(None);
+    let session = database.session();
+    // Both of DataFusion's window operators.
+    for (limit, window) in [("64MiB", "sum(value) OVER ()"), ("4MiB", "lead(value, 1000000) OVER ()")] {
+        session.set("query_memory", limit).unwrap();
+        let sql = format!("SELECT max(w) FROM (SELECT {window} AS w FROM generate_series(1, 10000000))");
+        let error = run(&session, &sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resource, "{window}: {error}");
+        assert!(error.message().contains("not enough memory"), "{window}: {error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("query_memory")), "{window}: {error}");
+        assert_eq!(database.engine().broker().reserved_bytes(), 0);
+    }
+    // A window that gives rows back as it goes needs little, however many there are.
+    let sql = "SELECT max(w) FROM (SELECT row_number() OVER () AS w FROM generate_series(1, 10000000))";
+    let rows = run(&session, sql).unwrap();
+    assert_eq!(rows[0].column(0).as_primitive::<arrow::datatypes::UInt64Type>().value(0), 10_000_000);
+    assert_eq!(database.engine().broker().reserved_bytes(), 0);
+}
+
+#[test]
+fn what_a_recursive_query_collects_counts() {
+    let database = database(None);
+    let session = database.session();
+    run(&session, "SET query_memory = '4MiB'").unwrap();
+    // Each step doubles the rows.
+    let sql = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r, (VALUES (1), (2)) d WHERE n < 22)
+               SELECT count(*) FROM r";
+    let error = run(&session, sql).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Resource, "{error}");
+    run(&session, "RESET query_memory").unwrap();
+    assert_eq!(number(&run(&session, sql).unwrap()), (1 << 22) - 1);
+}
+
+#[test]
+fn tables_count_until_they_are_dropped() {
+    let database = database(Some(64 << 20));
+    let session = database.session();
+    let held = || database.engine().table_memory().reserved_bytes();
+    let fill =
+        |name: &str| run(&session, &format!("CREATE TABLE {name} AS SELECT value FROM generate_series(1, 1000000)"));
+    fill("t0").unwrap();
+    let each = held();
+    assert!(each >= 8_000_000, "{each}");
+
+    let refused = (1..10).find_map(|table| fill(&format!("t{table}")).err()).expect("the budget is never exceeded");
+    assert_eq!(refused.kind(), ErrorKind::Resource);
+    assert!(refused.message().contains("the tables in memory hold"), "{refused}");
+    assert_eq!(held() % each, 0, "a table that was refused holds nothing");
+
+    run(&session, "DROP TABLE t0").unwrap();
+    fill("t0").unwrap();
+    run(&session, "CREATE OR REPLACE TABLE t1 AS SELECT 1 AS value").unwrap();
+    run(&session, "INSERT OVERWRITE t2 SELECT 1").unwrap();
+    run(&session, "TRUNCATE TABLE t3").unwrap();
+    let before = held();
+    run(&session, "INSERT INTO t3 SELECT value FROM generate_series(1, 1000000)").unwrap();
+    assert!(held() >= before + 8_000_000);
+
+    // Who still reads a table keeps it.
+    let reader = session.execute("SELECT a.value FROM t0 a, t0 b").unwrap();
+    let before = held();
+    run(&session, "DROP TABLE t0").unwrap();
+    assert_eq!(held(), before);
+    drop(reader);
+    diligence_tests::idle::wait(&database).unwrap();
+    assert_eq!(held(), before - each);
+    for table in database.tables() {
+        run(&session, &format!("DROP TABLE {}", table.name)).unwrap();
+    }
+    assert_eq!((held(), database.engine().broker().reserved_bytes()), (0, 0));
+}
