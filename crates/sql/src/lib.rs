@@ -2,7 +2,7 @@
 //!
 //! The life of a statement:
 //! 1. [`parse::split`] cuts a script into statements; [`parse::parse_one`] makes a syntax tree of one, after a look at how deep
-//!    it nests.
+//!    it nests. What the planner would misread in it is put right in `syntax`.
 //! 2. [`Planner::plan`] decides what kind of [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are ours;
 //!    queries go on.
 //! 3. `names` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a logical plan.
@@ -27,6 +27,7 @@ pub mod rules;
 pub mod state;
 mod statement;
 pub mod stores;
+mod syntax;
 pub mod tables;
 
 pub use planner::{Planner, PlannerOption, PlannerOptions};

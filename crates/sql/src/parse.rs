@@ -20,6 +20,7 @@ use diligence_base::{Error, Result, Span};
 
 use crate::errors;
 use crate::state::PARSER_DEPTH_MAX;
+use crate::syntax::precedence;
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers evaluate
 /// and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
@@ -49,12 +50,19 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
         return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
     }
+    let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
     let statements = with_stack(depth.levels, || {
         DFParserBuilder::new(tokens)
             .with_dialect(dialect.as_ref())
             .with_recursion_limit(PARSER_DEPTH_MAX)
             .build()
             .and_then(|mut parser| parser.parse_statements())
+            .map(|mut statements| {
+                if has_distinct {
+                    statements.iter_mut().for_each(precedence::mend);
+                }
+                statements
+            })
     });
     let mut statements = statements.map_err(errors::syntax)?;
     match (statements.pop_front(), statements.len()) {
@@ -106,6 +114,10 @@ impl Visitor for Relations {
         self.0.extend(alias.map(|alias| NamedRelation { alias, table }));
         ControlFlow::Continue(())
     }
+}
+
+fn is_keyword(token: &Token, keyword: Keyword) -> bool {
+    matches!(token, Token::Word(word) if word.keyword == keyword)
 }
 
 /// Cuts a script at its semicolons. Comments stay with the statement after them; empty statements are left out.

@@ -45,6 +45,7 @@ use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
 use crate::state::{fix_options, session_state};
 use crate::statement::{Command, Query, Statement, Target, Write, nullable};
+use crate::syntax::using;
 use crate::tables::StoredTable;
 
 /// Prepared statements that a session may have.
@@ -194,8 +195,10 @@ impl Planner {
     /// The plan of a view's query, as its tables are now.
     pub(crate) fn view_plan(&self, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
         let session = self.session.read().clone();
-        let plan = SqlToRel::new_with_options(names, parser_options(&session.state))
-            .statement_to_plan(view.statement.clone())?;
+        let options = parser_options(&session.state);
+        let mut statement = view.statement.clone();
+        using::mend(names, options, &mut statement);
+        let plan = SqlToRel::new_with_options(names, options).statement_to_plan(statement)?;
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateView(create)) => Ok(Arc::unwrap_or_clone(create.input)),
             other => Err(to_datafusion(Error::bug(format!("a view's statement planned to {}", other.display())))),
@@ -265,10 +268,11 @@ impl Planner {
     fn logical<T>(
         &self,
         session: &SessionParts,
-        statement: ParsedStatement,
+        mut statement: ParsedStatement,
         then: impl FnOnce(LogicalPlan) -> Result<T>,
     ) -> Result<T> {
         let names = Names::new(self, &session.state);
+        using::mend(&names, parser_options(&session.state), &mut statement);
         let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
         let plan = SqlToRel::new_with_options(&names, parser_options(&session.state))
             .statement_to_plan(statement)

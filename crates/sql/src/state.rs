@@ -76,5 +76,5 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     // Our scans have every filter that they can take from the logical plan already.
     rules.retain(|rule| !USELESS.contains(&rule.name()) && !rule.name().starts_with("FilterPushdown"));
-    rules
+    rules.into_iter().flat_map(|rule| rules::physical(rule.name()).into_iter().chain([rule])).collect()
 }

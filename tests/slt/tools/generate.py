@@ -142,15 +142,23 @@ def fill(path, parts, verbose):
     problems = 0
     with Places(path) as places:
         engine = engines.DataFusion(places, tables=tpch_folder(path))
+        mended = any(record.is_mended for record in script.records(parts))
+        oracle = engines.DuckDB(places, tables=tpch_folder(path)) if mended else None
         for record in script.records(parts):
             try:
-                expected = answer(record, engine)
+                if record.kind == "ok" and mended:
+                    oracle.run(record.sql)
+                if record.kind == "error" and record.is_mended:
+                    continue
+                expected = answer(record, oracle if record.is_mended else engine)
             except Complaint as complaint:
                 print(f"{name_of(path)}:{record.line}: {complaint}\n    {record.sql}")
                 problems += 1
                 continue
             if expected is not None:
-                record.types, record.sort, record.rows = expected
+                types, record.sort, record.rows = expected
+                # DuckDB's sums have wider types.
+                record.types = record.types if record.is_mended and record.types else types
             elif verbose and record.kind == "error":
                 print(f"{name_of(path)}:{record.line}: /{record.pattern}/ {engine.run(record.sql).error}")
     path.write_text(script.render(parts), encoding="utf-8")
@@ -166,12 +174,12 @@ def check(path, parts):
     variations = VARIATIONS
     if path.parent.name in ("tpch", "large"):  # tiny batches and scattered tables would take minutes
         variations = [{"partitions": 4, "batch_rows": 100}]
-    if path.parent.name == "known_wrong":  # some of these mistakes come and go with the plan
-        variations = []
     for variation in [{}] + variations:
         with Places(path) as places:
             engine = engines.DataFusion(places, tables=tpch_folder(path), **variation)
             for record in script.records(parts):
+                if record.is_mended:
+                    continue
                 try:
                     expected = answer(record, engine)
                     if record.line in wrong:
@@ -198,6 +206,8 @@ def compare(path, parts, verbose, totals):
         engine = engines.DataFusion(ours, tables=tpch_folder(path))
         oracle = engines.DuckDB(theirs, tables=tpch_folder(path))
         for record in script.records(parts):
+            if record.is_mended:
+                continue
             left, right = engine.run(record.sql), oracle.run(record.sql)
             if record.kind == "ok":
                 if right.error and verbose:

@@ -41,6 +41,11 @@ class Record:
         return found.group(1) if found else None
 
     @property
+    def is_mended(self):
+        """Whether DataFusion is wrong here, and the answer is DuckDB's."""
+        return any("DataFusion differs" in line for line in self.comment)
+
+    @property
     def must_say_more(self):
         """Whether the pattern of an error asks for more than DataFusion's own message tells."""
         return any("DataFusion says less" in line for line in self.comment)

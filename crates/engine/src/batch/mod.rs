@@ -141,6 +141,11 @@ impl Batch {
         Ok(Self::from_arrays(arrays, self.rows))
     }
 
+    /// Bytes of the flat columns when they are stored on their own.
+    pub fn bytes(&self) -> usize {
+        self.columns.iter().map(Column::bytes).sum()
+    }
+
     /// About how many bytes the flat columns have; what a profile shows. Strings are not looked at one by one.
     pub fn bytes_estimated(&self) -> usize {
         self.columns.iter().map(Column::bytes_estimated).sum()

@@ -12,7 +12,7 @@ use diligence_engine::expressions::Expr;
 use diligence_storage::foreign_error::from_datafusion;
 
 /// An expression over rows of this schema.
-pub(super) fn expression(physical: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Expr> {
+pub(crate) fn expression(physical: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Expr> {
     let checked = physical.transform_up(|node| match node.downcast_ref::<BinaryExpr>() {
         Some(binary) if matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply) => {
             Ok(Transformed::yes(Arc::new(binary.clone().with_fail_on_overflow(true)) as Arc<dyn PhysicalExpr>))

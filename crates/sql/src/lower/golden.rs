@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, Relation
 use crate::{Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a, b)`.
-fn planner() -> Planner {
+pub(crate) fn planner() -> Planner {
     let catalog = Arc::new(Catalog::default());
     let number = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
@@ -141,11 +141,10 @@ fn order_is_kept_only_where_somebody_depends_on_it() {
         marks_of("SELECT sum(id) FROM (SELECT id FROM people ORDER BY name LIMIT 10)"),
         "Aggregate, Project, TopN, Scan"
     );
-    // Wrong, and DataFusion's: its physical optimizer drops the sort below an OFFSET without a LIMIT inside a subquery.
-    // Right: the sort stays below the limit, in order.
+    // So does an OFFSET alone.
     assert_eq!(
         marks_of("SELECT sum(id) FROM (SELECT id FROM people ORDER BY name OFFSET 10)"),
-        "Aggregate, Limit, Scan"
+        "Aggregate, Limit, Project in order, Sort in order, Scan"
     );
     // A subquery's order that nobody depends on is not made.
     assert_eq!(marks_of("SELECT sum(id) FROM (SELECT id FROM people ORDER BY name)"), "Aggregate, Scan");

@@ -16,7 +16,7 @@ mod expression;
 mod filter;
 mod foreign;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod join;
 mod limit;
 mod project;
@@ -53,6 +53,8 @@ use diligence_engine::plan::Plan;
 use diligence_storage::foreign_error::from_datafusion;
 
 use crate::tables::TableScanExec;
+
+pub(crate) use expression::expression;
 
 /// Bytes of stack that must be left before going one node deeper, and how much is added if there is less.
 const STACK_RED_ZONE: usize = 128 * 1024;

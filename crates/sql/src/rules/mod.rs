@@ -1,21 +1,30 @@
 //! Our own rules for DataFusion's analyzer and logical optimizer, one file each.
 //!
-//! Rules of the analyzer mend what would be answered wrongly ([`analyzers`]). A rule of the optimizer is added to [`install`]
-//! at the place in DataFusion's list where its input has the form that it expects.
+//! Rules of the analyzer mend what would be answered wrongly ([`analyzers`]), and so does one among the physical rules
+//! ([`physical`]). A rule of the optimizer is added to [`install`] at the place in DataFusion's list where its input has the
+//! form that it expects.
 
 mod cardinality;
 mod join_order;
 mod multisets;
+mod offsets;
 mod overflow;
 mod products;
+mod quantified;
 
 use std::sync::Arc;
 
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// What comes after DataFusion's own analysis, so on plans with their types coerced.
 pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(overflow::ConstantOverflow), Arc::new(multisets::CountedSets)]
+    vec![Arc::new(overflow::ConstantOverflow), Arc::new(multisets::CountedSets), Arc::new(quantified::QuantifiedNames)]
+}
+
+/// What comes before DataFusion's physical rule of this name, which would drop what is needed.
+pub fn physical(before: &str) -> Option<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    (before == "EnsureRequirements").then(|| Arc::new(offsets::OffsetOrder) as _)
 }
 
 /// DataFusion's rules in their order, without those that do nothing for our plans, with ours at their places.
@@ -26,6 +35,11 @@ pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         if rule.name() == "eliminate_cross_join" {
             *rule = Arc::new(products::EliminateProducts::default());
         }
+    }
+    let simplifiers = rules.iter().enumerate().filter(|(_, rule)| rule.name() == "simplify_expressions");
+    let simplifiers = simplifiers.map(|(place, _)| place).collect::<Vec<_>>();
+    for place in simplifiers.into_iter().rev() {
+        rules.insert(place, Arc::new(overflow::ConstantOverflow));
     }
     // Conditions have found their tables by then, and projections do not stand between the joins yet.
     insert_after(&mut rules, "push_down_filter", Arc::new(join_order::JoinOrder));

@@ -4,6 +4,8 @@
 //! copies of a row are numbered on both sides, and the number joins too: so every row of the right side takes away, or lets
 //! pass, one row of the left.
 
+use std::sync::Arc;
+
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, NullEquality, Result};
@@ -12,7 +14,6 @@ use datafusion::logical_expr::{
     Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
 };
 use datafusion::optimizer::AnalyzerRule;
-use std::sync::Arc;
 
 /// The rule.
 #[derive(Debug)]
@@ -36,39 +37,78 @@ impl AnalyzerRule for CountedSets {
 /// no other statement plans to at this stage. Without ALL, or without duplicates, the left side is distinct.
 fn is_counted(join: &Join) -> bool {
     let (left, right) = (join.left.schema(), join.right.schema());
-    let same = |expression: &Expr, column: Column| matches!(expression, Expr::Column(found) if *found == column);
     matches!(join.join_type, JoinType::LeftAnti | JoinType::LeftSemi)
         && join.null_equality == NullEquality::NullEqualsNull
         && join.filter.is_none()
         && !matches!(*join.left, LogicalPlan::Distinct(Distinct::All(_)))
         && join.on.len() == left.fields().len()
         && join.on.len() == right.fields().len()
-        && join.on.iter().zip(left.columns()).all(|((key, _), column)| same(key, column))
-        && join.on.iter().zip(right.columns()).all(|((_, key), column)| same(key, column))
+        && join.on.iter().zip(left.columns()).all(|((key, _), column)| is_column(key, &column))
+        && join.on.iter().zip(right.columns()).all(|((_, key), column)| is_column(key, &column))
+}
+
+/// Whether a key is a column, or its value in the type that both sides have in common.
+fn is_column(key: &Expr, column: &Column) -> bool {
+    match key {
+        Expr::Column(found) => found == column,
+        Expr::Cast(cast) => is_column(&cast.expr, column),
+        _ => false,
+    }
 }
 
 fn numbered(join: Join) -> Result<LogicalPlan> {
-    let columns = join.left.schema().columns();
     let schema = join.left.schema().clone();
-    let (left, left_number) = with_number(&join.left, "left copy")?;
-    let (right, right_number) = with_number(&join.right, "right copy")?;
-    let (mut left_keys, mut right_keys) = (columns.clone(), join.right.schema().columns());
-    left_keys.push(left_number);
-    right_keys.push(right_number);
-    let joined = LogicalPlanBuilder::from(left)
-        .join_detailed(right, join.join_type, (left_keys, right_keys), None, NullEquality::NullEqualsNull)?
-        .build()?;
-    let expressions = columns.into_iter().map(Expr::Column).collect();
-    Ok(LogicalPlan::Projection(Projection::try_new_with_schema(expressions, Arc::new(joined), schema)?))
+    let columns = schema.columns().into_iter().map(Expr::Column).collect();
+    let (left_keys, right_keys): (Vec<_>, Vec<_>) = join.on.iter().cloned().unzip();
+    let (left, left_number) = with_number(&join.left, left_keys, "left copy")?;
+    let (right, right_number) = with_number(&join.right, right_keys, "right copy")?;
+    let mut on = join.on;
+    on.push((left_number, right_number));
+    let joined = Join::try_new(
+        Arc::new(left),
+        Arc::new(right),
+        on,
+        None,
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    Ok(LogicalPlan::Projection(Projection::try_new_with_schema(columns, Arc::new(LogicalPlan::Join(joined)), schema)?))
 }
 
-/// The plan with one more column: which copy of its row a row is.
-fn with_number(plan: &LogicalPlan, name: &str) -> Result<(LogicalPlan, Column)> {
-    let columns = plan.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
-    let number = row_number().partition_by(columns.clone()).build()?;
-    let windowed = LogicalPlanBuilder::from(plan.clone()).window(vec![number])?;
-    let last = windowed.schema().columns().pop().map(Expr::Column).unwrap_or_else(row_number);
-    let mut expressions = columns;
-    expressions.push(last.alias(name));
-    Ok((windowed.project(expressions)?.build()?, Column::new_unqualified(name)))
+/// The plan with one more column: which of the rows with the same keys a row is.
+fn with_number(plan: &LogicalPlan, keys: Vec<Expr>, name: &str) -> Result<(LogicalPlan, Expr)> {
+    let number = row_number().partition_by(keys).build()?;
+    let windowed = LogicalPlanBuilder::from(plan.clone()).window(vec![number])?.build()?;
+    // The window's column comes last.
+    let mut columns = windowed.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
+    let number = columns.pop().map(|number| number.alias(name));
+    columns.extend(number);
+    let plan = LogicalPlanBuilder::from(windowed).project(columns)?.build()?;
+    Ok((plan, Expr::Column(Column::new_unqualified(name))))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Statement;
+    use crate::lower::golden::planner;
+
+    #[test]
+    fn copies_are_numbered_only_where_all_is_said() {
+        let planner = planner();
+        let numbers = |sql: &str| {
+            let Ok(Statement::Query(query)) = planner.plan(sql) else { panic!("a query") };
+            query.plan.to_string().matches("Window").count()
+        };
+        assert_eq!(numbers("SELECT id FROM people EXCEPT ALL SELECT person FROM visits"), 2);
+        assert_eq!(numbers("SELECT id, city FROM people INTERSECT ALL SELECT day, place FROM visits"), 2);
+        assert_eq!(numbers("SELECT id FROM people EXCEPT ALL SELECT CAST(person AS INT) FROM visits"), 2);
+        assert_eq!(
+            numbers("SELECT id FROM people WHERE id IN (SELECT a FROM empty EXCEPT ALL SELECT b FROM empty)"),
+            2
+        );
+        assert_eq!(numbers("SELECT id FROM people EXCEPT SELECT person FROM visits"), 0);
+        assert_eq!(numbers("SELECT id FROM people LEFT ANTI JOIN visits ON id IS NOT DISTINCT FROM person"), 0);
+    }
 }

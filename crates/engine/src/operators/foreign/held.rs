@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -26,7 +27,6 @@ use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, replace_children_if_necessary,
 };
 use futures::{Stream, StreamExt};
-use parking_lot::Mutex;
 
 use super::pool::exhausted;
 use crate::batch::Batch;

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use crate::sync::Mutex;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::{MemoryPool, MemoryReservation};
-use parking_lot::Mutex;
 
 use crate::memory::{QueryMemory, Reservation};
 
