@@ -63,6 +63,6 @@ mod tests {
             panic!("a query")
         };
         let plan = query.plan.to_string();
-        assert!(plan.contains("id@0 = quantified value@0"), "{plan}");
+        assert!(plan.contains("quantified value"), "{plan}");
     }
 }
