@@ -11,6 +11,7 @@ mod offsets;
 mod overflow;
 mod products;
 mod quantified;
+mod window_sums;
 
 use std::sync::Arc;
 
@@ -19,7 +20,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// What comes after DataFusion's own analysis, so on plans with their types coerced.
 pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(overflow::ConstantOverflow), Arc::new(multisets::CountedSets), Arc::new(quantified::QuantifiedNames)]
+    vec![
+        Arc::new(overflow::ConstantOverflow),
+        Arc::new(multisets::CountedSets),
+        Arc::new(quantified::QuantifiedNames),
+        Arc::new(window_sums::WindowSums),
+    ]
 }
 
 /// What comes before DataFusion's physical rule of this name, which would drop what is needed.
