@@ -8,9 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
@@ -18,6 +16,7 @@ use arrow::datatypes::{
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::nested::with_children;
 use super::views;
 
 /// Strings of a column that an estimate looks at. Each may be a cache miss.
@@ -137,49 +136,26 @@ pub fn compacted(array: &ArrayRef) -> Result<ArrayRef> {
     if array.get_array_memory_size() <= 2 * bytes_needed(array) + WASTE_BYTES {
         return Ok(array.clone());
     }
-    let all = || UInt32Array::from_iter_values(0..array.len() as u32);
-    if let DataType::Struct(fields) = array.data_type() {
-        let array = array.as_struct();
-        let columns = array.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
-        let rows = array.len();
-        let copy = StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), rows);
-        return Ok(Arc::new(copy.map_err(from_arrow)?));
+    if matches!(array.data_type(), DataType::Struct(_)) {
+        return with_children(array, compacted);
     }
-    let copy = take(array, &all(), None).map_err(from_arrow)?;
-    Ok(match copy.data_type() {
+    let all = UInt32Array::from_iter_values(0..array.len() as u32);
+    let copy = take(array, &all, None).map_err(from_arrow)?;
+    match copy.data_type() {
         // Views of their own, but still with all buffers.
-        DataType::Utf8View => Arc::new(copy.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(copy.as_binary_view().gc()),
-        DataType::List(_) => compacted_list::<i32>(&copy)?,
-        DataType::LargeList(_) => compacted_list::<i64>(&copy)?,
-        DataType::FixedSizeList(field, size) => {
-            let list = copy.as_fixed_size_list();
-            let (values, nulls) = (compacted(list.values())?, list.nulls().cloned());
-            let rows = list.len();
-            let list = FixedSizeListArray::try_new_with_length(field.clone(), *size, values, nulls, rows);
-            Arc::new(list.map_err(from_arrow)?)
+        DataType::Utf8View => Ok(Arc::new(copy.as_string_view().gc())),
+        DataType::BinaryView => Ok(Arc::new(copy.as_binary_view().gc())),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => {
+            with_children(&copy, compacted)
         }
-        DataType::Map(field, ordered) => {
-            let map = copy.as_map();
-            let entries: ArrayRef = Arc::new(map.entries().clone());
-            let entries = compacted(&entries)?.as_struct().clone();
-            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
-            Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, *ordered).map_err(from_arrow)?)
-        }
-        _ => copy,
-    })
-}
-
-fn compacted_list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef> {
-    let (field, offsets, values, nulls) = array.as_list::<O>().clone().into_parts();
-    let list = GenericListArray::try_new(field, offsets, compacted(&values)?, nulls);
-    Ok(Arc::new(list.map_err(from_arrow)?))
+        _ => Ok(copy),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanArray, DictionaryArray, Int32Array, Int64Array, ListArray, StringArray, StringViewArray,
+        BooleanArray, DictionaryArray, Int32Array, Int64Array, ListArray, StringArray, StringViewArray, StructArray,
     };
     use arrow::buffer::NullBuffer;
     use arrow::datatypes::{Field, Int32Type};

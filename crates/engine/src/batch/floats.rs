@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
-    PrimitiveArray, StructArray,
-};
+use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
+use diligence_base::Result;
+
+use super::nested::with_children;
 
 /// A type of floats whose bits can be compared.
 pub(crate) trait FloatBits: ArrowPrimitiveType {
@@ -39,39 +39,13 @@ macro_rules! bits_of {
 bits_of!(Float16Type: u16, Float32Type: u32, Float64Type: u64);
 
 /// The array with zero for minus zero, in nested values, too: for formats that compare bits, such as `arrow-row`'s.
-pub(crate) fn with_one_zero(array: &ArrayRef) -> ArrayRef {
-    if !has_floats(array.data_type()) {
-        return array.clone();
-    }
+pub(crate) fn with_one_zero(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
-        DataType::Float16 => primitive::<Float16Type>(array),
-        DataType::Float32 => primitive::<Float32Type>(array),
-        DataType::Float64 => primitive::<Float64Type>(array),
-        DataType::Struct(fields) => {
-            let array = array.as_struct();
-            let columns = array.columns().iter().map(with_one_zero).collect();
-            Arc::new(StructArray::new(fields.clone(), columns, array.nulls().cloned()))
-        }
-        DataType::List(_) => list::<i32>(array),
-        DataType::LargeList(_) => list::<i64>(array),
-        DataType::FixedSizeList(field, size) => {
-            let array = array.as_fixed_size_list();
-            let (values, nulls) = (with_one_zero(array.values()), array.nulls().cloned());
-            let normal = FixedSizeListArray::try_new_with_length(field.clone(), *size, values, nulls, array.len());
-            Arc::new(normal.expect("the same lists with other values"))
-        }
-        DataType::Map(field, ordered) => {
-            let array = array.as_map();
-            let entries: ArrayRef = Arc::new(array.entries().clone());
-            let entries = with_one_zero(&entries).as_struct().clone();
-            let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
-            Arc::new(MapArray::new(field.clone(), offsets, entries, nulls, *ordered))
-        }
-        DataType::Dictionary(..) => {
-            let array = array.as_any_dictionary();
-            array.with_values(with_one_zero(array.values()))
-        }
-        _ => array.clone(),
+        DataType::Float16 => Ok(primitive::<Float16Type>(array)),
+        DataType::Float32 => Ok(primitive::<Float32Type>(array)),
+        DataType::Float64 => Ok(primitive::<Float64Type>(array)),
+        nested if has_floats(nested) => with_children(array, with_one_zero),
+        _ => Ok(array.clone()),
     }
 }
 
@@ -96,14 +70,9 @@ fn primitive<T: FloatBits>(array: &ArrayRef) -> ArrayRef {
     Arc::new(floats.unary::<_, T>(|value| if T::is_minus_zero(value) { zero } else { value }))
 }
 
-fn list<O: OffsetSizeTrait>(array: &ArrayRef) -> ArrayRef {
-    let (field, offsets, values, nulls) = array.as_list::<O>().clone().into_parts();
-    Arc::new(GenericListArray::new(field, offsets, with_one_zero(&values), nulls))
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float32Array, Float64Array, Int32Array, ListArray};
+    use arrow::array::{Array, Float32Array, Float64Array, Int32Array, ListArray, StructArray};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -134,12 +103,12 @@ mod tests {
         };
         for (minus, plus) in [(lists(-0.0), lists(0.0)), (structs(-0.0), structs(0.0))] {
             assert_ne!(format!("{minus:?}"), format!("{plus:?}"));
-            assert_eq!(format!("{:?}", with_one_zero(&minus)), format!("{plus:?}"));
-            assert_eq!(format!("{:?}", with_one_zero(&minus.slice(1, 3))), format!("{:?}", plus.slice(1, 3)));
+            assert_eq!(format!("{:?}", with_one_zero(&minus).unwrap()), format!("{plus:?}"));
+            assert_eq!(format!("{:?}", with_one_zero(&minus.slice(1, 3)).unwrap()), format!("{:?}", plus.slice(1, 3)));
         }
         let whole: ArrayRef = Arc::new(Float64Array::from(vec![1.0, f64::NAN]));
-        assert!(Arc::ptr_eq(&whole, &with_one_zero(&whole)));
+        assert!(Arc::ptr_eq(&whole, &with_one_zero(&whole).unwrap()));
         let other: ArrayRef = Arc::new(Int32Array::from(vec![i32::MIN]));
-        assert!(Arc::ptr_eq(&other, &with_one_zero(&other)));
+        assert!(Arc::ptr_eq(&other, &with_one_zero(&other).unwrap()));
     }
 }

@@ -16,6 +16,7 @@ mod bytes;
 mod column;
 pub(crate) mod floats;
 mod magnitude;
+mod nested;
 mod nulls;
 pub(crate) mod views;
 

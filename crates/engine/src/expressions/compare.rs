@@ -212,8 +212,8 @@ impl Compare {
         }
         if self.data_type.is_nested() {
             // DataFusion sees to the zeros of plain floats only.
-            left.array = with_one_zero(&left.array);
-            right.array = with_one_zero(&right.array);
+            left.array = with_one_zero(&left.array)?;
+            right.array = with_one_zero(&right.array)?;
         }
         let value = apply_cmp(self.operator, &left.to_columnar()?, &right.to_columnar()?).map_err(from_datafusion)?;
         let array = Operand::from_columnar(value)?.into_array(batch.rows())?;

@@ -178,7 +178,7 @@ impl EncodedKeys {
             KeyKind::Bytes | KeyKind::Rows(_) => {
                 let values = match &key.kind {
                     KeyKind::Rows(converter) => {
-                        BytesValues::Rows(converter.convert_columns(&[with_one_zero(&values)]).map_err(from_arrow)?)
+                        BytesValues::Rows(converter.convert_columns(&[with_one_zero(&values)?]).map_err(from_arrow)?)
                     }
                     _ => bytes_values(&values)?,
                 };

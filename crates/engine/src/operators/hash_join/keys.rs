@@ -100,7 +100,7 @@ impl KeyKind {
             KeyKind::Bytes => bytes_column(array),
             KeyKind::Rows(converter, logical) => {
                 let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-                let array = with_one_zero(&to_logical(array, logical)?);
+                let array = with_one_zero(&to_logical(array, logical)?)?;
                 let rows = converter.convert_columns(&[array]).map_err(from_arrow)?;
                 let rows: ArrayRef = Arc::new(rows.try_into_binary().map_err(from_arrow)?);
                 let mut column = bytes_column(&rows)?;
