@@ -147,7 +147,7 @@ fn a_panic_fails_one_query_and_leaves_twenty_others_running() {
         let failing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let session = database.session();
             for _ in 0..5 {
-                for mined in ["fetch", "decode", "next"] {
+                for mined in ["fetch", "decode", "step"] {
                     for query in [
                         format!("SELECT v FROM {mined}"),
                         format!("SELECT sum(v) FROM {mined} WHERE v > 0"),

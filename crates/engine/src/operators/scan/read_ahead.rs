@@ -247,24 +247,21 @@ impl ReadAhead {
         if let Ok(fetched) = &ready.fetched {
             self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
         }
-        let (unwanted, waiting) = {
+        let waiting = {
             let mut queue = self.queue.lock();
             queue.reading -= 1;
             queue.requests.remove(&ready.index);
-            let mut unwanted = None;
-            if queue.is_stopped {
-                unwanted = Some(ready);
-            } else if self.ordered && queue.clusters.front().is_some_and(|(first, _)| *first < ready.index) {
-                // A cluster that was put back comes before it and may need its memory.
-                queue.clusters.push_front((ready.index, ready.cluster.clone()));
+            if self.ordered && queue.clusters.front().is_some_and(|(first, _)| *first < ready.index) {
+                // A cluster that was put back comes before it and may need its memory, which is given back before anybody
+                // can ask for it.
+                let Ready { index, cluster, .. } = ready;
+                queue.clusters.push_front((index, cluster));
                 queue.sort_clusters();
-                unwanted = Some(ready);
-            } else {
+            } else if !queue.is_stopped {
                 queue.ready.insert(ready.index, ready);
             }
-            (unwanted, std::mem::take(&mut queue.waiting))
+            std::mem::take(&mut queue.waiting)
         };
-        drop(unwanted);
         waiting.into_iter().for_each(Waker::wake);
     }
 

@@ -246,7 +246,10 @@ fn what_decoding_needs_is_known_before_it_begins() {
     let number = Int64Array::from_iter_values((0..rows).map(|row| row % 7));
     let columns: [(&str, ArrayRef); 2] = [("text", Arc::new(text)), ("number", Arc::new(number))];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let properties = WriterProperties::builder().set_dictionary_enabled(false).set_compression(Compression::SNAPPY);
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_data_page_row_count_limit(usize::MAX)
+        .set_compression(Compression::SNAPPY);
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
     writer.write(&batch).unwrap();
