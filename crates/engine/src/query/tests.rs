@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -18,7 +17,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::ErrorKind;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::IO_THREADS;
-use diligence_base::seams::{Spawn, SystemClock, ThreadSpawn};
+use diligence_base::seams::{Spawn, SystemClock, Thread, ThreadSpawn};
 use parking_lot::Mutex;
 
 use crate::exchange::Pact;
@@ -336,7 +335,7 @@ struct FewThreads {
 }
 
 impl Spawn for FewThreads {
-    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>> {
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>> {
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.map_err(|_| std::io::Error::other("no more threads"))?;
         let alive = self.alive.clone();

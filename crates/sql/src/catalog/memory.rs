@@ -97,7 +97,8 @@ impl MemoryRelation {
     ) -> Result<Self> {
         let name = name.into();
         let schema = table_schema(schema);
-        let pieces = pieces(batches, &schema, Arc::new(memory))?;
+        let memory = Arc::new(memory);
+        let pieces = filled(batches, &schema)?.into_iter().map(|batch| (batch, memory.clone())).collect();
         Ok(Self {
             state: RwLock::new(Arc::new(State::new(&name, &schema, pieces, catalog)?)),
             name,
@@ -125,24 +126,41 @@ impl MemoryRelation {
 
     /// Adds rows, or puts them in place of all present ones. All or nothing; a NULL in a column that allows none is an error.
     /// The new rows are counted in `memory`.
-    pub fn insert(&self, rows: &[RecordBatch], memory: Reservation, replace: bool, catalog: &Catalog) -> Result<()> {
-        let memory = Arc::new(memory);
-        let rows = pieces(rows, &self.schema, memory.clone())?;
+    pub fn insert(
+        &self,
+        rows: &[RecordBatch],
+        mut memory: Reservation,
+        replace: bool,
+        catalog: &Catalog,
+    ) -> Result<()> {
+        let rows = filled(rows, &self.schema)?;
         let _writer = self.writer.lock();
-        let mut pieces = if replace { Vec::new() } else { self.state.read().pieces().collect() };
-        for (batch, counted) in rows {
+        // A batch without a reservation is counted in the statement's.
+        let mut pieces: Vec<(RecordBatch, Option<Arc<Reservation>>)> = Vec::new();
+        if !replace {
+            pieces.extend(self.state.read().pieces().map(|(batch, counted)| (batch, Some(counted))));
+        }
+        let mut copied_bytes = 0;
+        for batch in rows {
             // Many small INSERTs must not leave many small batches behind.
             match pieces.last_mut() {
                 Some((last, counted)) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
+                    let (before_bytes, batch_bytes) = (last.get_array_memory_size(), batch.get_array_memory_size());
                     let mut both = memory.sibling();
-                    both.grow(last.get_array_memory_size() + batch.get_array_memory_size())?;
+                    both.grow(before_bytes + batch_bytes)?;
                     *last = concat_batches(&self.schema, [&*last, &batch]).map_err(from_arrow)?;
-                    *counted = Arc::new(both);
+                    copied_bytes += batch_bytes;
+                    if counted.replace(Arc::new(both)).is_none() {
+                        copied_bytes += before_bytes;
+                    }
                 }
-                _ => pieces.push((batch, counted)),
+                _ => pieces.push((batch, None)),
             }
         }
-        self.become_state(pieces, catalog)
+        memory.shrink(copied_bytes);
+        let memory = Arc::new(memory);
+        let pieces = pieces.into_iter().map(|(batch, counted)| (batch, counted.unwrap_or_else(|| memory.clone())));
+        self.become_state(pieces.collect(), catalog)
     }
 
     /// Takes all rows away.
@@ -160,14 +178,9 @@ impl MemoryRelation {
     }
 }
 
-/// The batches that have rows, in the table's types, each with what it is counted in.
-fn pieces(
-    batches: &[RecordBatch],
-    schema: &SchemaRef,
-    memory: Arc<Reservation>,
-) -> Result<Vec<(RecordBatch, Arc<Reservation>)>> {
-    let filled = batches.iter().filter(|batch| batch.num_rows() > 0);
-    filled.map(|batch| Ok((conform(batch, schema)?, memory.clone()))).collect()
+/// The batches that have rows, in the table's types.
+fn filled(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+    batches.iter().filter(|batch| batch.num_rows() > 0).map(|batch| conform(batch, schema)).collect()
 }
 
 /// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end encodings,
@@ -259,6 +272,13 @@ mod tests {
         table.insert(&[first], counted(500), false, &catalog).unwrap();
         table.insert(&[batch(&[7])], counted(40), true, &catalog).unwrap();
         assert_eq!((table.rows(), memory.reserved_bytes()), (1, 40));
+        // A large batch stays what it is; the small ones behind it are put together, and counted as that.
+        let large = batch(&(0..BATCH_ROWS_MAX as i64).collect::<Vec<_>>());
+        let rows = [large.clone(), batch(&[1]), batch(&[2])];
+        let bytes = rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        table.insert(&rows, counted(bytes), true, &catalog).unwrap();
+        assert_eq!(table.state().scan(&Default::default()).unwrap().clusters.len(), 2);
+        assert!(memory.reserved_bytes().abs_diff(bytes) < bytes / 10, "{} of {bytes}", memory.reserved_bytes());
         drop(table);
         assert_eq!(memory.reserved_bytes(), 0);
     }
