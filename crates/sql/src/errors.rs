@@ -10,6 +10,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use diligence_base::{Error, ErrorKind, Span};
 use diligence_storage::foreign_error::from_datafusion;
 
+use crate::rewrite::duplicates::{COMPLAINT, wanted};
+
 /// Names listed in a hint at most.
 const NAMES_LISTED_MAX: usize = 12;
 
@@ -102,6 +104,12 @@ fn from_message(message: &str, diagnostic: Option<&Diagnostic>, known: &dyn Know
     }
     if let Some(name) = message.strip_prefix("table function '").and_then(|rest| rest.split('\'').next()) {
         return Error::input(format!("no table function is named '{name}'"));
+    }
+    // "Projections require unique expression names but the expression "a" at position 0 and …"
+    if let Some((_, rest)) = message.split_once(COMPLAINT) {
+        let name = rest.split('"').nth(1).unwrap_or_default();
+        return Error::input(format!("the column '{}' appears twice", wanted(name)))
+            .with_hint("give one of them another name with AS");
     }
     let error = Error::input(message);
     let help = diagnostic.and_then(|diagnostic| diagnostic.helps.first()).map(|help| help.message.clone());

@@ -2,14 +2,15 @@
 //!
 //! The life of a statement:
 //! 1. [`parse::split`] cuts a script into statements; [`parse::parse_one`] makes a syntax tree of one, after a look at how deep
-//!    it nests. What the planner would misread in it is put right in `syntax`.
-//! 2. [`Planner::plan`] decides what kind of [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are ours;
+//!    it nests.
+//! 2. `rewrite` and `syntax` put right in the syntax tree what would be misread.
+//! 3. [`Planner::plan`] decides what kind of [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are ours;
 //!    queries go on.
-//! 3. `names` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a logical plan.
-//! 4. DataFusion's analyzer and optimizer, with our [`rules`], improve it.
-//! 5. DataFusion's physical planner, told to plan for one partition, makes a plain tree of operators, its leaves
+//! 4. `names` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a logical plan.
+//! 5. DataFusion's analyzer and optimizer, with our [`rules`], improve it.
+//! 6. DataFusion's physical planner, told to plan for one partition, makes a plain tree of operators, its leaves
 //!    [`TableScanExec`](tables::TableScanExec)s.
-//! 6. [`lower`](lower::lower) turns that tree into the engine's [`Plan`](diligence_engine::plan::Plan).
+//! 7. [`lower`](lower::lower) turns that tree into the engine's [`Plan`](diligence_engine::plan::Plan).
 //!
 //! Errors of every step go through [`errors`]: where in the text, what was expected, the nearest name.
 //!
@@ -23,6 +24,7 @@ pub mod lower;
 mod names;
 pub mod parse;
 mod planner;
+mod rewrite;
 pub mod rules;
 pub mod state;
 mod statement;

@@ -19,6 +19,7 @@ use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
 
 use crate::errors;
+use crate::rewrite;
 use crate::state::PARSER_DEPTH_MAX;
 use crate::syntax::precedence;
 
@@ -66,7 +67,10 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     });
     let mut statements = statements.map_err(errors::syntax)?;
     match (statements.pop_front(), statements.len()) {
-        (Some(statement), 0) => Ok(Parsed { statement, depth: depth.levels }),
+        (Some(mut statement), 0) => {
+            with_stack(depth.levels, || rewrite::statement(&mut statement))?;
+            Ok(Parsed { statement, depth: depth.levels })
+        }
         (None, _) => Err(Error::input("there is no statement in the text")),
         (Some(_), more) => {
             Err(Error::input(format!("expected one statement, found {}", more + 1))

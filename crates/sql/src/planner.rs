@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
@@ -43,7 +43,9 @@ use crate::insert::{copy_plan, insert_plan};
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
-use crate::state::{fix_options, session_state};
+use crate::rewrite::duplicates;
+use crate::rules;
+use crate::state::{fix_options, session_state, set_defaults};
 use crate::statement::{Command, Query, Statement, Target, Write, nullable};
 use crate::syntax::using;
 use crate::tables::StoredTable;
@@ -126,6 +128,7 @@ impl Planner {
     pub fn datafusion_options(&self) -> Vec<PlannerOption> {
         let session = self.session.read().clone();
         let mut built_in = ConfigOptions::default();
+        set_defaults(&mut built_in);
         fix_options(&mut built_in);
         let defaults = built_in.entries().into_iter().map(|entry| (entry.key, entry.value)).collect::<HashMap<_, _>>();
         let entries = session.state.config_options().entries().into_iter();
@@ -198,7 +201,8 @@ impl Planner {
         let options = parser_options(&session.state);
         let mut statement = view.statement.clone();
         using::mend(names, options, &mut statement);
-        let plan = SqlToRel::new_with_options(names, options).statement_to_plan(statement)?;
+        let sql = SqlToRel::new_with_options(names, options);
+        let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))?;
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateView(create)) => Ok(Arc::unwrap_or_clone(create.input)),
             other => Err(to_datafusion(Error::bug(format!("a view's statement planned to {}", other.display())))),
@@ -274,8 +278,8 @@ impl Planner {
         let names = Names::new(self, &session.state);
         using::mend(&names, parser_options(&session.state), &mut statement);
         let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
-        let plan = SqlToRel::new_with_options(&names, parser_options(&session.state))
-            .statement_to_plan(statement)
+        let sql = SqlToRel::new_with_options(&names, parser_options(&session.state));
+        let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))
             .map_err(|error| errors::planning(error, &known))?;
         if let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = &plan
             && names.has_resolved(&create.name)
@@ -316,6 +320,7 @@ impl Planner {
                 if create.temporary {
                     return Err(Error::unsupported("temporary views are not supported"));
                 }
+                unique_names(create.input.schema())?;
                 let schema = create.input.schema().inner().clone();
                 let view = Arc::new(View { statement, depth, schema });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
@@ -352,6 +357,10 @@ impl Planner {
             }
             let error = Error::input(format!("a {} named '{name}' exists already", existing.kind()));
             return Err(error.with_hint("drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS"));
+        }
+        if !create.constraints.is_empty() {
+            let error = Error::unsupported("PRIMARY KEY and UNIQUE are not supported: nothing would enforce them");
+            return Err(error.with_hint("leave them out; NOT NULL is enforced"));
         }
         let input = Arc::unwrap_or_clone(create.input);
         unique_names(input.schema())?;
@@ -499,6 +508,7 @@ impl Planner {
 
     /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
     fn query(&self, session: &SessionParts, plan: LogicalPlan, details: Option<&mut String>) -> Result<Query> {
+        let shown = duplicates::shown(&plan);
         let optimized = optimize(&session.state, plan).map_err(|error| errors::planning(error, self))?;
         let physical = physical(&session.state, &optimized).map_err(|error| errors::planning(error, self))?;
         if let Some(details) = details {
@@ -508,7 +518,10 @@ impl Planner {
                 displayable(physical.as_ref()).indent(false)
             );
         }
-        let plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
+        let mut plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
+        if let Some(names) = shown {
+            plan.schema = renamed(&plan.schema, names);
+        }
         Ok(Query { plan })
     }
 }
@@ -553,6 +566,7 @@ impl KnownNames for InStatement<'_> {
 
 fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let options = state.config_options();
+    let plan = rules::before_analysis(plan)?;
     let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
     let config = StatementConfig { inner: OptimizerContext::new_with_config_options(options.clone()), state };
     state.optimizer().optimize(analyzed, &config, |_, _| {})
@@ -649,8 +663,14 @@ fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {
     errors::suggest(Error::input(format!("no prepared statement is named '{name}'")), name, &names)
 }
 
+/// The schema with other names for its columns.
+fn renamed(schema: &Schema, names: Vec<String>) -> SchemaRef {
+    let fields = schema.fields().iter().zip(names).map(|(field, name)| Field::clone(field).with_name(name));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
 fn unique_names(schema: &DFSchema) -> Result<()> {
-    let mut names = schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>();
+    let mut names = schema.fields().iter().map(|field| duplicates::wanted(field.name())).collect::<Vec<_>>();
     names.sort();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))

@@ -20,6 +20,7 @@ pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 /// A state for one session. `runtime` holds the object stores that COPY writes to.
 pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS_MAX);
+    set_defaults(config.options_mut());
     fix_options(config.options_mut());
     let state = SessionStateBuilder::new()
         .with_config(config)
@@ -32,6 +33,12 @@ pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> Ses
     // Functions that read settings get them through this.
     state.mark_start_execution();
     state
+}
+
+/// Defaults of ours that a session may change.
+pub fn set_defaults(options: &mut ConfigOptions) {
+    // A literal with a point is a decimal, as in the SQL standard: as a DOUBLE it may miss the DECIMAL that it is compared with.
+    options.sql_parser.parse_float_as_decimal = true;
 }
 
 /// Options that our lowering and engine rely on. Set at the start and again after every SET of a DataFusion option.

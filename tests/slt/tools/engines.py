@@ -110,6 +110,15 @@ def sort_key(row):
     return [key(value) for value in row]
 
 
+def with_doubles(sql):
+    """The statement with its literals that have an exponent as casts: they are DOUBLE, but DECIMAL in this session."""
+    parts = re.split(r"('(?:[^']|'')*')", sql)
+    number = re.compile(r"(?<![\w.\"])(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+    return "".join(
+        part if part.startswith("'") else number.sub(r"CAST('\g<0>' AS DOUBLE)", part) for part in parts
+    )
+
+
 class DataFusion:
     """One session. `scatter` re-orders and splits every table after each change, to catch answers that depend on the
     order of rows."""
@@ -124,6 +133,8 @@ class DataFusion:
                 # Files are not cut into ranges: DataFusion takes the header for a row when comments precede it.
                 "datafusion.optimizer.repartition_file_scans": "false",
                 "datafusion.catalog.information_schema": "true",
+                # As our sessions do: a literal with a point is a decimal.
+                "datafusion.sql_parser.parse_float_as_decimal": "true",
             }
         )
         self.context = datafusion.SessionContext(config).enable_url_table()
@@ -131,7 +142,7 @@ class DataFusion:
             self.context.register_parquet(file.stem, str(file))
 
     def run(self, sql):
-        sql = placed(sql, self.places)
+        sql = with_doubles(placed(sql, self.places))
         try:
             frame = self.context.sql(sql)
             schema = frame.schema()

@@ -1,22 +1,31 @@
 //! Our own rules for DataFusion's analyzer and logical optimizer, one file each.
 //!
-//! Rules of the analyzer mend what would be answered wrongly ([`analyzers`]), and so does one among the physical rules
-//! ([`physical`]). A rule of the optimizer is added to [`install`] at the place in DataFusion's list where its input has the
-//! form that it expects.
+//! What comes [before the analyzer](before_analysis) and rules of the analyzer mend what would be answered wrongly
+//! ([`analyzers`]), and so does one among the physical rules ([`physical`]). A rule of the optimizer is added to [`install`] at
+//! the place in DataFusion's list where its input has the form that it expects.
 
 mod cardinality;
+mod constants;
 mod join_order;
 mod multisets;
 mod offsets;
 mod overflow;
 mod products;
 mod quantified;
+mod subqueries;
 mod window_sums;
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+
+/// What comes before DataFusion's own analysis, so on plans as they were made from the syntax tree.
+pub fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
+    constants::beside_doubles(subqueries::before_analysis(plan)?)
+}
 
 /// What comes after DataFusion's own analysis, so on plans with their types coerced.
 pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -47,6 +56,8 @@ pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     for place in simplifiers.into_iter().rev() {
         rules.insert(place, Arc::new(overflow::ConstantOverflow));
     }
+    let place = rules.iter().position(|rule| rule.name() == "decorrelate_predicate_subquery").unwrap_or(0);
+    rules.insert(place, Arc::new(subqueries::marks::SubqueryValues::default()));
     // Conditions have found their tables by then, and projections do not stand between the joins yet.
     insert_after(&mut rules, "push_down_filter", Arc::new(join_order::JoinOrder));
     rules

@@ -1,0 +1,221 @@
+//! Columns of one name: `SELECT 1, 1`, `SELECT name, name`, `SELECT *, upper(name) AS name`.
+//!
+//! DataFusion wants different names in every SELECT. A statement that it refuses for that reason is planned again with inner
+//! names for what comes twice, and [`shown`] has the names to show for them. So statements that plan anyhow are not touched.
+//!
+//! An inner name is the wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`], a
+//! number, [`MARK`] and the expression's text.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Distinct, Expr as LogicalExpr, LogicalPlan};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Query, Select, SelectItem, SetExpr, VisitorMut};
+
+use super::walk;
+
+/// Ends the wanted name within an inner name. Nobody types it.
+const MARK: char = '\u{1f}';
+
+/// What DataFusion says of names that come twice.
+pub(crate) const COMPLAINT: &str = "require unique expression names";
+
+/// Plans a statement, with inner names for columns of one name if it does not plan without.
+pub(crate) fn planned(
+    statement: Statement,
+    plan: impl Fn(Statement) -> DataFusionResult<LogicalPlan>,
+) -> DataFusionResult<LogicalPlan> {
+    let spare = has_select(&statement).then(|| statement.clone());
+    let (error, spare) = match (plan(statement), spare) {
+        (Err(error), Some(spare)) if is_complaint(&error) => (error, spare),
+        (planned, _) => return planned,
+    };
+    for thorough in [false, true] {
+        let mut named = spare.clone();
+        let mut names = Names { thorough, ..Names::default() };
+        match walk(&mut named, &mut names) {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(never) => match never {},
+        }
+        if names.given > 0
+            && let Ok(planned) = plan(named)
+        {
+            return Ok(planned);
+        }
+    }
+    Err(error)
+}
+
+/// False for what can be large: an INSERT of VALUES is not kept twice.
+fn has_select(statement: &Statement) -> bool {
+    match statement {
+        Statement::Statement(statement) => match statement.as_ref() {
+            ast::Statement::Insert(insert) => {
+                !insert.source.as_ref().is_some_and(|query| matches!(*query.body, SetExpr::Values(_)))
+            }
+            _ => true,
+        },
+        // A file's columns need names that differ.
+        Statement::CopyTo(_) | Statement::CreateExternalTable(_) | Statement::Reset(_) => false,
+        Statement::Explain(explain) => has_select(&explain.statement),
+    }
+}
+
+fn is_complaint(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::Context(_, error) | DataFusionError::Diagnostic(_, error) => is_complaint(error),
+        DataFusionError::Collection(errors) => errors.iter().any(is_complaint),
+        DataFusionError::SchemaError(error, _) => matches!(**error, SchemaError::AmbiguousReference { .. }),
+        DataFusionError::Plan(message) => message.contains(COMPLAINT),
+        _ => false,
+    }
+}
+
+/// Gives inner names.
+#[derive(Default)]
+struct Names {
+    /// Whether every expression without a name gets one: different texts can have the same name.
+    thorough: bool,
+    /// Names given so far.
+    given: usize,
+    /// How many queries are around.
+    depth: usize,
+}
+
+impl VisitorMut for Names {
+    type Break = Infallible;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
+        let star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        let star = select.projection.iter().any(star);
+        let mut seen = Seen::default();
+        for item in &mut select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expression) => {
+                    let name = match expression {
+                        Expr::Identifier(name) => Some(normalized(name)),
+                        Expr::CompoundIdentifier(names) => names.last().map(normalized),
+                        _ => None,
+                    };
+                    let again = match (&*expression, &name) {
+                        (Expr::Identifier(_), Some(name)) => seen.bare(name) || star,
+                        (Expr::CompoundIdentifier(_), Some(name)) => seen.qualified(name, &expression.to_string()) || star,
+                        _ => !seen.texts.insert(expression.to_string()) || self.thorough,
+                    };
+                    if again {
+                        let alias = self.inner(name.as_deref(), &expression.to_string());
+                        *item = SelectItem::ExprWithAlias { expr: expression.clone(), alias };
+                    }
+                }
+                SelectItem::ExprWithAlias { alias, .. } => {
+                    let name = normalized(alias);
+                    // Names below the outermost SELECT are names that others use.
+                    if seen.bare(&name) || star && self.depth == 1 {
+                        *alias = self.inner(Some(&name), &name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Names {
+    fn inner(&mut self, name: Option<&str>, text: &str) -> Ident {
+        self.given += 1;
+        let number = self.given;
+        let inner = match name {
+            Some(name) => format!("{name}{MARK}{number}"),
+            None => format!("{MARK}{number}{MARK}{text}"),
+        };
+        Ident::with_quote('"', inner)
+    }
+}
+
+/// The names in a SELECT list so far.
+#[derive(Default)]
+struct Seen {
+    /// Names without their tables, and those of expressions with AS.
+    bare: HashSet<String>,
+    /// The same of columns with their tables: `a.x` and `b.x` differ, `x` and `a.x` may not.
+    last: HashSet<String>,
+    /// Expressions without a name.
+    texts: HashSet<String>,
+}
+
+impl Seen {
+    fn bare(&mut self, name: &str) -> bool {
+        !self.bare.insert(name.to_owned()) || self.last.contains(name)
+    }
+
+    fn qualified(&mut self, name: &str, text: &str) -> bool {
+        self.last.insert(name.to_owned());
+        !self.texts.insert(text.to_lowercase()) || self.bare.contains(name)
+    }
+}
+
+fn normalized(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// The names to show for a plan's columns, if some of them have inner names.
+pub(crate) fn shown(plan: &LogicalPlan) -> Option<Vec<String>> {
+    let fields = plan.schema().fields();
+    if !fields.iter().any(|field| field.name().contains(MARK)) {
+        return None;
+    }
+    let names = fields.iter().map(|field| match field.name().split_once(MARK) {
+        None => field.name().clone(),
+        Some(("", rest)) => {
+            let text = rest.split_once(MARK).map_or(rest, |(_, text)| text);
+            unnamed(plan, field.name()).unwrap_or_else(|| text.to_owned())
+        }
+        Some((name, _)) => name.to_owned(),
+    });
+    Some(names.collect())
+}
+
+/// The wanted part of a name that may be an inner one.
+pub(crate) fn wanted(name: &str) -> &str {
+    match name.split_once(MARK) {
+        None => name,
+        Some(("", rest)) => rest.split_once(MARK).map_or(rest, |(_, text)| text),
+        Some((name, _)) => name,
+    }
+}
+
+/// The name that the planner would have given to the expression behind an inner name.
+fn unnamed(plan: &LogicalPlan, name: &str) -> Option<String> {
+    let expressions = match plan {
+        LogicalPlan::Projection(projection) => &projection.expr,
+        LogicalPlan::Distinct(Distinct::On(distinct)) => &distinct.select_expr,
+        LogicalPlan::Distinct(Distinct::All(input)) => return unnamed(input, name),
+        LogicalPlan::Sort(sort) => return unnamed(&sort.input, name),
+        LogicalPlan::Limit(limit) => return unnamed(&limit.input, name),
+        LogicalPlan::SubqueryAlias(alias) => return unnamed(&alias.input, name),
+        LogicalPlan::Union(union) => return unnamed(union.inputs.first()?, name),
+        LogicalPlan::Join(join) => return unnamed(&join.left, name),
+        _ => return None,
+    };
+    let found = expressions.iter().find(|expression| expression.qualified_name().1 == name)?;
+    match found {
+        LogicalExpr::Alias(alias) => Some(alias.expr.qualified_name().1),
+        LogicalExpr::Column(column) => plan.inputs().first().and_then(|input| unnamed(input, &column.name)),
+        _ => None,
+    }
+}
