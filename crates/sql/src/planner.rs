@@ -280,6 +280,7 @@ impl Planner {
         let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
         let sql = SqlToRel::new_with_options(&names, parser_options(&session.state));
         let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))
+            .and_then(rules::before_analysis)
             .map_err(|error| errors::planning(error, &known))?;
         if let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = &plan
             && names.has_resolved(&create.name)
@@ -566,7 +567,6 @@ impl KnownNames for InStatement<'_> {
 
 fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let options = state.config_options();
-    let plan = rules::before_analysis(plan)?;
     let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
     let config = StatementConfig { inner: OptimizerContext::new_with_config_options(options.clone()), state };
     state.optimizer().optimize(analyzed, &config, |_, _| {})

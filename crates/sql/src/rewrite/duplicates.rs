@@ -113,7 +113,9 @@ impl VisitorMut for Names {
                     };
                     let again = match (&*expression, &name) {
                         (Expr::Identifier(_), Some(name)) => seen.bare(name) || star,
-                        (Expr::CompoundIdentifier(_), Some(name)) => seen.qualified(name, &expression.to_string()) || star,
+                        (Expr::CompoundIdentifier(_), Some(name)) => {
+                            seen.qualified(name, &expression.to_string()) || star
+                        }
                         _ => !seen.texts.insert(expression.to_string()) || self.thorough,
                     };
                     if again {

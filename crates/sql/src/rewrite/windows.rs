@@ -2,9 +2,7 @@
 //!
 //! DataFusion does that for `OVER w` in the SELECT list; it forgets `w` in `OVER (w ORDER BY x)`, in ORDER BY and in QUALIFY.
 
-use datafusion::sql::sqlparser::ast::{
-    Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType,
-};
+use datafusion::sql::sqlparser::ast::{Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType};
 use diligence_base::{Error, Result, Span};
 
 use crate::errors;
@@ -113,7 +111,9 @@ mod tests {
 
     #[test]
     fn what_a_definition_says_is_not_said_again() {
-        let over = |over: &str| rewritten(&format!("SELECT sum(x) OVER {over} FROM t WINDOW w AS (PARTITION BY a ORDER BY b)"));
+        let over = |over: &str| {
+            rewritten(&format!("SELECT sum(x) OVER {over} FROM t WINDOW w AS (PARTITION BY a ORDER BY b)"))
+        };
         assert!(over("(w PARTITION BY c)").contains("has its PARTITION BY"));
         assert!(over("(w ORDER BY c)").contains("has its ORDER BY"));
         assert!(over("(v ORDER BY c)").contains("no window is named 'v'"));

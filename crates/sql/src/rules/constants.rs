@@ -14,8 +14,8 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
 
 /// The plan with its constants as said above.
-pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|node| {
+pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.transform_up_with_subqueries(|node| {
         if !has_decimals(&node)? {
             return Ok(Transformed::no(node));
         }
@@ -30,15 +30,15 @@ pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<LogicalPlan> {
                 None => expression,
             }))
         })
-    })?;
-    Ok(changed.data)
+    })
 }
 
 /// Whether a node's own expressions have a decimal literal.
 fn has_decimals(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expression| {
-        found |= expression.exists(|part| Ok(matches!(part, Expr::Literal(value, _) if value.data_type().is_decimal())))?;
+        found |=
+            expression.exists(|part| Ok(matches!(part, Expr::Literal(value, _) if value.data_type().is_decimal())))?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

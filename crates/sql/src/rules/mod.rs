@@ -18,13 +18,20 @@ mod window_sums;
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// What comes before DataFusion's own analysis, so on plans as they were made from the syntax tree.
 pub fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
-    constants::beside_doubles(subqueries::before_analysis(plan)?)
+    let plan = subqueries::before_analysis(plan)?.transform_data(constants::beside_doubles)?;
+    if !plan.transformed {
+        return Ok(plan.data);
+    }
+    // Types and what may be NULL have changed, also for whoever reads a subquery's columns.
+    let plan = plan.data.transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))?;
+    Ok(plan.data)
 }
 
 /// What comes after DataFusion's own analysis, so on plans with their types coerced.

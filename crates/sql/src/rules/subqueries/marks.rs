@@ -64,10 +64,7 @@ impl SubqueryValues {
             let name = names.save(expression);
             let expression = three_valued(expression.clone(), projection.input.schema())?;
             let value = expression.transform_down(|part| match part {
-                Expr::Exists(exists) if has_one_row(&exists.subquery.subquery) => {
-                    Ok(Transformed::new(lit(!exists.negated), true, TreeNodeRecursion::Jump))
-                }
-                Expr::Exists(exists) if exists.subquery.outer_ref_columns.is_empty() => {
+                Expr::Exists(exists) if !depends_on_row(&exists) => {
                     Ok(Transformed::new(counted(exists)?, true, TreeNodeRecursion::Jump))
                 }
                 Expr::Exists(_) | Expr::InSubquery(_) => match self.mark(&input, &part, config)? {
@@ -141,7 +138,9 @@ fn below_and_or(condition: Expr, schema: &DFSchema) -> Result<Expr> {
 /// The expression with the value of each IN, which may be NULL, in terms of IN and EXISTS that are true or false.
 fn three_valued(expression: Expr, schema: &DFSchema) -> Result<Expr> {
     let rewritten = expression.transform_down(|part| match part {
-        Expr::InSubquery(predicate) => Ok(Transformed::new(value_of(predicate, schema)?, true, TreeNodeRecursion::Jump)),
+        Expr::InSubquery(predicate) => {
+            Ok(Transformed::new(value_of(predicate, schema)?, true, TreeNodeRecursion::Jump))
+        }
         part => Ok(Transformed::no(part)),
     })?;
     Ok(rewritten.data)
@@ -154,11 +153,10 @@ fn value_of(predicate: InSubquery, schema: &DFSchema) -> Result<Expr> {
         let value = Expr::Column(subquery.subquery.schema().columns().swap_remove(0));
         let nulls = Filter::try_new(value.is_null(), subquery.subquery.clone())?;
         let nulls = Subquery { subquery: Arc::new(LogicalPlan::Filter(nulls)), ..subquery.clone() };
-        unknown.push(Expr::Exists(Exists { subquery: nulls, negated: false }));
+        unknown.push(exists(nulls)?);
     }
     if predicate.expr.nullable(schema)? {
-        let any = Expr::Exists(Exists { subquery: subquery.clone(), negated: false });
-        unknown.push(predicate.expr.clone().is_null().and(any));
+        unknown.push(predicate.expr.clone().is_null().and(exists(subquery.clone())?));
     }
     let negated = predicate.negated;
     let Some(unknown) = disjunction(unknown) else { return Ok(Expr::InSubquery(predicate)) };
@@ -167,9 +165,21 @@ fn value_of(predicate: InSubquery, schema: &DFSchema) -> Result<Expr> {
     Ok(value)
 }
 
+fn exists(subquery: Subquery) -> Result<Expr> {
+    let exists = Exists { subquery, negated: false };
+    if depends_on_row(&exists) { Ok(Expr::Exists(exists)) } else { counted(exists) }
+}
+
+fn depends_on_row(exists: &Exists) -> bool {
+    !exists.subquery.outer_ref_columns.is_empty() && !has_one_row(&exists.subquery.subquery)
+}
+
 /// Whether a subquery that does not depend on the row has a row.
 fn counted(exists: Exists) -> Result<Expr> {
     let Exists { subquery, negated } = exists;
+    if has_one_row(&subquery.subquery) {
+        return Ok(lit(!negated));
+    }
     let counted = LogicalPlanBuilder::from(LogicalPlan::clone(&subquery.subquery))
         .limit(0, Some(1))?
         .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?

@@ -18,15 +18,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// Rewrites the subqueries of a plan as the planner made it.
-pub(super) fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(super) fn before_analysis(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut moved = 0;
-    let rewritten = plan.transform_up_with_subqueries(|node| {
+    plan.transform_up_with_subqueries(|node| {
         if !has_subquery(&node) {
             return Ok(Transformed::no(node));
         }
         Ok(Transformed::yes(scalar::rewrite(places::rewrite(node, &mut moved)?)?))
-    })?;
-    Ok(rewritten.data)
+    })
 }
 
 /// Whether a node's own expressions have a subquery.
@@ -46,8 +45,5 @@ fn contains_subquery(expression: &Expr) -> bool {
 }
 
 fn is_subquery(expression: &Expr) -> bool {
-    matches!(
-        expression,
-        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
-    )
+    matches!(expression, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
 }
