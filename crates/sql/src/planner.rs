@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::FieldRef;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
@@ -321,7 +321,7 @@ impl Planner {
                 if create.temporary {
                     return Err(Error::unsupported("temporary views are not supported"));
                 }
-                unique_names(create.input.schema())?;
+                duplicates::refused(create.input.schema())?;
                 let schema = create.input.schema().inner().clone();
                 let view = Arc::new(View { statement, depth, schema });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
@@ -364,7 +364,7 @@ impl Planner {
             return Err(error.with_hint("leave them out; NOT NULL is enforced"));
         }
         let input = Arc::unwrap_or_clone(create.input);
-        unique_names(input.schema())?;
+        duplicates::refused(input.schema())?;
         let schema = match &input {
             LogicalPlan::EmptyRelation(_) => input.schema().inner().clone(),
             _ => nullable(input.schema().as_arrow()),
@@ -521,7 +521,7 @@ impl Planner {
         }
         let mut plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
         if let Some(names) = shown {
-            plan.schema = renamed(&plan.schema, names);
+            plan.schema = duplicates::renamed(&plan.schema, names);
         }
         Ok(Query { plan })
     }
@@ -661,22 +661,6 @@ fn replaces(op: &InsertOp) -> Result<bool> {
 fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {
     let names = prepared.keys().cloned().collect::<Vec<_>>();
     errors::suggest(Error::input(format!("no prepared statement is named '{name}'")), name, &names)
-}
-
-/// The schema with other names for its columns.
-fn renamed(schema: &Schema, names: Vec<String>) -> SchemaRef {
-    let fields = schema.fields().iter().zip(names).map(|(field, name)| Field::clone(field).with_name(name));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-fn unique_names(schema: &DFSchema) -> Result<()> {
-    let mut names = schema.fields().iter().map(|field| duplicates::wanted(field.name())).collect::<Vec<_>>();
-    names.sort();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))
-            .with_hint("give one of them another name with AS")),
-        None => Ok(()),
-    }
 }
 
 fn setting_name(name: &ast::ObjectName) -> String {

@@ -9,12 +9,15 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, SchemaError};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::{DFSchema, DataFusionError, SchemaError};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Distinct, Expr as LogicalExpr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Query, Select, SelectItem, SetExpr, VisitorMut};
+use diligence_base::{Error, Result};
 
 use super::walk;
 
@@ -190,6 +193,23 @@ pub(crate) fn shown(plan: &LogicalPlan) -> Option<Vec<String>> {
         Some((name, _)) => name.to_owned(),
     });
     Some(names.collect())
+}
+
+/// The schema with other names for its columns.
+pub(crate) fn renamed(schema: &Schema, names: Vec<String>) -> SchemaRef {
+    let fields = schema.fields().iter().zip(names).map(|(field, name)| Field::clone(field).with_name(name));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The error for a table or a view with columns of one name.
+pub(crate) fn refused(schema: &DFSchema) -> Result<()> {
+    let mut names = schema.fields().iter().map(|field| wanted(field.name())).collect::<Vec<_>>();
+    names.sort();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))
+            .with_hint("give one of them another name with AS")),
+        None => Ok(()),
+    }
 }
 
 /// The wanted part of a name that may be an inner one.

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery};
 
 use super::{contains_subquery, is_subquery};
 
@@ -38,8 +38,7 @@ fn above(mut join: Join) -> Result<LogicalPlan> {
 }
 
 fn below(node: LogicalPlan, moved: &mut usize) -> Result<LogicalPlan> {
-    let Some(input) = node.inputs().first().map(|input| LogicalPlan::clone(input)) else { return Ok(node) };
-    let mut columns = input.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
+    let mut taken = Vec::new();
     let names = NamePreserver::new(&node);
     let expressions = node.expressions().into_iter().map(|expression| {
         let name = names.save(&expression);
@@ -49,12 +48,49 @@ fn below(node: LogicalPlan, moved: &mut usize) -> Result<LogicalPlan> {
             }
             *moved += 1;
             let alias = format!("__subquery_{moved}");
-            columns.push(part.alias(&alias));
+            taken.push(part.alias(&alias));
             Ok(Transformed::new(Expr::Column(Column::new_unqualified(alias)), true, TreeNodeRecursion::Jump))
         })?;
         Ok(name.restore(read.data))
     });
     let expressions = expressions.collect::<Result<Vec<_>>>()?;
+    let Some(&input) = node.inputs().first() else { return Ok(node) };
+    let mut columns = input.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
+    let input = match input {
+        // An ORDER BY stands above the SELECT list, and its subqueries read what that was made of.
+        LogicalPlan::Projection(list)
+            if !finds_all(&taken, input.schema()) && finds_all(&taken, list.input.schema()) =>
+        {
+            columns.clone_from(&list.expr);
+            LogicalPlan::clone(&list.input)
+        }
+        input => input.clone(),
+    };
+    columns.extend(taken);
     let input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
     node.with_new_exprs(expressions, vec![super::scalar::rewrite(input)?])
+}
+
+/// Whether these subqueries find the columns of the outer row in a schema.
+fn finds_all(subqueries: &[Expr], schema: &DFSchema) -> bool {
+    let outer = |subquery: &Subquery| {
+        subquery.outer_ref_columns.iter().all(|column| match column {
+            Expr::OuterReferenceColumn(_, column) => schema.has_column(column),
+            _ => true,
+        })
+    };
+    subqueries.iter().all(|expression| {
+        let inner = match expression {
+            Expr::Alias(alias) => alias.expr.as_ref(),
+            other => other,
+        };
+        let found = match inner {
+            Expr::ScalarSubquery(subquery) => outer(subquery),
+            Expr::Exists(exists) => outer(&exists.subquery),
+            Expr::InSubquery(predicate) => outer(&predicate.subquery),
+            Expr::SetComparison(comparison) => outer(&comparison.subquery),
+            _ => true,
+        };
+        found && inner.column_refs().into_iter().all(|column| schema.has_column(column))
+    })
 }
