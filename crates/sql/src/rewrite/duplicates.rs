@@ -241,3 +241,39 @@ fn unnamed(plan: &LogicalPlan, name: &str) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::runtime_env::RuntimeEnv;
+    use diligence_base::seams::LocalFiles;
+
+    use super::*;
+    use crate::catalog::{Catalog, SessionCatalogs};
+    use crate::{Planner, PlannerOptions, Statement as Planned};
+
+    /// The names that a query's columns are shown with.
+    fn names(sql: &str) -> String {
+        let catalogs = SessionCatalogs { catalog: Arc::new(Catalog::default()), system: Arc::default() };
+        let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
+        match Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options).plan(sql) {
+            Ok(Planned::Query(query)) => {
+                let names = query.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+                names.join(", ")
+            }
+            Ok(other) => panic!("no query: {other:?}"),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn columns_of_one_name_are_shown_with_it() {
+        let from = "FROM (VALUES (1, 'x')) AS t(a, b)";
+        assert_eq!(names("SELECT 1, 1"), "Int64(1), Int64(1)");
+        assert_eq!(names(&format!("SELECT a, a, t.a {from}")), "a, a, a");
+        assert_eq!(names(&format!("SELECT *, upper(b) AS b {from} ORDER BY a")), "a, b, b");
+        assert_eq!(names(&format!("SELECT count(*), count(*) {from} LIMIT 1")), "count(*), count(*)");
+        assert_eq!(names(&format!("SELECT 1 AS \"One\", 2 AS \"One\", b {from}")), "One, One, b");
+        assert_eq!(names(&format!("SELECT * FROM (SELECT a, a {from}) AS s")), "a, a");
+        assert_eq!(names("SELECT 1, 1 UNION ALL SELECT 2, 2"), "Int64(1), Int64(1)");
+    }
+}
