@@ -3,6 +3,7 @@
 //! * [`error`]: one error type, its kinds named after what the caller does next.
 //! * [`ids`]: newtypes for everything that is counted.
 //! * [`limits`]: every bound of the engine with its unit and its reason.
+//! * [`panics`]: panics that are expected, as errors.
 //! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
@@ -10,6 +11,7 @@
 pub mod error;
 pub mod ids;
 pub mod limits;
+pub mod panics;
 pub mod seams;
 
 pub use error::{Error, ErrorKind, Result, Span};

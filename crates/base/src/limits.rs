@@ -27,6 +27,17 @@ pub const MORSEL_ROWS_MAX: usize = 128 * 1024;
 /// bounds the queue depth at the disk.
 pub const IO_THREADS: usize = 4;
 
+/// Worker threads at most: each has a stack of 8 MiB, and more than a few per core only get in each other's way.
+pub const WORKERS_MAX: usize = 1024;
+
+/// Bytes that one call of a function may give for a batch of rows. Functions make their results before anybody can refuse the
+/// memory, and the process must not be killed for `repeat('x', 2000000000)`.
+pub const FUNCTION_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes that a constant part of a statement may have to be computed while planning. Larger ones are computed by the query,
+/// which can be cancelled. A constant may be copied for each row of a batch, and 8192 times this is still bearable.
+pub const CONSTANT_BYTES_MAX: usize = 64 << 10;
+
 /// The share of the machine's (or the container's) memory that a process may use by default.
 pub const MEMORY_SHARE_PERCENT: u64 = 70;
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Files, LocalFiles};
 use diligence_base::{Error, Result};
 use diligence_engine::{Engine, EngineOptions};
 use diligence_sql::catalog::{Catalog, DEFAULT_SCHEMA, FileRelation, Relation, RelationName};
 use diligence_sql::stores::runtime_env;
 use diligence_storage::Table;
-use diligence_storage::external::{OpenOptions, discover};
+use diligence_storage::external::{Discovered, OpenOptions, discover};
 
 use crate::session::Session;
 use crate::settings::Defaults;
@@ -57,6 +58,10 @@ pub struct TableInfo {
 impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
+        if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
+            return Err(Error::input(format!("{workers} worker threads are too many; at most {WORKERS_MAX} are allowed"))
+                .with_hint("by default there is one per core, and more are rarely faster"));
+        }
         let runtime_env = runtime_env()?;
         let base = match options.inline_seed {
             Some(seed) => EngineOptions::inline(seed),
@@ -115,6 +120,11 @@ impl Database {
             .collect()
     }
 
+    /// What in the data folder is no table, and why: folders whose files do not fit together.
+    pub fn left_out(&self) -> Vec<(String, String)> {
+        self.0.catalog.left_out()
+    }
+
     /// Gives a table that the caller made a name, in place of what had it before.
     pub fn register(&self, name: &str, table: Arc<dyn Table>) -> Result<()> {
         self.0.catalog.create(&RelationName::new(DEFAULT_SCHEMA, name), Relation::Table(table), true)
@@ -142,7 +152,9 @@ impl Inner {
         if !self.files.is_dir(folder) {
             return Err(Error::input(format!("{}: there is no such folder", folder.display())));
         }
-        for (name, location) in discover(folder, &self.files)? {
+        let Discovered { tables, left_out } = discover(folder, &self.files)?;
+        self.catalog.leave_out(left_out);
+        for (name, location) in tables {
             let relation = FileRelation::new(location, OpenOptions::default(), self.files.clone());
             let name = RelationName::new(DEFAULT_SCHEMA, name);
             self.catalog.create(&name, Relation::Files(Arc::new(relation)), false)?;

@@ -18,6 +18,7 @@
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
+mod beginning;
 mod database;
 mod result;
 mod session;
@@ -26,6 +27,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+pub use beginning::Beginning;
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_engine::query::Progress;

@@ -14,8 +14,8 @@ use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::memory::Reservation;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
-use diligence_sql::Target;
 use diligence_sql::catalog::Catalog;
+use diligence_sql::{CopyTarget, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
@@ -70,8 +70,8 @@ enum Body {
     Query(QueryStream),
     /// A query whose rows go into a table when all are there.
     Write(Box<WriteBody>),
-    /// A query that writes by itself and gives a count.
-    Copy(QueryStream),
+    /// A query that writes by itself and gives a count, and where it writes.
+    Copy(QueryStream, Box<CopyTarget>),
     /// A query whose rows nobody wants, only how it ran; and its plan as text.
     Analyze(QueryStream, String),
 }
@@ -89,9 +89,10 @@ impl QueryResult {
         Self::of(stream.schema(), None, stream, Body::Query)
     }
 
-    pub(crate) fn copy(stream: QueryStream) -> Self {
+    pub(crate) fn copy(stream: QueryStream, target: CopyTarget) -> Self {
         let command = Done { tag: "COPY", rows: None };
-        Self::of(Arc::new(Schema::empty()), Some(command), stream, Body::Copy)
+        let body = |stream| Body::Copy(stream, Box::new(target));
+        Self::of(Arc::new(Schema::empty()), Some(command), stream, body)
     }
 
     pub(crate) fn analyze(stream: QueryStream, plan: String) -> Self {
@@ -220,7 +221,7 @@ impl QueryResult {
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
             Body::Ready(_) => None,
-            Body::Query(stream) | Body::Copy(stream) | Body::Analyze(stream, _) => Some(stream),
+            Body::Query(stream) | Body::Copy(stream, _) | Body::Analyze(stream, _) => Some(stream),
             Body::Write(write) => Some(&write.stream),
         }
     }
@@ -239,7 +240,7 @@ impl QueryResult {
                     Some(Err(error)) => Err(error),
                     None => Ok(true),
                 },
-                Body::Copy(stream) => match ready!(pull(stream)) {
+                Body::Copy(stream, target) => match ready!(pull(stream)) {
                     Some(Ok(batch)) => {
                         let count = count_of(&batch);
                         if let Some(done) = &mut self.command {
@@ -247,7 +248,7 @@ impl QueryResult {
                         }
                         Ok(false)
                     }
-                    Some(Err(error)) => Err(error),
+                    Some(Err(error)) => Err(target.blame(error)),
                     None => Ok(true),
                 },
                 Body::Analyze(stream, _) => match ready!(pull(stream)) {
@@ -284,7 +285,8 @@ impl QueryResult {
                 let text = format!("{}\n\n{}", plan.trim_end(), stream.profile());
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
-            Body::Ready(_) | Body::Query(_) | Body::Copy(_) => {}
+            Body::Copy(_, target) => target.commit()?,
+            Body::Ready(_) | Body::Query(_) => {}
         }
         Ok(())
     }

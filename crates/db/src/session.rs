@@ -1,5 +1,6 @@
 //! One client's conversation with a database.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
@@ -9,6 +10,7 @@ use diligence_sql::catalog::SessionCatalogs;
 use diligence_sql::{Planner, PlannerOptions, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::beginning::Beginning;
 use crate::database::Database;
 use crate::result::QueryResult;
 use crate::settings::{Settings, SettingsView, Shown};
@@ -82,12 +84,26 @@ impl Session {
     /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does its work
     /// while the result is read, so that its progress can be seen and it can be cancelled; unread, it does nothing.
     pub fn start(&self, sql: &str) -> Result<QueryResult> {
+        self.start_unless(sql, &AtomicBool::new(false))
+    }
+
+    /// Starts exactly one statement on a thread of its own, so that one can give up waiting for it: planning opens files and
+    /// computes constants, and cannot be interrupted.
+    pub fn begin(&self, sql: &str) -> Beginning {
+        Beginning::new(self.clone(), sql.to_owned())
+    }
+
+    /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
+    pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
         let parts = &self.0;
         let engine = parts.database.engine();
         // Object stores and DataFusion's writers look for a runtime when they are made.
         let runtime = engine.io_handle();
         let _entered = runtime.enter();
         let statement = parts.planner.plan(sql)?;
+        if given_up.load(Ordering::Relaxed) {
+            return Err(Error::cancelled());
+        }
         let options = || parts.settings.query_options(sql.trim());
         Ok(match statement {
             Statement::Query(query) => QueryResult::query(engine.run(&query.plan, options())?),
@@ -106,7 +122,10 @@ impl Session {
                 let memory = engine.table_memory().reservation("a table in memory");
                 QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
             }
-            Statement::Copy(query) => QueryResult::copy(engine.run(&query.plan, options())?),
+            Statement::Copy(copy) => {
+                copy.target.begin()?;
+                QueryResult::copy(engine.run(&copy.query.plan, options())?, copy.target)
+            }
             Statement::Command(command) => QueryResult::done(command.apply(parts.database.catalog())?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;
@@ -132,6 +151,11 @@ impl Session {
     /// Cuts a script at its semicolons.
     pub fn split(sql: &str) -> Result<Vec<String>> {
         parse::split(sql)
+    }
+
+    /// Tables and views, as a statement names them; in order.
+    pub fn relation_names(&self) -> Vec<String> {
+        self.0.planner.catalogs().names().iter().map(ToString::to_string).collect()
     }
 
     /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.

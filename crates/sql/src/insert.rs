@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::{Array, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Column, DataFusionError, plan_datafusion_err};
 use datafusion::datasource::file_format::format_as_file_type;
 use datafusion::error::Result as DataFusionResult;
@@ -23,6 +24,8 @@ use diligence_storage::Table;
 use diligence_storage::external::{Compression, ExternalTable, Format, OpenOptions, PARTITION_NULL_NAME, Staging};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use url::Url;
+
+use crate::copy::CopyTarget;
 
 /// The option of COPY that leaves partition columns in the files, too.
 const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
@@ -73,15 +76,30 @@ pub(crate) fn insert_plan(
 }
 
 /// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string or 0.
-pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo) -> DataFusionResult<LogicalPlan> {
+/// Nested values become text in CSV.
+pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &CopyTarget) -> DataFusionResult<LogicalPlan> {
+    let mut copy = copy;
+    if target.single {
+        copy.options.insert("single_file_output".to_owned(), "true".to_owned());
+    }
+    if target.format == Format::Parquet {
+        writable_to_parquet(copy.input.schema().fields())?;
+    }
     let kept = copy.options.get(KEEP_PARTITION_COLUMNS).map(|value| value.trim() == "true");
-    if copy.partition_by.is_empty() || kept.unwrap_or(state.config_options().execution.keep_partition_by_columns) {
+    let renames = !kept.unwrap_or(state.config_options().execution.keep_partition_by_columns);
+    let is_text = |field: &FieldRef| target.format == Format::Csv && field.data_type().is_nested();
+    if (copy.partition_by.is_empty() || !renames) && !copy.input.schema().fields().iter().any(is_text) {
         return Ok(LogicalPlan::Copy(copy));
     }
     let exprs = copy.input.schema().iter().map(|(qualifier, field)| {
         let value = Expr::Column(Column::from((qualifier, field)));
-        let partition = copy.partition_by.contains(field.name());
-        Ok(if partition { folder_text(value)?.alias(field.name()) } else { value })
+        Ok(if renames && copy.partition_by.contains(field.name()) {
+            folder_text(value)?.alias(field.name())
+        } else if is_text(field) {
+            ScalarUDF::from(NestedText::default()).call(vec![value]).alias(field.name())
+        } else {
+            value
+        })
     });
     let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
     let input = LogicalPlanBuilder::from(copy.input.as_ref().clone()).project(exprs)?.build()?;
@@ -92,6 +110,56 @@ pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo) -> DataFusionResult<
 /// A value as it stands in a folder's name.
 fn folder_text(value: Expr) -> DataFusionResult<Expr> {
     when(value.clone().is_null(), lit(PARTITION_NULL_NAME)).otherwise(cast(value, DataType::Utf8))
+}
+
+/// Fails on types that Parquet has no form for.
+fn writable_to_parquet(fields: &Fields) -> DataFusionResult<()> {
+    match fields.iter().find(|field| matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))) {
+        None => Ok(()),
+        Some(field) => {
+            let error = Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", field.name()));
+            Err(to_datafusion(error.with_hint("cast them to VARCHAR, or write an .arrow file")))
+        }
+    }
+}
+
+/// Lists, structs and maps as text, as the command line writes them in CSV.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NestedText {
+    signature: Signature,
+}
+
+impl Default for NestedText {
+    fn default() -> Self {
+        Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for NestedText {
+    fn name(&self) -> &str {
+        "nested_text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let options = FormatOptions::default().with_null("NULL").with_display_error(false);
+        let texts = ArrayFormatter::try_new(&arrays[0], &options)?;
+        let nulls = arrays[0].logical_nulls();
+        let text = |row| match &nulls {
+            Some(nulls) if nulls.is_null(row) => Ok(None),
+            _ => texts.value(row).try_to_string().map(Some),
+        };
+        let text = (0..arrays[0].len()).map(text).collect::<Result<StringArray, _>>()?;
+        Ok(ColumnarValue::Array(Arc::new(text)))
+    }
 }
 
 /// How to write files so that the table reads them as it reads the others.

@@ -16,7 +16,9 @@
 //!
 //! Invariant: nothing here runs a query. Statements that change something describe the change; the database applies it.
 
+mod bounded;
 pub mod catalog;
+mod copy;
 pub mod errors;
 pub mod external;
 mod insert;
@@ -33,4 +35,5 @@ mod syntax;
 pub mod tables;
 
 pub use planner::{Planner, PlannerOption, PlannerOptions};
-pub use statement::{Command, Query, Statement, Target, Write};
+pub use copy::CopyTarget;
+pub use statement::{Command, Copy, Query, Statement, Target, Write};

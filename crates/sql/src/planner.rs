@@ -36,7 +36,9 @@ use diligence_storage::external::Compression;
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use parking_lot::{Mutex, RwLock};
 
+use crate::bounded::while_planning;
 use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
+use crate::copy::CopyTarget;
 use crate::errors::{self, KnownNames};
 use crate::external;
 use crate::insert::{copy_plan, insert_plan};
@@ -46,7 +48,7 @@ use crate::parse::{self, NamedRelation, Parsed};
 use crate::rewrite::duplicates;
 use crate::rules;
 use crate::state::{fix_options, session_state, set_defaults};
-use crate::statement::{Command, Query, Statement, Target, Write, nullable};
+use crate::statement::{Command, Copy, Query, Statement, Target, Write, nullable};
 use crate::syntax::using;
 use crate::tables::StoredTable;
 
@@ -255,6 +257,15 @@ impl Planner {
                     self.logical(session, statement, |plan| self.planned(session, plan, view))
                 }
             },
+            ParsedStatement::CopyTo(mut copy) => {
+                let target = CopyTarget::plan(&mut copy, session.state.runtime_env().clone())?;
+                self.logical(session, ParsedStatement::CopyTo(copy), |plan| {
+                    let LogicalPlan::Copy(plan) = plan else { return Err(Error::bug("COPY planned to something else")) };
+                    let plan = copy_plan(&session.state, plan, &target).map_err(|error| errors::planning(error, self))?;
+                    let query = self.query(session, plan, None)?;
+                    Ok(Statement::Copy(Copy { query, target }))
+                })
+            }
             statement => {
                 let definition =
                     matches!(statement, ParsedStatement::CreateExternalTable(_)).then(|| statement.to_string());
@@ -296,10 +307,6 @@ impl Planner {
         match plan {
             LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
             LogicalPlan::Dml(dml) => self.dml(session, dml),
-            LogicalPlan::Copy(copy) => {
-                let plan = copy_plan(&session.state, copy).map_err(|error| errors::planning(error, self))?;
-                Ok(Statement::Copy(self.query(session, plan, None)?))
-            }
             LogicalPlan::Statement(LogicalStatement::Execute(execute)) => self.execute(session, execute),
             LogicalPlan::Statement(other) => Err(Error::unsupported(format!("{} is not supported", other.name()))),
             plan => Ok(Statement::Query(self.query(session, plan, None)?)),
@@ -356,7 +363,7 @@ impl Planner {
             if create.if_not_exists {
                 return Ok(Statement::Command(Command::Nothing("CREATE TABLE")));
             }
-            let error = Error::input(format!("a {} named '{name}' exists already", existing.kind()));
+            let error = Error::input(format!("{} named '{name}' exists already", existing.a_kind()));
             return Err(error.with_hint("drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS"));
         }
         if !create.constraints.is_empty() {
@@ -456,10 +463,11 @@ impl Planner {
                 self.logical(session, statement, |plan| self.query(session, plan, details.as_mut()))?
             }
             statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
-                Statement::Query(query) | Statement::Copy(query) => query,
+                Statement::Query(query) => query,
+                Statement::Copy(copy) if !analyze => copy.query,
                 Statement::Write(write) if !analyze => write.query,
-                Statement::Write(_) => {
-                    let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that change tables");
+                Statement::Write(_) | Statement::Copy(_) => {
+                    let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
                     return Err(error.with_hint("explain the query alone"));
                 }
                 _ => return Err(Error::input("only queries have plans to explain")),
@@ -695,7 +703,7 @@ fn set_statement(set: ast::Set) -> Result<Statement> {
 
 fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     // Nothing outlives a failed planning but the catalog, whose locks are not held while planning.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(errors::panicked(payload)))
+    catch_unwind(AssertUnwindSafe(|| while_planning(body))).unwrap_or_else(|payload| Err(errors::panicked(payload)))
 }
 
 /// Waits for a future of the planner. They never wait for anything but each other, so this works on any thread, inside

@@ -11,7 +11,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use diligence_base::limits::BATCH_ROWS_MAX;
 
 use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, SessionCatalogs};
-use crate::rules;
+use crate::{bounded, rules};
 
 /// How deep the parser's own recursion may go. The nesting guard of [`parse`](crate::parse) is the limit that users meet;
 /// it provides the stack for what it lets through.
@@ -30,6 +30,8 @@ pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> Ses
         .with_optimizer_rules(rules::install())
         .with_physical_optimizer_rules(physical_rules());
     let mut state = rules::analyzers().into_iter().fold(state, SessionStateBuilder::with_analyzer_rule).build();
+    // It only fails for what the registry refuses, and functions of these names were there before.
+    let _ = bounded::install(&mut state);
     // Functions that read settings get them through this.
     state.mark_start_execution();
     state

@@ -12,7 +12,8 @@ use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 use diligence_storage::external::Staging;
 
-use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View};
+use crate::copy::CopyTarget;
+use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View, may_change};
 
 /// A planned statement.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ pub enum Statement {
     },
     /// Runs a query, then does something with all of its rows.
     Write(Write),
-    /// COPY … TO: the plan itself writes files, and gives one row with the number of rows written.
-    Copy(Query),
+    /// COPY … TO.
+    Copy(Copy),
     /// Changes the catalog.
     Command(Command),
     /// Changes a setting of the session.
@@ -65,6 +66,15 @@ impl Query {
     pub fn schema(&self) -> &SchemaRef {
         &self.plan.schema
     }
+}
+
+/// A query that writes its rows itself, and gives one row with their number.
+#[derive(Debug)]
+pub struct Copy {
+    /// What writes.
+    pub query: Query,
+    /// Where to.
+    pub target: CopyTarget,
 }
 
 /// A query whose rows go into a table.
@@ -229,11 +239,12 @@ impl Command {
                 Ok("CREATE VIEW")
             }
             Command::Drop { name, view, if_exists } => {
+                may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
                 let (wanted, tag) = if view { ("view", "DROP VIEW") } else { ("table", "DROP TABLE") };
                 let dropped = catalog.drop(&name, |relation| match relation {
                     Relation::View(_) if view => Ok(()),
                     Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
-                    other => Err(Error::input(format!("'{name}' is a {}, not a {wanted}", other.kind()))),
+                    other => Err(Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()))),
                 })?;
                 if !dropped && !if_exists {
                     let names = catalog.relations().into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use datafusion::common::DataFusionError;
 use datafusion::error::Result;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use diligence_base::Error;
+use diligence_storage::external::open_store;
 use diligence_storage::foreign_error::to_datafusion;
 use object_store::ObjectStore;
 use url::Url;
@@ -38,14 +38,7 @@ impl ObjectStoreRegistry for Stores {
         if let Ok(store) = self.known.get_store(url) {
             return Ok(store);
         }
-        let options = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value)).collect::<Vec<_>>();
-        let (store, _) = object_store::parse_url_opts(url, options).map_err(|error| {
-            let error = Error::input(format!("'{url}' cannot be opened: {error}"));
-            to_datafusion(
-                error.with_hint("locations are paths, or URLs that begin with s3://, gs://, az:// or https://"),
-            )
-        })?;
-        let store: Arc<dyn ObjectStore> = Arc::from(store);
+        let (store, _) = open_store(url.as_str(), url).map_err(to_datafusion)?;
         self.known.register_store(url, store.clone());
         Ok(store)
     }

@@ -1,6 +1,7 @@
 //! Files as a seam: what a scan needs of a file system, and nothing else.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -67,6 +68,10 @@ impl Files for LocalFiles {
 
     fn meta(&self, path: &Path) -> io::Result<FileMeta> {
         let meta = std::fs::metadata(path)?;
+        // Opening a pipe that nobody writes to would wait for ever.
+        if meta.file_type().is_fifo() || meta.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, not a file"));
+        }
         Ok(FileMeta { path: path.to_owned(), bytes: meta.len(), modified: meta.modified()? })
     }
 

@@ -8,7 +8,8 @@ use arrow::compute::take;
 use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Decimal64Type, Decimal128Type};
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
-use diligence_base::Result;
+use diligence_base::limits::FUNCTION_BYTES_MAX;
+use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use crate::batch::{magnitude_bound, nulls_of, to_logical};
@@ -76,6 +77,16 @@ impl Operand {
         if !self.constant || rows == 1 {
             return Ok(self.array);
         }
+        // Views share their bytes; anything else is copied for every row.
+        let shares = matches!(self.array.data_type(), DataType::Utf8View | DataType::BinaryView);
+        if !shares && self.array.get_buffer_memory_size().saturating_mul(rows) > FUNCTION_BYTES_MAX {
+            // It may be a small part of large buffers.
+            let bytes = self.array.to_data().get_slice_memory_size().map_err(from_arrow)?.saturating_mul(rows);
+            if bytes > FUNCTION_BYTES_MAX {
+                let what = format!("a constant for {rows} rows would take {} MiB", bytes >> 20);
+                return Err(Error::resource(format!("{what}; at most {} MiB are allowed", FUNCTION_BYTES_MAX >> 20)));
+            }
+        }
         take(self.array.as_ref(), &UInt32Array::from(vec![0; rows]), None).map_err(from_arrow)
     }
 
@@ -116,9 +127,22 @@ impl Narrow {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Decimal128Array;
+    use arrow::array::{Decimal128Array, ListArray};
+    use arrow::datatypes::Int64Type;
+    use diligence_base::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn a_constant_is_not_copied_beyond_all_bounds() {
+        let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1); 1 << 20])]);
+        let constant = Operand::constant(Arc::new(list.clone()));
+        assert_eq!(constant.clone().into_array(8).unwrap().len(), 8);
+        assert_eq!(constant.into_array(8192).unwrap_err().kind(), ErrorKind::Resource);
+        // A small part of something large is small.
+        let numbers = list.values().slice(7, 1);
+        assert_eq!(Operand::constant(numbers).into_array(8192).unwrap().len(), 8192);
+    }
 
     #[test]
     fn only_values_that_fit_are_narrowed() {

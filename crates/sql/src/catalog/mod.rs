@@ -76,6 +76,13 @@ impl Relation {
         }
     }
 
+    /// What it is, with its article.
+    pub fn a_kind(&self) -> String {
+        let kind = self.kind();
+        let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        format!("{article} {kind}")
+    }
+
     /// Its columns. Files may have to be opened to know.
     pub fn schema(&self) -> Result<SchemaRef> {
         Ok(match self {
@@ -121,6 +128,8 @@ pub struct Catalog {
     /// Files that statements named by their path, so that the next one need not open them again.
     paths: Mutex<HashMap<String, Arc<FileRelation>>>,
     versions: AtomicU64,
+    /// Folders that look like tables and are none, with the reason.
+    left_out: RwLock<BTreeMap<String, String>>,
 }
 
 /// Paths remembered at most; then all are forgotten, which costs opening them again.
@@ -129,7 +138,7 @@ const PATHS_MAX: usize = 1000;
 impl Default for Catalog {
     fn default() -> Self {
         let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), BTreeMap::new())]);
-        Self { schemas: RwLock::new(schemas), paths: Mutex::default(), versions: AtomicU64::new(1) }
+        Self { schemas: RwLock::new(schemas), paths: Mutex::default(), versions: AtomicU64::new(1), left_out: RwLock::default() }
     }
 }
 
@@ -149,6 +158,16 @@ impl Catalog {
         paths.entry(path.to_owned()).or_insert_with(relation).clone()
     }
 
+    /// Remembers what somebody may look for in vain, and why.
+    pub fn leave_out(&self, names: impl IntoIterator<Item = (String, String)>) {
+        self.left_out.write().extend(names);
+    }
+
+    /// What was left out, and why.
+    pub fn left_out(&self) -> Vec<(String, String)> {
+        self.left_out.read().iter().map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+
     /// What the name stands for now.
     pub fn get(&self, name: &RelationName) -> Option<Relation> {
         self.schemas.read().get(&name.schema)?.get(&name.name).cloned()
@@ -156,16 +175,18 @@ impl Catalog {
 
     /// Gives a relation a name. Fails if the schema is unknown, or the name is taken and may not be replaced.
     pub fn create(&self, name: &RelationName, relation: Relation, or_replace: bool) -> Result<()> {
+        may_change(&name.schema, &format!("'{name}' cannot be made"))?;
         let mut schemas = self.schemas.write();
         let Some(schema) = schemas.get_mut(&name.schema) else { return Err(no_schema(&name.schema)) };
         if let Some(existing) = schema.get(&name.name) {
             if !or_replace {
-                return Err(Error::input(format!("a {} named '{name}' exists already", existing.kind()))
+                return Err(Error::input(format!("{} named '{name}' exists already", existing.a_kind()))
                     .with_hint("drop it first, or write CREATE OR REPLACE"));
             }
             // Replacing a view by a table is more often a slip than a wish.
             if matches!(existing, Relation::View(_)) != matches!(relation, Relation::View(_)) {
-                return Err(Error::input(format!("'{name}' is a {}, not a {}", existing.kind(), relation.kind()))
+                let (is, is_not) = (existing.a_kind(), relation.a_kind());
+                return Err(Error::input(format!("'{name}' is {is}, not {is_not}"))
                     .with_hint(format!("drop the {} first", existing.kind())));
             }
         }
@@ -195,6 +216,7 @@ impl Catalog {
 
     /// Takes a schema away; false if there is none. Fails on one with relations unless `cascade`.
     pub fn drop_schema(&self, name: &str, cascade: bool) -> Result<bool> {
+        may_change(name, "it cannot be dropped")?;
         if name == DEFAULT_SCHEMA {
             return Err(Error::input(format!("the schema '{name}' cannot be dropped")));
         }
@@ -231,6 +253,14 @@ impl Catalog {
     pub fn has_schema(&self, schema: &str) -> bool {
         self.schemas.read().contains_key(schema)
     }
+}
+
+/// Fails on the names of what the engine shows of itself.
+pub(crate) fn may_change(schema: &str, what: &str) -> Result<()> {
+    if schema != SYSTEM_SCHEMA && schema != INFORMATION_SCHEMA {
+        return Ok(());
+    }
+    Err(Error::input(format!("{what}: what is in the schema '{schema}' shows the engine, and cannot be changed")))
 }
 
 fn no_schema(name: &str) -> Error {

@@ -1,13 +1,15 @@
-//! New files of a folder: written where no table sees them, then moved among the others.
+//! New files of a folder: written where no table sees them, then moved among the others, or into the place of one.
 //!
 //! ```text
-//! folder/_insert-<number>/year=2024/<any name>.parquet  --commit-->  folder/year=2024/part-<number>.parquet
+//! folder/_insert-<number>/year=2024/<any name>.parquet  --commit-->      folder/year=2024/part-<number>.parquet
+//! folder/_insert-<number>/<any name>                    --commit_as-->   folder/name.parquet
 //! ```
 //!
 //! Names that begin with `_` are part of no table. Writing goes to the machine's file system, as COPY's does; this only
 //! makes room and moves.
 //!
-//! Invariants: a file appears whole or not at all; what is not committed is removed; no file is overwritten.
+//! Invariants: a file appears whole or not at all; what is not committed is removed; no file is overwritten but by
+//! `commit_as`.
 
 use std::fs;
 use std::io;
@@ -34,8 +36,10 @@ pub struct Staging {
 }
 
 impl Staging {
-    pub(super) fn new(folder: &Path, ending: String) -> Result<Self> {
+    /// Room for new files of a folder, whose names will have this ending. Nothing is made yet.
+    pub fn new(folder: &Path, ending: String) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let folder = std::path::absolute(folder).map_err(|error| failed("finding", folder, &error))?;
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -45,9 +49,28 @@ impl Staging {
         Ok(Self { folder, path, number, ending, had_folder })
     }
 
-    /// The folder to write into. It is not there yet. Files may have any name, and be in folders in it.
+    /// The folder to write into. It is not there before [`make`](Self::make). Files may have any name, and be in folders in it.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes the folder to write into, so that one that cannot be written to is known before the work.
+    pub fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.path)
+    }
+
+    /// Moves the one file `written` to `target`, in the place of what is there.
+    pub fn commit_as(self, written: &str, target: &Path) -> io::Result<()> {
+        // Whoever made it a link, or gave it permissions, meant it.
+        let target = match fs::canonicalize(target) {
+            Ok(target) => target,
+            Err(_) => target.to_owned(),
+        };
+        let written = self.path.join(written);
+        if let Ok(old) = fs::metadata(&target) {
+            fs::set_permissions(&written, old.permissions())?;
+        }
+        fs::rename(written, target)
     }
 
     /// Moves the files to their folder. `replaced` are files of the folder that give way to them: on failure they are where
@@ -168,6 +191,23 @@ mod tests {
         write(&dropped.path().join("a"), "3");
         drop(dropped);
         assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn one_file_takes_the_place_of_another() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, link) = (root.path().join("a.csv"), root.path().join("link.csv"));
+        write(&file, "old");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let staging = Staging::new(root.path(), String::new()).unwrap();
+        staging.make().unwrap();
+        write(&staging.path().join("rows"), "new");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        staging.commit_as("rows", &link).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(names(root.path()), ["a.csv", "link.csv"]);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(Staging::new(&file, String::new()).unwrap().make().is_err(), "a file is no folder");
     }
 
     #[test]

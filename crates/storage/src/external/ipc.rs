@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
@@ -20,6 +19,7 @@ use bytes::Bytes;
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::limits::MORSEL_ROWS_MAX;
+use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 
 use super::batches::{BatchSource, BatchWindows, columns_of};
@@ -327,10 +327,10 @@ impl BatchSource for ArrowBatches {
 
 /// Runs code of the Arrow library on untrusted bytes: its errors get the file's name, and its panics become errors.
 fn guard<T>(source: &Source, what: &str, work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(source.error(format!("{what} ({error})"))),
-        Err(_) => Err(source.error(format!("{what}; the file is corrupt"))),
+    match caught_quietly(work) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(source.error(format!("{what} ({error})"))),
+        None => Err(source.error(format!("{what}; the file is corrupt"))),
     }
 }
 

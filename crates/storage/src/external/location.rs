@@ -13,6 +13,7 @@ use url::Url;
 
 use super::options::{Compression, Format, OpenOptions};
 use super::source::{Source, describe_io, wait};
+use super::stores::{is_web, open_store, store_error};
 
 /// Files that one table may have: a listing is held in memory.
 const FILES_MAX: usize = 1_000_000;
@@ -109,7 +110,7 @@ pub(crate) fn locate_in_store(
 ) -> Result<Located> {
     let text = location.to_owned();
     let prefix = text.strip_suffix(path.as_ref()).unwrap_or("").to_owned();
-    let found = wait(async move { find_in_store(&text, &prefix, store, path).await })?;
+    let found = wait(async move { find_in_store(&text, &prefix, store, path, false).await })?;
     choose(location, found, options)
 }
 
@@ -301,15 +302,9 @@ fn open_all(paths: Vec<PathBuf>, files: &Arc<dyn Files>) -> Result<Vec<Arc<Sourc
 
 fn find_objects(location: &str, url: Url) -> Result<Found> {
     let owned = location.to_owned();
-    // `parse_url_opts` would take a wildcard's `?` for a query.
-    let options = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value)).collect::<Vec<_>>();
-    let (store, path) = object_store::parse_url_opts(&url, options).map_err(|error| {
-        Error::input(format!("'{location}' cannot be opened: {error}"))
-            .with_hint("locations are paths, or URLs that begin with s3://, gs://, az://, http:// or https://")
-    })?;
-    let store: Arc<dyn ObjectStore> = Arc::from(store);
+    let (store, path) = open_store(location, &url)?;
     let prefix = url_prefix(&url, &path);
-    wait(async move { find_in_store(&owned, &prefix, store, path).await })
+    wait(async move { find_in_store(&owned, &prefix, store, path, is_web(&url)).await })
 }
 
 /// What stands before an object's path in the URL that names it.
@@ -328,6 +323,7 @@ async fn find_in_store(
     prefix: &str,
     store: Arc<dyn ObjectStore>,
     path: object_store::path::Path,
+    web: bool,
 ) -> Result<Found> {
     let named = |path: &object_store::path::Path| format!("{prefix}{path}");
     let folder = location.ends_with('/');
@@ -339,8 +335,8 @@ async fn find_in_store(
                 return Ok(Found::one(Source::object(named(&meta.location), meta, store)));
             }
             // It may be a folder, which stores know only by what is in it.
-            Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(Error::file(format!("{location}: {error}"))),
+            Err(object_store::Error::NotFound { .. }) if !web => {}
+            Err(error) => return Err(store_error(location, &error)),
         }
     }
     let (base, pattern) = if is_pattern(&text) {
@@ -352,9 +348,14 @@ async fn find_in_store(
     };
     let mut listing = store.list(Some(&base));
     let mut metas = Vec::new();
-    while let Some(meta) =
-        listing.try_next().await.map_err(|error| Error::file(format!("{location}: it cannot be listed: {error}")))?
-    {
+    let refused = |error: object_store::Error| {
+        if web {
+            return Error::file(format!("{location}: this server does not tell which files it has"))
+                .with_hint("name the files one by one, and join them with UNION ALL");
+        }
+        store_error(location, &error)
+    };
+    while let Some(meta) = listing.try_next().await.map_err(refused)? {
         let below = meta.location.as_ref().strip_prefix(base.as_ref()).unwrap_or(meta.location.as_ref());
         let hidden = below.split('/').any(is_hidden);
         let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches_with(meta.location.as_ref(), MATCHING));
@@ -381,14 +382,23 @@ fn percent_decoded(text: &str) -> String {
     text.replace("%2A", "*").replace("%3F", "?").replace("%5B", "[").replace("%5D", "]")
 }
 
-/// Every file and folder of a folder that can be a table: (name, location), sorted by name. A name is the stem of the
-/// file's or the folder's name; where two are equal, the lesser format's name gets the format appended (`a_csv`).
-///
-/// Nothing is opened: whether a file is what its name says shows when the table is used.
-pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Vec<(String, String)>> {
+/// What is in a folder.
+#[derive(Debug, Default)]
+pub struct Discovered {
+    /// Every file and folder that can be a table: (name, location), sorted by name. A name is the stem of the file's or the
+    /// folder's name; where two are equal, the lesser format's name gets the format appended (`a_csv`).
+    pub tables: Vec<(String, String)>,
+    /// The folders that are no table: (name, why).
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table is
+/// used.
+pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Discovered> {
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
     let mut found = Vec::new();
+    let mut left_out = Vec::new();
     for entry in entries {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if is_hidden(&name) {
@@ -397,17 +407,21 @@ pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Vec<(String, St
         if files.is_dir(&entry) {
             let mut inside = Tree::default();
             walk(&entry, files, 0, &mut inside)?;
-            let mut formats = inside
-                .files
-                .iter()
-                .filter_map(|path| Format::of_name(&path.to_string_lossy()))
-                .map(|(format, _)| format);
-            if let Some(format) = formats.next()
-                && formats.all(|other| other == format)
-            {
-                // A folder `t.parquet` of part files is the table `t`, as other engines write it.
-                let stem = if Format::of_name(&name).is_some() { stem_of(&name) } else { name.clone() };
-                found.push((stem, format, entry));
+            let named = inside.files.iter().filter_map(|path| Format::of_name(&path.to_string_lossy()));
+            let mut formats = named.map(|(format, _)| format).collect::<Vec<_>>();
+            formats.sort();
+            formats.dedup();
+            match formats.as_slice() {
+                [format] => {
+                    // A folder `t.parquet` of part files is the table `t`, as other engines write it.
+                    let stem = if Format::of_name(&name).is_some() { stem_of(&name) } else { name.clone() };
+                    found.push((stem, *format, entry));
+                }
+                [] => left_out.push((name, "no file in it has a name that shows its format".to_owned())),
+                [first, second, ..] => {
+                    let both = format!("{} and {}", first.name(), second.name());
+                    left_out.push((name, format!("its files have several formats ({both}); a table has one")));
+                }
             }
         } else if let Some((format, _)) = Format::of_name(&name) {
             found.push((stem_of(&name), format, entry));
@@ -429,7 +443,7 @@ pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Vec<(String, St
         tables.push((name, path.to_string_lossy().into_owned()));
     }
     tables.sort();
-    Ok(tables)
+    Ok(Discovered { tables, left_out })
 }
 
 /// The name without the endings that show format and compression.
@@ -512,7 +526,9 @@ mod tests {
     fn what_can_be_a_table_is_discovered() {
         let folder = folder();
         let files: Arc<dyn Files> = Arc::new(LocalFiles);
-        let tables = discover(folder.path(), &files).unwrap();
+        let Discovered { tables, left_out } = discover(folder.path(), &files).unwrap();
+        let left_out = left_out.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
+        assert_eq!(left_out, ["empty", "mixed"]);
         let names = tables.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
         assert_eq!(names, ["a", "a_json", "parts"]);
         assert!(tables[0].1.ends_with("a.csv") && tables[1].1.ends_with("a.json"));

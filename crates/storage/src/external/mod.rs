@@ -6,7 +6,8 @@
 //! done once for all formats, in `sieve`.
 //!
 //! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no length in
-//! it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds files (`insert`).
+//! it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds files (`insert`), and COPY puts
+//! a whole file in the place of another.
 
 mod batches;
 mod insert;
@@ -20,13 +21,15 @@ mod required;
 mod schema;
 mod sieve;
 mod source;
+mod stores;
 mod table;
 #[cfg(test)]
 mod testing;
 mod text;
 
 pub use insert::Staging;
-pub use location::discover;
+pub use location::{Discovered, discover};
 pub use options::{Compression, CsvOptions, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
+pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};

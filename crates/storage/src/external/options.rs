@@ -94,7 +94,7 @@ impl Format {
     }
 
     /// How a file's name ends that shows this format and compression.
-    pub(crate) fn ending(self, compression: Compression) -> String {
+    pub fn ending(self, compression: Compression) -> String {
         let format = self.name().to_ascii_lowercase();
         match compression {
             Compression::Plain => format!(".{format}"),

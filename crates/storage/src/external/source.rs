@@ -16,8 +16,10 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use diligence_base::seams::{FileMeta, Files};
 use diligence_base::{Error, ErrorKind, Result};
-use object_store::{ObjectMeta, ObjectStore};
+use futures::lock::Mutex;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
+use super::stores::store_error;
 use crate::{Fetch, Fetched};
 
 /// Ranges nearer to each other than this are read as one: a seek on a disk or one more round trip costs more than the
@@ -26,6 +28,9 @@ const GAP_BYTES_MAX: u64 = 256 * 1024;
 
 /// A joined read is at most this long, so that one huge column chunk does not need twice its memory to be cut up.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A file is read as a whole, and kept, if its server does not give parts of it; up to this length.
+const WHOLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A foreign file.
 pub(crate) struct Source {
@@ -40,7 +45,12 @@ pub(crate) struct Source {
 
 enum Place {
     Local { files: Arc<dyn Files>, path: PathBuf },
-    Object { store: Arc<dyn ObjectStore>, path: object_store::path::Path },
+    Object {
+        store: Arc<dyn ObjectStore>,
+        path: object_store::path::Path,
+        /// All of it, once its server would not give a part.
+        whole: Mutex<Option<Bytes>>,
+    },
 }
 
 impl fmt::Debug for Source {
@@ -72,7 +82,8 @@ impl Source {
         meta.e_tag.hash(&mut hasher);
         meta.version.hash(&mut hasher);
         meta.last_modified.timestamp_nanos_opt().hash(&mut hasher);
-        Self { name, bytes: meta.size, version: hasher.finish(), place: Place::Object { store, path: meta.location } }
+        let place = Place::Object { store, path: meta.location, whole: Mutex::default() };
+        Self { name, bytes: meta.size, version: hasher.finish(), place }
     }
 
     /// True if reading it blocks a thread rather than waiting for a network.
@@ -198,12 +209,23 @@ impl Source {
     }
 
     async fn read_object(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let Place::Object { store, path } = &self.place else {
+        let Place::Object { store, path, whole } = &self.place else {
             return Err(Error::bug("a local file was read as an object"));
         };
         self.check(ranges)?;
         let wanted = join(ranges);
-        let read = store.get_ranges(path, &wanted).await.map_err(|error| self.error(error))?;
+        // Whoever comes while the whole file is read waits here.
+        let kept = whole.lock().await.clone();
+        if let Some(all) = kept {
+            return cut(ranges, &[(0..self.bytes, all)]);
+        }
+        let read = match store.get_ranges(path, &wanted).await {
+            Err(object_store::Error::NotSupported { .. }) => {
+                let all = self.read_whole(store.as_ref(), path, whole).await?;
+                return cut(ranges, &[(0..self.bytes, all)]);
+            }
+            read => read.map_err(|error| store_error(&self.name, &error))?,
+        };
         let mut joined = Vec::with_capacity(read.len());
         for (range, bytes) in wanted.into_iter().zip(read) {
             if bytes.len() as u64 != range.end - range.start {
@@ -217,6 +239,31 @@ impl Source {
             joined.push((range, bytes));
         }
         cut(ranges, &joined)
+    }
+
+    async fn read_whole(
+        &self,
+        store: &dyn ObjectStore,
+        path: &object_store::path::Path,
+        whole: &Mutex<Option<Bytes>>,
+    ) -> Result<Bytes> {
+        let mut kept = whole.lock().await;
+        if let Some(all) = &*kept {
+            return Ok(all.clone());
+        }
+        if self.bytes > WHOLE_BYTES_MAX {
+            return Err(Error::resource(format!(
+                "{}: its server gives no parts of files, and as a whole it has {} bytes, which is too much",
+                self.name, self.bytes
+            ))
+            .with_hint("download it first"));
+        }
+        let failed = |error| store_error(&self.name, &error);
+        let all = store.get(path).await.map_err(failed)?.bytes().await.map_err(failed)?;
+        if all.len() as u64 != self.bytes {
+            return Err(self.changed(all.len() as u64));
+        }
+        Ok(kept.insert(all).clone())
     }
 
     fn changed(&self, bytes: u64) -> Error {

@@ -1,11 +1,11 @@
 //! Reads and checks footers.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::MORSEL_ROWS_MAX;
+use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 use parquet::DecodeResult;
 use parquet::arrow::parquet_to_arrow_schema;
@@ -157,10 +157,10 @@ fn not_parquet(source: &Arc<Source>) -> Result<Error> {
 
 /// Runs code of the Parquet library on untrusted bytes: its errors get the file's name, and its panics become errors.
 pub(super) fn guard<T>(source: &Source, what: &str, work: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(source.error(format!("{what} ({error})"))),
-        Err(_) => Err(source.error(what)),
+    match caught_quietly(work) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(source.error(format!("{what} ({error})"))),
+        None => Err(source.error(what)),
     }
 }
 
