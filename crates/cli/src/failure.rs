@@ -1,7 +1,7 @@
 //! How the command fails: what is printed, and with which exit code.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use diligence_base::{Error, Span};
@@ -36,15 +36,20 @@ impl Failure {
         match self {
             Failure::OutputClosed => ExitCode::SUCCESS,
             Failure::Usage(_) => {
-                eprintln!("{self}");
+                complain(self);
                 ExitCode::from(2)
             }
             Failure::Statement(..) | Failure::Other(_) => {
-                eprintln!("{self}");
+                complain(self);
                 ExitCode::from(1)
             }
         }
     }
+}
+
+/// Says something on standard error. Where nobody can hear it, the exit code still tells.
+pub fn complain(what: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 impl From<WriteError> for Failure {

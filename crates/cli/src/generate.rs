@@ -6,7 +6,7 @@ use indicatif::HumanBytes;
 
 use crate::Done;
 use crate::arguments::{FileFormat, GenerateArguments, Generated, TpchArguments};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::progress::{count_text, rows_bar};
 
 /// Runs the subcommand.
@@ -39,9 +39,9 @@ fn tpch(arguments: &TpchArguments) -> Done {
     })?;
     for file in &files {
         match file.outcome {
-            Outcome::Kept => eprintln!("{}: kept", file.path.display()),
+            Outcome::Kept => complain(format!("{}: kept", file.path.display())),
             Outcome::Written { rows, bytes } => {
-                eprintln!("{}: {}, {}", file.path.display(), count_text(rows as u64, "row"), HumanBytes(bytes));
+                complain(format!("{}: {}, {}", file.path.display(), count_text(rows as u64, "row"), HumanBytes(bytes)));
             }
         }
     }

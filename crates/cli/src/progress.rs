@@ -38,13 +38,14 @@ pub fn count_text(count: u64, what: &str) -> String {
 pub struct StatementProgress {
     begun: Instant,
     bar: Option<ProgressBar>,
+    template: &'static str,
     wanted: bool,
 }
 
 impl StatementProgress {
     /// Starts the clock.
     pub fn begin() -> Self {
-        Self { begun: Instant::now(), bar: None, wanted: std::io::stderr().is_terminal() }
+        Self { begun: Instant::now(), bar: None, template: "", wanted: std::io::stderr().is_terminal() }
     }
 
     /// Draws what is known. Called every now and then.
@@ -52,15 +53,40 @@ impl StatementProgress {
         if !self.wanted || self.begun.elapsed() < QUIET {
             return;
         }
-        let begun = self.begun;
-        let bar = self.bar.get_or_insert_with(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(REFRESH_HZ);
-            let bar = ProgressBar::with_draw_target(Some(0), target).with_elapsed(begun.elapsed());
-            styled(bar, "{wide_bar} {percent:>3}% {pos} of {len} clusters read, {elapsed} (Ctrl-C cancels)")
-        });
+        if progress.clusters_total == 0 {
+            // Nothing is read: there is no share of anything to show.
+            return self.show_text("running");
+        }
+        let bar = self.bar("{wide_bar} {percent:>3}% {pos} of {len} clusters read, {elapsed} (Ctrl-C cancels)");
         bar.set_length(progress.clusters_total as u64);
         bar.set_position(progress.clusters_done as u64);
         bar.tick();
+    }
+
+    /// Draws that the statement is being planned. Called every now and then.
+    pub fn show_planning(&mut self) {
+        if self.wanted && self.begun.elapsed() >= QUIET {
+            self.show_text("planning");
+        }
+    }
+
+    fn show_text(&mut self, what: &'static str) {
+        let bar = self.bar("{msg} for {elapsed} (Ctrl-C cancels)");
+        bar.set_message(what);
+        bar.tick();
+    }
+
+    /// The bar, in this shape.
+    fn bar(&mut self, template: &'static str) -> &ProgressBar {
+        if let Some(bar) = self.bar.take_if(|_| self.template != template) {
+            bar.finish_and_clear();
+        }
+        self.template = template;
+        let begun = self.begun;
+        self.bar.get_or_insert_with(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(REFRESH_HZ);
+            styled(ProgressBar::with_draw_target(Some(0), target).with_elapsed(begun.elapsed()), template)
+        })
     }
 
     /// Takes the bar away for good, for rows to be shown.

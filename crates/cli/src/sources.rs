@@ -23,11 +23,14 @@ impl Source {
         Self { name: None, text: text.into() }
     }
 
-    /// The content of a file.
+    /// The content of a file; of standard input if it is `-`.
     pub fn file(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Self::standard_input();
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
-        Ok(Self { name: Some(path.display().to_string()), text })
+        Ok(Self { name: Some(path.display().to_string()), text: without_mark(text) })
     }
 
     /// All of standard input.
@@ -36,7 +39,7 @@ impl Source {
         std::io::stdin()
             .read_to_string(&mut text)
             .map_err(|error| Failure::Usage(format!("cannot read SQL from standard input: {error}")))?;
-        Ok(Self { name: Some("standard input".to_owned()), text })
+        Ok(Self { name: Some("standard input".to_owned()), text: without_mark(text) })
     }
 
     /// Finds the places of statements that were cut from this text, in order.
@@ -54,6 +57,14 @@ impl Source {
             Place { source: self.name.clone(), statement: statement.clone(), line, column }
         });
         places.collect()
+    }
+}
+
+/// The text without the mark that editors on Windows put before it.
+fn without_mark(text: String) -> String {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
     }
 }
 

@@ -12,11 +12,15 @@ use crate::{Done, shell};
 
 /// Runs the subcommand.
 pub fn run(arguments: &SqlArguments) -> Done {
+    let terminal = stdout().is_terminal();
+    if terminal {
+        arguments.output.format.check_for_terminal()?;
+    }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
     let database = open(&arguments.database)?;
     let session = database.session();
-    let runner = Runner::new(&session, &interrupt, &arguments.output, stdout().is_terminal());
+    let runner = Runner::new(&session, &interrupt, &arguments.output, terminal);
     for source in &sources {
         runner.run(source)?;
     }

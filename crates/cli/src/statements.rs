@@ -9,9 +9,9 @@ use diligence_base::Error;
 use diligence_db::{QueryResult, ResultKind, Session};
 
 use crate::arguments::OutputArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::interrupt::{Guard, Interrupt};
-use crate::output::{Appetite, Format, LineWriter, ResultWriter, writer};
+use crate::output::{Appetite, Format, LineWriter, ResultWriter, Room, writer};
 use crate::progress::{StatementProgress, count_text};
 use crate::sources::{Place, Source};
 
@@ -21,6 +21,9 @@ const TERMINAL_ROWS_MAX: usize = 1_000;
 /// How long rows wait for more before they are pushed out, and how often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long a statement that was interrupted may take to stop. Then it is left alone: it does so when it next looks.
+const STOPPING_TIME: Duration = Duration::from_secs(1);
+
 /// Runs statements in a session.
 pub struct Runner<'a> {
     session: &'a Session,
@@ -28,6 +31,7 @@ pub struct Runner<'a> {
     format: Cell<Format>,
     timer: Cell<bool>,
     rows_max: Option<usize>,
+    terminal: bool,
 }
 
 impl<'a> Runner<'a> {
@@ -38,7 +42,14 @@ impl<'a> Runner<'a> {
             Some(rows) => Some(rows),
             None => terminal.then_some(TERMINAL_ROWS_MAX),
         };
-        Self { session, interrupt, format: Cell::new(output.format), timer: Cell::new(output.timer), rows_max }
+        Self {
+            session,
+            interrupt,
+            format: Cell::new(output.format),
+            timer: Cell::new(output.timer),
+            rows_max,
+            terminal,
+        }
     }
 
     /// How rows are written from now on.
@@ -66,7 +77,7 @@ impl<'a> Runner<'a> {
         let failed = |error| Failure::Statement(error, Some(place.clone()));
         let interrupt = self.interrupt.statement();
         let mut progress = StatementProgress::begin();
-        let mut result = self.session.start(&place.statement).map_err(failed)?;
+        let mut result = self.begin(&place.statement, &interrupt, &mut progress).map_err(failed)?;
         interrupt.cancels(result.cancel_token());
 
         let mut output = BufWriter::new(stdout().lock());
@@ -82,9 +93,27 @@ impl<'a> Runner<'a> {
         output.flush().map_err(|error| Failure::output(&error))?;
         if self.timer.get() {
             let seconds = begun.elapsed().as_secs_f64();
-            eprintln!("{} in {seconds:.3} s", count_text(rows, "row"));
+            complain(format!("{} in {seconds:.3} s", count_text(rows, "row")));
         }
         Ok(())
+    }
+
+    /// Plans a statement and starts it; stops waiting for that when there is an interrupt.
+    fn begin(&self, sql: &str, interrupt: &Guard<'_>, progress: &mut StatementProgress) -> Result<QueryResult, Error> {
+        let beginning = self.session.begin(sql);
+        loop {
+            match beginning.wait(LOOK_EVERY) {
+                Poll::Ready(begun) => return begun,
+                Poll::Pending if interrupt.interrupted() => return Err(Error::cancelled()),
+                Poll::Pending => progress.show_planning(),
+            }
+        }
+    }
+
+    /// The room for a table: on a terminal, as wide as it is now.
+    fn room(&self) -> Room {
+        let width = || console::Term::stdout().size_checked().map(|(_, width)| usize::from(width));
+        Room { rows: self.rows_max, width: self.terminal.then(width).flatten() }
     }
 
     /// Writes a result and gives its number of rows. A plan is no table, whatever its form.
@@ -100,14 +129,14 @@ impl<'a> Runner<'a> {
         if matches!(result.kind(), ResultKind::Rows) {
             let mut writer: Box<dyn ResultWriter> = match self.format.get() {
                 Format::Table if is_plan => Box::new(LineWriter::new(output)),
-                format => writer(format, output, self.rows_max),
+                format => writer(format, output, self.room()),
             };
             writer.begin(&result.schema())?;
             rows = pump(result, writer.as_mut(), interrupt, progress)?;
             writer.end()?;
         } else {
             // A command has no rows to show; its work is done while it is read.
-            pump(result, writer(Format::None, output, None).as_mut(), interrupt, progress)?;
+            pump(result, writer(Format::None, output, Room::default()).as_mut(), interrupt, progress)?;
         }
         // Only now, because a command's count is known at its end.
         if let ResultKind::Command { tag, rows: affected } = result.kind() {
@@ -130,6 +159,7 @@ fn pump(
 ) -> Result<u64, Failure> {
     let mut rows = 0;
     let mut flushed = true;
+    let mut stopping: Option<Instant> = None;
     loop {
         match result.next_within(LOOK_EVERY) {
             // The query may be done and its rows still fill the screen.
@@ -149,7 +179,13 @@ fn pump(
                     return Ok(rows);
                 }
             }
+            Poll::Pending if stopping.is_some_and(|since| since.elapsed() > STOPPING_TIME) => {
+                return Err(Failure::Statement(Error::cancelled(), None));
+            }
             Poll::Pending => {
+                if interrupt.interrupted() {
+                    stopping.get_or_insert_with(Instant::now);
+                }
                 if !flushed {
                     writer.flush()?;
                     flushed = true;

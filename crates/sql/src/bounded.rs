@@ -214,7 +214,8 @@ fn bytes_wanted(growth: Growth, args: &ScalarFunctionArgs) -> Option<u128> {
                 };
                 let step = step.as_ref().map_or(1, |step| step.at(row));
                 // A wrong direction gives no rows.
-                let ahead = if step < 0 { i128::from(from) - i128::from(to) } else { i128::from(to) - i128::from(from) };
+                let ahead =
+                    if step < 0 { i128::from(from) - i128::from(to) } else { i128::from(to) - i128::from(from) };
                 ahead.max(0) as u128 / u128::from(step.unsigned_abs().max(1)) * 8
             })
         }

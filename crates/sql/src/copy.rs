@@ -292,9 +292,7 @@ fn set_options(copy: &mut CopyToStatement, format: Format, compression: Compress
 fn remote(name: &str) -> Result<Option<Url>> {
     match name.split_once("://") {
         None | Some(("file", _)) => Ok(None),
-        Some(_) => {
-            Url::parse(name).map(Some).map_err(|error| Error::input(format!("'{name}' is no URL: {error}")))
-        }
+        Some(_) => Url::parse(name).map(Some).map_err(|error| Error::input(format!("'{name}' is no URL: {error}"))),
     }
 }
 
@@ -441,7 +439,8 @@ mod tests {
 
     #[test]
     fn options_have_the_names_that_reading_has() {
-        let (copy, _) = planned("COPY t TO 'a.csv' OPTIONS (header 'false', 'format.sep' '\\t', compression 'gzip')").unwrap();
+        let (copy, _) =
+            planned("COPY t TO 'a.csv' OPTIONS (header 'false', 'format.sep' '\\t', compression 'gzip')").unwrap();
         assert_eq!(option(&copy, "has_header").as_deref(), Some("false"));
         assert_eq!(option(&copy, "delimiter").as_deref(), Some("\t"));
         assert_eq!(option(&copy, "compression").as_deref(), Some("gzip"));

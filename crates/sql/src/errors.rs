@@ -3,6 +3,7 @@
 //!
 //! Rule names and other signs of how the planner works inside are left out; only a bug keeps them.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use datafusion::common::{Column, DataFusionError, Diagnostic, SchemaError};
@@ -10,6 +11,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use diligence_base::{Error, ErrorKind, Span};
 use diligence_storage::foreign_error::from_datafusion;
 
+use crate::messages::told;
 use crate::rewrite::duplicates::{COMPLAINT, wanted};
 
 /// Names listed in a hint at most.
@@ -24,6 +26,10 @@ pub trait KnownNames {
     /// The columns of a table by its alias anywhere in the statement: empty if they are not known, `None` if there is no such
     /// alias.
     fn columns(&self, _alias: &str) -> Option<Vec<String>> {
+        None
+    }
+    /// What else has the name of a table that is not known: a file, or a folder that is no table. The message and the hint.
+    fn instead_of(&self, _name: &str) -> Option<(String, String)> {
         None
     }
 }
@@ -64,6 +70,21 @@ pub fn at(error: Error, place: Option<Span>) -> Error {
     }
 }
 
+/// The same error about a statement that ends at `end`: the parser says that it found its last word, or nothing of where it was.
+pub(crate) fn at_end(error: Error, end: Span) -> Error {
+    let beyond = error.span().is_some_and(|place| (place.line, place.column) >= (end.line, end.column));
+    let expected = match error.message().split_once(", found ").or_else(|| error.message().split_once(" found ")) {
+        Some((expected, _)) if beyond => Some(format!("{expected}, found the end of the statement")),
+        _ => None,
+    };
+    let unplaced = error.span().is_none() && error.message().ends_with("the end of the statement");
+    match expected {
+        Some(text) => at(Error::input(text), Some(end)),
+        None if unplaced => error.with_span(end),
+        None => error,
+    }
+}
+
 /// An error of the planner.
 pub fn planning(error: DataFusionError, known: &dyn KnownNames) -> Error {
     let diagnostic = error.diagnostic().cloned();
@@ -76,6 +97,10 @@ pub fn planning(error: DataFusionError, known: &dyn KnownNames) -> Error {
             None => from_datafusion(error),
         },
         DataFusionError::Plan(message) => from_message(message, diagnostic.as_ref(), known),
+        DataFusionError::NotImplemented(message)
+        | DataFusionError::Internal(message)
+        | DataFusionError::Configuration(message)
+        | DataFusionError::Execution(message) => told(message).unwrap_or_else(|| from_datafusion(error)),
         _ => from_datafusion(error),
     };
     let planned = tidy(planned);
@@ -99,8 +124,13 @@ fn place_of(span: datafusion::common::Span) -> Span {
 fn from_message(message: &str, diagnostic: Option<&Diagnostic>, known: &dyn KnownNames) -> Error {
     // "Invalid function 'foo'.\nDid you mean 'bar'?"
     if let Some(name) = message.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
+        let functions = known.functions();
+        if functions.contains(&name.to_lowercase()) {
+            let error = Error::input(format!("{name}() is a window function: it needs OVER (…) behind it"));
+            return error.with_hint(format!("for example {name}() OVER (ORDER BY …)"));
+        }
         let error = Error::input(format!("no function is named '{name}'"));
-        return suggest(error, name, &known.functions());
+        return suggest(error, name, &functions);
     }
     if let Some(name) = message.strip_prefix("table function '").and_then(|rest| rest.split('\'').next()) {
         return Error::input(format!("no table function is named '{name}'"));
@@ -110,6 +140,9 @@ fn from_message(message: &str, diagnostic: Option<&Diagnostic>, known: &dyn Know
         let name = rest.split('"').nth(1).unwrap_or_default();
         return Error::input(format!("the column '{}' appears twice", wanted(name)))
             .with_hint("give one of them another name with AS");
+    }
+    if let Some(error) = told(message) {
+        return error;
     }
     let error = Error::input(message);
     let help = diagnostic.and_then(|diagnostic| diagnostic.helps.first()).map(|help| help.message.clone());
@@ -129,6 +162,9 @@ fn unknown_relation(unknown: &UnknownRelation, known: &dyn KnownNames) -> Error 
             error
         };
     }
+    if let Some((message, hint)) = known.instead_of(&unknown.name) {
+        return Error::input(message).with_hint(hint);
+    }
     let relations = known.relations();
     let error = Error::input(unknown.to_string());
     if relations.is_empty() {
@@ -140,6 +176,10 @@ fn unknown_relation(unknown: &UnknownRelation, known: &dyn KnownNames) -> Error 
 fn unknown_or_ambiguous(error: &SchemaError, known: &dyn KnownNames) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => unknown_column(field, valid_fields, known),
+        SchemaError::AmbiguousReference { field } if field.relation.is_some() => {
+            Error::input(format!("the column '{}' is ambiguous: the table has two of this name", field.flat_name()))
+                .with_hint("give one of them another name with AS")
+        }
         SchemaError::AmbiguousReference { field } => {
             Error::input(format!("the column '{}' is ambiguous: it is in more than one table", field.flat_name()))
                 .with_hint(format!("write which one is meant: table.{}", field.name()))
@@ -167,6 +207,7 @@ fn unknown_column(field: &Column, valid: &[Column], known: &dyn KnownNames) -> E
             .iter()
             .filter_map(|column| column.relation.as_ref())
             .map(|name| name.table().to_owned())
+            .filter(|name| !is_internal(name))
             .collect::<Vec<_>>();
         relations.sort();
         relations.dedup();
@@ -182,13 +223,23 @@ fn unknown_column(field: &Column, valid: &[Column], known: &dyn KnownNames) -> E
     let names = valid
         .iter()
         .filter(|column| field.relation.is_none() || column.relation == field.relation)
+        .filter(|column| !column.relation.as_ref().is_some_and(|relation| is_internal(relation.table())))
         .map(|column| column.name().to_owned())
+        .filter(|name| !is_internal(name))
         .collect::<Vec<_>>();
     suggest(error, field.name(), &names)
 }
 
+/// True for a name that the planner made up.
+fn is_internal(name: &str) -> bool {
+    name.starts_with("__")
+}
+
 /// The error with the nearest known name as its hint, or the known names if there are few.
 pub fn suggest(error: Error, name: &str, known: &[String]) -> Error {
+    let mut met = HashSet::new();
+    let known = known.iter().filter(|name| met.insert(name.as_str())).cloned().collect::<Vec<_>>();
+    let known = known.as_slice();
     if let Some(nearest) = nearest(name, known) {
         return error.with_hint(format!("did you mean '{nearest}'?"));
     }
@@ -276,6 +327,27 @@ mod tests {
         assert_eq!(error.span(), Some(Span { line: 2, column: 8 }));
         let error = parser_message("Expected: identifier, found: EOF");
         assert_eq!(error.message(), "expected identifier, found the end of the statement");
+    }
+
+    #[test]
+    fn what_ends_too_early_is_shown_at_its_end() {
+        let end = Span { line: 1, column: 24 };
+        let error = parser_message("Expected: ), found: 1 at Line: 1, Column: 24");
+        let error = at_end(error, end);
+        assert_eq!(error.message(), "expected ), found the end of the statement");
+        let error = at_end(parser_message("Expected: an expression, found: EOF"), end);
+        assert_eq!(
+            (error.message(), error.span()),
+            ("expected an expression, found the end of the statement", Some(end))
+        );
+        let error = at_end(parser_message("Expected: ), found: x at Line: 1, Column: 8"), end);
+        assert_eq!(error.message(), "expected ), found x");
+    }
+
+    #[test]
+    fn hints_name_each_name_once() {
+        let known = ["n_name", "n_key", "n_name"].map(String::from);
+        assert_eq!(suggest(Error::input("x"), "zzzz", &known).hint(), Some("there are: n_name, n_key"));
     }
 
     #[test]

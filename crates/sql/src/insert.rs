@@ -117,7 +117,8 @@ fn writable_to_parquet(fields: &Fields) -> DataFusionResult<()> {
     match fields.iter().find(|field| matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))) {
         None => Ok(()),
         Some(field) => {
-            let error = Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", field.name()));
+            let error =
+                Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", field.name()));
             Err(to_datafusion(error.with_hint("cast them to VARCHAR, or write an .arrow file")))
         }
     }

@@ -23,6 +23,7 @@ pub mod errors;
 pub mod external;
 mod insert;
 pub mod lower;
+mod messages;
 mod names;
 pub mod parse;
 mod planner;
@@ -34,6 +35,6 @@ pub mod stores;
 mod syntax;
 pub mod tables;
 
-pub use planner::{Planner, PlannerOption, PlannerOptions};
 pub use copy::CopyTarget;
+pub use planner::{Planner, PlannerOption, PlannerOptions};
 pub use statement::{Command, Copy, Query, Statement, Target, Write};

@@ -52,6 +52,7 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
         return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
     }
     let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
+    let end = end_of(&tokens);
     let statements = with_stack(depth.levels, || {
         DFParserBuilder::new(tokens)
             .with_dialect(dialect.as_ref())
@@ -65,7 +66,7 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
                 statements
             })
     });
-    let mut statements = statements.map_err(errors::syntax)?;
+    let mut statements = statements.map_err(|error| errors::at_end(errors::syntax(error), end))?;
     match (statements.pop_front(), statements.len()) {
         (Some(mut statement), 0) => {
             with_stack(depth.levels, || rewrite::statement(&mut statement))?;
@@ -122,6 +123,14 @@ impl Visitor for Relations {
 
 fn is_keyword(token: &Token, keyword: Keyword) -> bool {
     matches!(token, Token::Word(word) if word.keyword == keyword)
+}
+
+/// The place behind the last word.
+fn end_of(tokens: &[TokenWithSpan]) -> Span {
+    let last =
+        tokens.iter().rfind(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF | Token::SemiColon));
+    let end = last.map_or(Location::new(1, 1), |token| token.span.end);
+    Span { line: end.line, column: end.column }
 }
 
 /// Cuts a script at its semicolons. Comments stay with the statement after them; empty statements are left out.

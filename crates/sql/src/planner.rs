@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -260,8 +261,11 @@ impl Planner {
             ParsedStatement::CopyTo(mut copy) => {
                 let target = CopyTarget::plan(&mut copy, session.state.runtime_env().clone())?;
                 self.logical(session, ParsedStatement::CopyTo(copy), |plan| {
-                    let LogicalPlan::Copy(plan) = plan else { return Err(Error::bug("COPY planned to something else")) };
-                    let plan = copy_plan(&session.state, plan, &target).map_err(|error| errors::planning(error, self))?;
+                    let LogicalPlan::Copy(plan) = plan else {
+                        return Err(Error::bug("COPY planned to something else"));
+                    };
+                    let plan =
+                        copy_plan(&session.state, plan, &target).map_err(|error| errors::planning(error, self))?;
                     let query = self.query(session, plan, None)?;
                     Ok(Statement::Copy(Copy { query, target }))
                 })
@@ -543,6 +547,24 @@ impl KnownNames for Planner {
     fn functions(&self) -> Vec<String> {
         self.function_names()
     }
+
+    fn instead_of(&self, name: &str) -> Option<(String, String)> {
+        if let Some((_, why)) = self.catalogs.catalog.left_out().into_iter().find(|(left_out, _)| left_out == name) {
+            let hint = format!("name files of one format by a pattern: '…/{name}/*.parquet'");
+            return Some((format!("the folder '{name}' is no table: {why}"), hint));
+        }
+        if !self.options.paths_are_tables {
+            return None;
+        }
+        let path = Path::new(name);
+        if self.options.files.is_dir(path) {
+            let hint = format!("to read the files of a folder, write its name with a slash: '{name}/'");
+            return Some((format!("no table is named '{name}'; there is a folder of this name"), hint));
+        }
+        self.options.files.meta(path).ok()?;
+        let hint = format!("if it holds a table, say how: CREATE EXTERNAL TABLE … STORED AS CSV LOCATION '{name}'");
+        Some((format!("no table is named '{name}'; there is a file of this name, which does not show a format"), hint))
+    }
 }
 
 /// What a statement that is being planned knows besides: the aliases in it.
@@ -559,6 +581,10 @@ impl KnownNames for InStatement<'_> {
 
     fn functions(&self) -> Vec<String> {
         self.planner.functions()
+    }
+
+    fn instead_of(&self, name: &str) -> Option<(String, String)> {
+        self.planner.instead_of(name)
     }
 
     fn columns(&self, alias: &str) -> Option<Vec<String>> {

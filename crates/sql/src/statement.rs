@@ -12,8 +12,8 @@ use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 use diligence_storage::external::Staging;
 
-use crate::copy::CopyTarget;
 use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View, may_change};
+use crate::copy::CopyTarget;
 
 /// A planned statement.
 #[derive(Debug)]

@@ -57,13 +57,15 @@ impl ResultWriter for CsvWriter<'_> {
     fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
         let options = FormatOptions::default().with_null("NULL").with_display_error(false);
         let formatters = formatters(batch, &options)?;
+        // A column of type Null has NULLs, but no bitmap of them.
+        let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect::<Vec<_>>();
         self.line.clear();
         for row in 0..batch.num_rows() {
             for (position, formatter) in formatters.iter().enumerate() {
                 if position > 0 {
                     self.line.push(',');
                 }
-                if batch.column(position).is_null(row) {
+                if nulls[position].as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     continue;
                 }
                 self.value.clear();
@@ -92,7 +94,11 @@ impl ResultWriter for CsvWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::Format;
-    use super::super::tests::{sample, text};
+    use super::super::tests::{sample, text, written};
+    use super::*;
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, NullArray};
 
     #[test]
     fn null_is_nothing_and_an_empty_string_is_two_quotes() {
@@ -101,6 +107,15 @@ mod tests {
             ,\"\",2.50,0.5,\n\
             -30,,-0.05,NaN,[]\n";
         assert_eq!(text(Format::Csv, &[sample()], None), expected);
+    }
+
+    #[test]
+    fn a_column_of_nulls_is_empty() {
+        let nulls: ArrayRef = Arc::new(NullArray::new(2));
+        let ones: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let batch = RecordBatch::try_from_iter([("z", nulls), ("a", ones)]).unwrap();
+        let bytes = written(Format::Csv, &batch.schema(), &[batch], None);
+        assert_eq!(String::from_utf8(bytes).unwrap(), "z,a\n,1\n,2\n");
     }
 
     #[test]

@@ -19,6 +19,8 @@ use diligence_base::Error;
 
 pub use lines::LineWriter;
 
+use crate::failure::Failure;
+
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -34,6 +36,19 @@ pub enum Format {
     Arrow,
     /// Nothing: the rows are computed and counted
     None,
+}
+
+impl Format {
+    /// Fails for what only programs can read.
+    pub fn check_for_terminal(self) -> Result<(), Failure> {
+        if self != Format::Arrow {
+            return Ok(());
+        }
+        Err(Failure::Usage(
+            "the format arrow is not for people: 'diligence sql --format arrow' writes it to a file or a program"
+                .to_owned(),
+        ))
+    }
 }
 
 /// Why writing stopped.
@@ -81,10 +96,19 @@ pub trait ResultWriter {
     fn end(&mut self) -> Result<(), WriteError>;
 }
 
-/// The writer of a format. `rows_max` is for tables only.
-pub fn writer<'a>(format: Format, output: &'a mut dyn Write, rows_max: Option<usize>) -> Box<dyn ResultWriter + 'a> {
+/// The room that a table has; any other format takes what it needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    /// Rows at most.
+    pub rows: Option<usize>,
+    /// Characters in a line at most.
+    pub width: Option<usize>,
+}
+
+/// The writer of a format.
+pub fn writer<'a>(format: Format, output: &'a mut dyn Write, room: Room) -> Box<dyn ResultWriter + 'a> {
     match format {
-        Format::Table => Box::new(table::TableWriter::new(output, rows_max)),
+        Format::Table => Box::new(table::TableWriter::new(output, room)),
         Format::Csv => Box::new(csv::CsvWriter::new(output)),
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
@@ -151,7 +175,7 @@ pub(crate) mod tests {
         rows_max: Option<usize>,
     ) -> Vec<u8> {
         let mut output = Vec::new();
-        let mut writer = writer(format, &mut output, rows_max);
+        let mut writer = writer(format, &mut output, Room { rows: rows_max, width: None });
         writer.begin(schema).unwrap();
         for batch in batches {
             if writer.write(batch).unwrap() == Appetite::Enough {

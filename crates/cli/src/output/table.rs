@@ -2,27 +2,36 @@
 //!
 //! Column widths come from the rows that appear at once, [`ROWS_MEASURED`] at most, because the rows stream and nobody wants to wait for the last one; a later
 //! value that is wider pushes the rest of its line to the right but is shown whole. Numbers are right-aligned. A value with several
-//! lines takes several lines. Control characters are shown as escapes, so that data cannot command the terminal.
+//! lines takes several lines.
+//!
+//! On a terminal the table gets no wider than it: texts are cut, and where that is not enough, the values of a row stand
+//! one below the other. Control characters are shown as escapes, so that data cannot command the terminal.
 
 use std::io::Write;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::FormatOptions;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::text::{formatters, printable};
-use super::{Appetite, ResultWriter, WriteError};
+use super::{Appetite, ResultWriter, Room, WriteError};
 
 /// Rows looked at before the first one is written: about what fits into memory and attention without being noticed.
 const ROWS_MEASURED: usize = 2_000;
+
+/// Characters that are left of a text that is cut, at least: less says nothing.
+const CUT_WIDTH_MIN: usize = 10;
+
+/// What a cut text ends with.
+const CUT: &str = "…";
 
 /// A row: for every column the lines of its value.
 type Row = Vec<Vec<String>>;
 
 pub(super) struct TableWriter<'a> {
     output: &'a mut dyn Write,
-    rows_max: Option<usize>,
+    room: Room,
     names: Vec<String>,
     right_aligned: Vec<bool>,
     /// Widths so far; final once the head is written.
@@ -33,13 +42,21 @@ pub(super) struct TableWriter<'a> {
     rows: usize,
     /// Rows were left out.
     cut: bool,
+    /// The width that a column's values are cut to.
+    width_max: Vec<Option<usize>>,
+    /// Values were cut.
+    shortened: bool,
+    /// The values of a row stand one below the other.
+    vertical: bool,
+    /// Rows that stand there so.
+    numbered: usize,
 }
 
 impl<'a> TableWriter<'a> {
-    pub(super) fn new(output: &'a mut dyn Write, rows_max: Option<usize>) -> Self {
+    pub(super) fn new(output: &'a mut dyn Write, room: Room) -> Self {
         Self {
             output,
-            rows_max,
+            room,
             names: Vec::new(),
             right_aligned: Vec::new(),
             widths: Vec::new(),
@@ -47,7 +64,57 @@ impl<'a> TableWriter<'a> {
             waiting: Vec::new(),
             rows: 0,
             cut: false,
+            width_max: Vec::new(),
+            shortened: false,
+            vertical: false,
+            numbered: 0,
         }
+    }
+
+    /// Decides how the columns fit between the margins.
+    fn fit(&mut self) {
+        let Some(room) = self.room.width else { return };
+        let frame = 3 * self.widths.len() + 1;
+        let wide = |cap: usize, widths: &[usize], right_aligned: &[bool]| {
+            let columns = widths.iter().zip(right_aligned);
+            columns.map(|(width, right)| if *right { *width } else { *width.min(&cap) }).sum::<usize>() + frame
+        };
+        let whole = wide(usize::MAX, &self.widths, &self.right_aligned);
+        if whole <= room {
+            return;
+        }
+        // The widest texts give way first: the largest width that all of them can have.
+        let fitting = (CUT_WIDTH_MIN..=room).rev().find(|cap| wide(*cap, &self.widths, &self.right_aligned) <= room);
+        match fitting {
+            Some(cap) => {
+                for (column, width) in self.widths.iter_mut().enumerate() {
+                    if !self.right_aligned[column] {
+                        *width = (*width).min(cap);
+                        self.width_max[column] = Some(cap);
+                    }
+                }
+            }
+            None => self.vertical = true,
+        }
+    }
+
+    /// The values of a row, one below the other.
+    fn record(&mut self, row: &Row) -> Result<(), WriteError> {
+        self.numbered += 1;
+        let indent = self.names.iter().map(|name| name.width()).max().unwrap_or(0);
+        let mut text = format!("── row {} ──\n", self.numbered);
+        for (name, value) in self.names.iter().zip(row) {
+            for (index, line) in value.iter().enumerate() {
+                let name = if index == 0 { name.as_str() } else { "" };
+                text.push_str(name);
+                text.push_str(&" ".repeat(indent - name.width()));
+                text.push_str(" │ ");
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+        self.output.write_all(text.as_bytes())?;
+        Ok(())
     }
 
     fn rule(&mut self, left: &str, between: &str, right: &str) -> Result<(), WriteError> {
@@ -57,11 +124,17 @@ impl<'a> TableWriter<'a> {
     }
 
     fn row(&mut self, row: &Row) -> Result<(), WriteError> {
+        if self.vertical {
+            return self.record(row);
+        }
         let height = row.iter().map(Vec::len).max().unwrap_or(1);
         let mut text = String::new();
         for line in 0..height {
             for (column, value) in row.iter().enumerate() {
                 let value = value.get(line).map_or("", String::as_str);
+                let shorter = self.width_max[column].and_then(|width| shortened(value, width));
+                self.shortened |= shorter.is_some();
+                let value = shorter.as_deref().unwrap_or(value);
                 let fill = " ".repeat(self.widths[column].saturating_sub(value.width()));
                 text.push_str("│ ");
                 if self.right_aligned[column] {
@@ -88,10 +161,13 @@ impl<'a> TableWriter<'a> {
                     *width = value.iter().map(|line| line.width()).fold(*width, usize::max);
                 }
             }
-            self.rule("┌", "┬", "┐")?;
-            let head = self.names.iter().map(|name| vec![name.clone()]).collect();
-            self.row(&head)?;
-            self.rule("├", "┼", "┤")?;
+            self.fit();
+            if !self.vertical {
+                self.rule("┌", "┬", "┐")?;
+                let head = self.names.iter().map(|name| vec![name.clone()]).collect();
+                self.row(&head)?;
+                self.rule("├", "┼", "┤")?;
+            }
         }
         for row in std::mem::take(&mut self.waiting) {
             self.row(&row)?;
@@ -103,6 +179,21 @@ impl<'a> TableWriter<'a> {
 /// The lines of a value, without anything a terminal would obey.
 fn lines_of(value: &str) -> Vec<String> {
     value.split('\n').map(printable).collect()
+}
+
+/// The value as it fits into a width; `None` if it does as it is.
+fn shortened(value: &str, width_max: usize) -> Option<String> {
+    if value.width() <= width_max {
+        return None;
+    }
+    let mut width = CUT.width();
+    let fits = |character: &char| {
+        width += character.width().unwrap_or(0);
+        width <= width_max
+    };
+    let mut text = value.chars().take_while(fits).collect::<String>();
+    text.push_str(CUT);
+    Some(text)
 }
 
 fn is_number(data_type: &DataType) -> bool {
@@ -117,11 +208,12 @@ impl ResultWriter for TableWriter<'_> {
         self.names = schema.fields().iter().map(|field| lines_of(field.name()).join("\\n")).collect();
         self.right_aligned = schema.fields().iter().map(|field| is_number(field.data_type())).collect();
         self.widths = self.names.iter().map(|name| name.width()).collect();
+        self.width_max = vec![None; self.names.len()];
         Ok(())
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
-        let room = self.rows_max.map_or(usize::MAX, |most| most - self.rows);
+        let room = self.room.rows.map_or(usize::MAX, |most| most - self.rows);
         let taken = batch.num_rows().min(room);
         let options = FormatOptions::default().with_null("NULL");
         let formatters = formatters(batch, &options)?;
@@ -148,12 +240,15 @@ impl ResultWriter for TableWriter<'_> {
         // A result without columns has no box, only a number of rows.
         if !self.names.is_empty() {
             self.write_waiting()?;
-            self.rule("└", "┴", "┘")?;
+            if !self.vertical {
+                self.rule("└", "┴", "┘")?;
+            }
         }
+        let note = if self.shortened { "; texts are cut to the terminal's width (see --format)" } else { "" };
         match (self.cut, self.rows) {
-            (true, rows) => writeln!(self.output, "the first {rows} rows; there are more (see --max-rows)")?,
-            (false, 1) => writeln!(self.output, "1 row")?,
-            (false, rows) => writeln!(self.output, "{rows} rows")?,
+            (true, rows) => writeln!(self.output, "the first {rows} rows; there are more (see --max-rows){note}")?,
+            (false, 1) => writeln!(self.output, "1 row{note}")?,
+            (false, rows) => writeln!(self.output, "{rows} rows{note}")?,
         }
         Ok(())
     }
@@ -163,9 +258,10 @@ impl ResultWriter for TableWriter<'_> {
 mod tests {
     use super::super::Format;
     use super::super::tests::{sample, text, written};
+    use super::*;
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
 
     #[test]
     fn columns_are_aligned() {
@@ -205,6 +301,46 @@ mod tests {
         let expected =
             "┌──────┐\n│ v    │\n├──────┤\n│ 日本 │\n│ one  │\n│ two  │\n│ e\u{301}    │\n└──────┘\n3 rows\n";
         assert_eq!(table, expected);
+    }
+
+    fn within(width: usize) -> String {
+        let mut output = Vec::new();
+        let mut writer = TableWriter::new(&mut output, Room { rows: None, width: Some(width) });
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a longer text than fits", "short"]));
+        let more: ArrayRef = Arc::new(StringArray::from(vec!["one\ntwo", "日本語日本語日本語日本語"]));
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![1234567890, 2]));
+        let batch = RecordBatch::try_from_iter([("text", text), ("more", more), ("number", number)]).unwrap();
+        writer.begin(&batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.end().unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_no_wider_than_the_terminal() {
+        let whole = within(70);
+        assert!(whole.contains("a longer text than fits") && whole.ends_with("\n2 rows\n"), "{whole}");
+        let cut = within(50);
+        assert!(cut.lines().take(7).all(|line| line.width() <= 50), "{cut}");
+        assert!(
+            cut.contains("a longer text…") && cut.contains("日本語日本語…") && cut.contains(" 1234567890 │"),
+            "{cut}"
+        );
+        assert!(cut.contains("texts are cut"), "{cut}");
+        let below = within(30);
+        let expected = "\
+── row 1 ──
+text   │ a longer text than fits
+more   │ one
+       │ two
+number │ 1234567890
+── row 2 ──
+text   │ short
+more   │ 日本語日本語日本語日本語
+number │ 2
+2 rows
+";
+        assert_eq!(below, expected);
     }
 
     #[test]

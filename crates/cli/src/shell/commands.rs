@@ -1,8 +1,11 @@
 //! The commands that begin with a dot.
 
+use std::fmt::Display;
+use std::io::{Write, stdout};
 use std::path::Path;
 
 use clap::ValueEnum;
+use diligence_db::Session;
 
 use crate::failure::Failure;
 use crate::output::Format;
@@ -24,7 +27,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: ".help", arguments: "", help: "show this" },
     Command { name: ".tables", arguments: "", help: "list the tables" },
     Command { name: ".schema", arguments: "TABLE", help: "list the columns of a table" },
-    Command { name: ".format", arguments: "FORMAT", help: "write rows as table, csv, json, jsonl, arrow or none" },
+    Command { name: ".format", arguments: "FORMAT", help: "write rows as table, csv, json, jsonl or none" },
     Command { name: ".timer", arguments: "on|off", help: "tell how long statements take" },
     Command { name: ".read", arguments: "FILE", help: "run the statements of a file" },
     Command { name: ".quit", arguments: "", help: "leave (also Ctrl-D)" },
@@ -47,17 +50,34 @@ pub fn is_command(text: &str) -> bool {
     characters.next() == Some('.') && characters.next().is_some_and(char::is_alphabetic)
 }
 
+/// The command that a word means which is no SQL, but what people write to leave or to be helped.
+pub fn meant(line: &str) -> Option<&'static str> {
+    match line.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
+        "exit" | "quit" => Some(".quit"),
+        "help" | "?" => Some(".help"),
+        _ => None,
+    }
+}
+
 /// Runs a command line.
-pub fn run(line: &str, runner: &Runner<'_>) -> Result<Next, Failure> {
+pub fn run(line: &str, runner: &Runner<'_>, session: &Session) -> Result<Next, Failure> {
     let (name, argument) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     // People end everything with a semicolon.
     let (name, argument) = (name.trim_end_matches(';'), argument.trim().trim_end_matches(';').trim_end());
+    let name = name.to_ascii_lowercase();
+    let name = name.as_str();
     match (name, argument) {
         (".help", _) => help(),
-        (".tables", "") => runner.run(&Source::typed(TABLES))?,
+        (".tables", "") => {
+            runner.run(&Source::typed(TABLES))?;
+            tell_left_out(session);
+        }
         (".schema", table) if !table.is_empty() => runner.run(&Source::typed(format!("DESCRIBE {table}")))?,
         (".format", format) => match Format::from_str(format, true) {
-            Ok(format) => runner.set_format(format),
+            Ok(format) => {
+                format.check_for_terminal()?;
+                runner.set_format(format);
+            }
             Err(_) => return Err(wrong_use(name)),
         },
         (".timer", "on") => runner.set_timer(true),
@@ -71,14 +91,26 @@ pub fn run(line: &str, runner: &Runner<'_>) -> Result<Next, Failure> {
 
 fn help() {
     for command in COMMANDS {
-        println!("{:<8} {:<8} {}", command.name, command.arguments, command.help);
+        tell(format!("{:<8} {:<8} {}", command.name, command.arguments, command.help));
     }
-    println!("Anything else is SQL and ends with ';'. Tab completes, Ctrl-C cancels, Ctrl-R searches the history.");
+    tell("Anything else is SQL and ends with ';'. Tab completes, Ctrl-C cancels, Ctrl-R searches the history.");
+}
+
+/// Says something to the person at the terminal; one who has gone hears nothing.
+pub fn tell(what: impl Display) {
+    let _ = writeln!(stdout(), "{what}");
+}
+
+/// Names the folders of the data folder that are no tables.
+pub fn tell_left_out(session: &Session) {
+    for (name, why) in session.database().left_out() {
+        tell(format!("The folder '{name}' is no table: {why}."));
+    }
 }
 
 fn wrong_use(name: &str) -> Failure {
     let message = match COMMANDS.iter().find(|command| command.name == name) {
-        Some(command) => format!("use it as: {} {}", command.name, command.arguments),
+        Some(command) => format!("use it as: {} {} ({})", command.name, command.arguments, command.help),
         None => format!("there is no command {name}; '.help' lists them"),
     };
     Failure::Usage(message)
@@ -86,7 +118,14 @@ fn wrong_use(name: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::is_command;
+    use super::{is_command, meant};
+
+    #[test]
+    fn words_of_other_shells_are_understood() {
+        assert_eq!(meant(" EXIT ;"), Some(".quit"));
+        assert_eq!(meant("help"), Some(".help"));
+        assert_eq!(meant("select quit"), None);
+    }
 
     #[test]
     fn a_number_is_no_command() {

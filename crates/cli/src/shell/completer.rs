@@ -13,12 +13,19 @@ const SUGGESTIONS_MAX: usize = 100;
 /// The words a session knows: keywords (all capitals), tables, columns, functions, settings. The shell sets them, the
 /// completer reads them.
 #[derive(Clone, Default)]
-pub struct Words(Arc<Mutex<Vec<String>>>);
+pub struct Words(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    words: Vec<String>,
+    /// Those of the words that are tables and views.
+    relations: Vec<String>,
+}
 
 impl Words {
     /// Replaces the words.
-    pub fn set(&self, words: Vec<String>) {
-        *self.0.lock() = words;
+    pub fn set(&self, words: Vec<String>, relations: Vec<String>) {
+        *self.0.lock() = Known { words, relations };
     }
 }
 
@@ -37,8 +44,8 @@ impl SqlCompleter {
     fn fitting(&self, typed: &str, after_dot: bool) -> Vec<String> {
         let lower = typed.to_lowercase();
         let shout = typed.chars().any(char::is_uppercase);
-        let words = self.words.0.lock();
-        let fitting = words.iter().filter(|word| word.to_lowercase().starts_with(&lower)).filter_map(|word| {
+        let known = self.words.0.lock();
+        let fitting = known.words.iter().filter(|word| word.to_lowercase().starts_with(&lower)).filter_map(|word| {
             let is_keyword = word.chars().all(|c| c.is_ascii_uppercase());
             match (is_keyword, after_dot) {
                 (true, true) => None,
@@ -52,6 +59,25 @@ impl SqlCompleter {
         found.truncate(SUGGESTIONS_MAX);
         found
     }
+}
+
+impl SqlCompleter {
+    /// The tables and views that fit.
+    fn relations(&self, typed: &str) -> Vec<String> {
+        let lower = typed.to_lowercase();
+        let known = self.words.0.lock();
+        known.relations.iter().filter(|name| name.to_lowercase().starts_with(&lower)).cloned().collect()
+    }
+}
+
+/// Words that a table's name follows.
+const BEFORE_TABLES: [&str; 8] = ["FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "UPDATE", "TRUNCATE", "COPY"];
+
+/// True if the text ends with a word that a table's name follows.
+fn wants_table(before: &str) -> bool {
+    let Some(text) = before.strip_suffix(char::is_whitespace) else { return false };
+    let word = text.trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+    BEFORE_TABLES.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
 /// Where the word before `end` begins; with dots, where a name with its schema does.
@@ -70,11 +96,16 @@ impl Completer for SqlCompleter {
             let commands = COMMANDS.iter().filter(|command| command.name.starts_with(name));
             found.extend(commands.map(|command| (command.name.to_owned(), dotted)));
         } else {
+            if wants_table(&line[..dotted]) {
+                found.extend(self.relations(name).into_iter().map(|value| (value, dotted)));
+            }
             // `system.qu` may be the beginning of a table in a schema, or of a column of a table.
-            if dotted < start {
+            // Where a table is wanted and one fits, nothing else is meant.
+            let tables_fit = !found.is_empty();
+            if !tables_fit && dotted < start {
                 found.extend(self.fitting(name, true).into_iter().map(|value| (value, dotted)));
             }
-            if !word.is_empty() {
+            if !tables_fit && !word.is_empty() {
                 found.extend(self.fitting(word, dotted < start).into_iter().map(|value| (value, start)));
             }
         }
@@ -95,9 +126,10 @@ mod tests {
     fn complete(line: &str) -> Vec<String> {
         let words = Words::default();
         words.set(
-            ["lineitem", "l_orderkey", "Größe", "SELECT", "WHEN", "WHERE", "system.queries"]
+            ["lineitem", "list_sort", "l_orderkey", "Größe", "SELECT", "WHEN", "WHERE", "system.queries"]
                 .map(str::to_owned)
                 .to_vec(),
+            ["lineitem", "system.queries"].map(str::to_owned).to_vec(),
         );
         let result = SqlCompleter::new(words).complete(line, line.len());
         result.suggestions().iter().map(|suggestion| suggestion.value.clone()).collect()
@@ -112,7 +144,10 @@ mod tests {
     #[test]
     fn names_come_from_the_session() {
         assert_eq!(complete("select l_"), ["l_orderkey"]);
-        assert_eq!(complete("select t.li"), ["lineitem"]);
+        assert_eq!(complete("select t.li"), ["lineitem", "list_sort"]);
+        assert_eq!(complete("select * from li"), ["lineitem"], "only tables where one fits");
+        assert_eq!(complete("select * from "), ["lineitem", "system.queries"]);
+        assert_eq!(complete("select * from list"), ["list_sort"]);
         assert_eq!(complete("select * from (select grö"), ["Größe"]);
         assert_eq!(complete("select * from system.qu"), ["system.queries"]);
         assert_eq!(complete("select t.wh"), Vec::<String>::new());

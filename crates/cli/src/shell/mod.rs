@@ -20,7 +20,7 @@ use reedline::{
 
 use crate::Done;
 use crate::arguments::ShellArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::open;
 use crate::sources::Source;
@@ -41,6 +41,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Failure::Usage("the shell needs a terminal; use 'diligence sql' in scripts and pipes".to_owned()));
     }
+    arguments.output.format.check_for_terminal()?;
     let interrupt = Interrupt::install()?;
     let database = open(&arguments.database)?;
     let session = database.session();
@@ -48,9 +49,13 @@ pub fn run(arguments: &ShellArguments) -> Done {
     let words = Words::default();
     let mut editor = editor(&words);
 
-    println!("Diligence {}. A statement ends with ';'. '.help' helps, Ctrl-D leaves.", env!("CARGO_PKG_VERSION"));
+    commands::tell(format!(
+        "Diligence {}. A statement ends with ';'. '.help' helps, Ctrl-D leaves.",
+        env!("CARGO_PKG_VERSION")
+    ));
+    commands::tell_left_out(&session);
     loop {
-        words.set(session.completions());
+        words.set(session.completions(), session.relation_names());
         let line = match editor.read_line(&SqlPrompt) {
             Ok(Signal::Success(line)) => line,
             Ok(Signal::CtrlD) => return Ok(()),
@@ -62,8 +67,11 @@ pub fn run(arguments: &ShellArguments) -> Done {
         if line.is_empty() {
             continue;
         }
+        // Now, because a second Ctrl-C ends the process. What cannot be kept is forgotten.
+        let _ = editor.sync_history();
+        let line = commands::meant(line).unwrap_or(line);
         let done = if is_command(line) {
-            commands::run(line, &runner)
+            commands::run(line, &runner, &session)
         } else {
             runner.run(&Source::typed(line)).map(|()| Next::Prompt)
         };
@@ -71,7 +79,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
             Ok(Next::Prompt) => {}
             Ok(Next::Leave) => return Ok(()),
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
-            Err(failure) => eprintln!("{failure}"),
+            Err(failure) => complain(failure),
         }
     }
 }
@@ -96,7 +104,7 @@ fn editor(words: &Words) -> Reedline {
     match history() {
         Ok(history) => editor.with_history(Box::new(history)),
         Err(message) => {
-            eprintln!("warning: {message}; this session is not remembered");
+            complain(format!("warning: {message}; this session is not remembered"));
             editor
         }
     }
@@ -120,7 +128,8 @@ struct StatementValidator;
 
 impl Validator for StatementValidator {
     fn validate(&self, line: &str) -> ValidationResult {
-        if line.trim().is_empty() || is_command(line) || ending::is_complete(line) {
+        let is_command = is_command(line) || commands::meant(line).is_some();
+        if line.trim().is_empty() || is_command || ending::is_complete(line) {
             ValidationResult::Complete
         } else {
             ValidationResult::Incomplete

@@ -1,6 +1,9 @@
 //! The commands as a user runs them: one program, so that it is linked once.
 
+mod copy;
+mod damage;
 mod generate;
 mod shell;
 mod sql_command;
 mod support;
+mod web;

@@ -135,3 +135,84 @@ fn commands_work() {
     terminal.send(CTRL_D);
     assert!(terminal.wait().success());
 }
+
+#[test]
+fn words_without_a_semicolon_help_and_leave() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    terminal.send("help");
+    terminal.send(ENTER);
+    terminal.expect(".schema");
+    terminal.expect(PROMPT);
+    terminal.send(".format xml");
+    terminal.send(ENTER);
+    terminal.expect("json");
+    terminal.expect(PROMPT);
+    terminal.send(".format arrow");
+    terminal.send(ENTER);
+    terminal.expect("not for people");
+    terminal.expect(PROMPT);
+    terminal.send("exit");
+    terminal.send(ENTER);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn planning_is_given_up_and_the_shell_stays() {
+    let home = tempfile::tempdir().unwrap();
+    // Connections are made, and never answered.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    terminal.send(&format!("SELECT * FROM 'http://{}/x.csv';", silent.local_addr().unwrap()));
+    terminal.send(ENTER);
+    terminal.expect("planning for");
+    terminal.send(CTRL_C);
+    terminal.expect("cancelled");
+    terminal.expect(PROMPT);
+    terminal.send("SELECT 'a' || 'live' AS a;");
+    terminal.send(ENTER);
+    terminal.expect("alive");
+    terminal.expect(PROMPT);
+    // What was typed is kept at once, not only when the shell ends well.
+    let kept = std::fs::read_to_string(home.path().join("diligence/history")).unwrap();
+    assert!(kept.contains("/x.csv") && kept.contains("'live'"), "{kept}");
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn a_wide_table_is_cut_to_the_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[]);
+    terminal.send("SELECT repeat('x', 500) AS wide, 7 AS seven;");
+    terminal.send(ENTER);
+    terminal.expect("xxx…");
+    terminal.expect("7 │");
+    terminal.expect("1 row; texts are cut");
+    terminal.expect(PROMPT);
+    let columns = (0..60).map(|number| format!("{number} AS column_{number}")).collect::<Vec<_>>().join(", ");
+    terminal.send(&format!("SELECT {columns};"));
+    terminal.send(ENTER);
+    terminal.expect("── row 1 ──");
+    terminal.expect("column_59 │ 59");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn tables_come_first_after_from() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("listing.csv"), "wheels\n4\n").unwrap();
+    let mut terminal = shell(home.path(), &["--data", "."]);
+    // Dozens of functions begin with list_.
+    terminal.send("SELECT wheels + 40 AS sum FROM lis");
+    terminal.send(TAB);
+    terminal.expect("listing ");
+    terminal.send(";");
+    terminal.send(ENTER);
+    terminal.expect("44 │");
+    terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}

@@ -138,7 +138,12 @@ const PATHS_MAX: usize = 1000;
 impl Default for Catalog {
     fn default() -> Self {
         let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), BTreeMap::new())]);
-        Self { schemas: RwLock::new(schemas), paths: Mutex::default(), versions: AtomicU64::new(1), left_out: RwLock::default() }
+        Self {
+            schemas: RwLock::new(schemas),
+            paths: Mutex::default(),
+            versions: AtomicU64::new(1),
+            left_out: RwLock::default(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, Session, TableProvider};
 use datafusion::common::internal_err;
@@ -101,8 +101,8 @@ impl SchemaProvider for OneSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(relation) = self.catalogs.get(&RelationName::new(&self.schema, name)) else { return Ok(None) };
-        // Files that cannot be opened have no columns to describe; whoever selects from them learns why.
-        let Ok(schema) = relation.schema() else { return Ok(None) };
+        // Files that cannot be opened are there, without columns to describe; whoever selects from them learns why.
+        let schema = relation.schema().unwrap_or_else(|_| Arc::new(Schema::empty()));
         Ok(Some(Arc::new(Description::new(relation, schema))))
     }
 
