@@ -59,8 +59,10 @@ impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
         if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
-            return Err(Error::input(format!("{workers} worker threads are too many; at most {WORKERS_MAX} are allowed"))
-                .with_hint("by default there is one per core, and more are rarely faster"));
+            return Err(Error::input(format!(
+                "{workers} worker threads are too many; at most {WORKERS_MAX} are allowed"
+            ))
+            .with_hint("by default there is one per core, and more are rarely faster"));
         }
         let runtime_env = runtime_env()?;
         let base = match options.inline_seed {

@@ -83,6 +83,7 @@ pub(crate) fn told(message: &str) -> Option<Error> {
     signatures(message)
         .or_else(|| candidates(message))
         .or_else(|| one_signature(message))
+        .or_else(|| operands(message))
         .or_else(|| not_grouped(message))
         .or_else(|| same_name(message))
         .or_else(|| option(message))
@@ -142,6 +143,16 @@ fn one_signature(message: &str) -> Option<Error> {
         });
     }
     None
+}
+
+/// "Cannot coerce arithmetic expression Int64 + Utf8 to valid types".
+fn operands(message: &str) -> Option<Error> {
+    let rest = message.split_once("Cannot coerce arithmetic expression ")?.1;
+    let operation = rest.split(" to valid types").next()?;
+    let words = operation.split(' ').collect::<Vec<_>>();
+    let [left, operator, right] = words.as_slice() else { return None };
+    let error = format!("there is no operator {} {operator} {}", sql_type(left), sql_type(right));
+    Some(Error::input(error).with_hint("CAST (… AS …) makes a value of another type"))
 }
 
 fn not_taken(name: &str, what: &str) -> Error {
@@ -286,6 +297,12 @@ mod tests {
         assert_eq!(hint, "it is called as string_agg(VARCHAR, VARCHAR)");
         let (message, _) = both("Function 'abs' expects Numeric but received String.");
         assert_eq!(message, "abs() does not take a value of type VARCHAR");
+    }
+
+    #[test]
+    fn an_operator_names_its_types() {
+        let (message, _) = both("Cannot coerce arithmetic expression Int64 + Utf8 to valid types");
+        assert_eq!(message, "there is no operator BIGINT + VARCHAR");
     }
 
     #[test]

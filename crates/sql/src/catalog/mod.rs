@@ -228,8 +228,11 @@ impl Catalog {
         let mut schemas = self.schemas.write();
         let Some(schema) = schemas.get(name) else { return Ok(false) };
         if !schema.is_empty() && !cascade {
-            return Err(Error::input(format!("the schema '{name}' has {} relations", schema.len()))
-                .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
+            return Err(Error::input(format!(
+                "the schema '{name}' is not empty: it has {}",
+                schema.keys().cloned().collect::<Vec<_>>().join(", ")
+            ))
+            .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
         }
         schemas.remove(name);
         Ok(true)

@@ -44,7 +44,10 @@ pub(crate) struct Source {
 }
 
 enum Place {
-    Local { files: Arc<dyn Files>, path: PathBuf },
+    Local {
+        files: Arc<dyn Files>,
+        path: PathBuf,
+    },
     Object {
         store: Arc<dyn ObjectStore>,
         path: object_store::path::Path,

@@ -35,6 +35,8 @@ pub(in crate::external) struct CsvTable {
     pub(in crate::external) schema: SchemaRef,
     nulls: Nulls,
     files: Vec<CsvFile>,
+    /// Whether the statement says the columns, and not the first records.
+    is_declared: bool,
 }
 
 struct CsvFile {
@@ -101,7 +103,7 @@ impl CsvTable {
                 bytes: seen.bytes,
             })
         });
-        Ok(Self { files: files.collect::<Result<_>>()?, schema, nulls })
+        Ok(Self { files: files.collect::<Result<_>>()?, schema, nulls, is_declared: names.is_some() })
     }
 
     /// Rows estimated from the sample.
@@ -541,9 +543,14 @@ impl CsvWindows {
                     return Ok(true);
                 }
                 Found::Record { .. } => {
-                    return Err(self
-                        .input
-                        .error(self.consumed, format!("the record has {count} fields instead of {}", file.fields)));
+                    return Err(self.input.error(
+                        self.consumed,
+                        format!(
+                            "the record has {count} field{} instead of {}",
+                            if count == 1 { "" } else { "s" },
+                            file.fields
+                        ),
+                    ));
                 }
                 Found::Nothing { next } => self.consumed = next,
                 Found::Malformed { at, what } => return Err(self.input.error(at, what)),
@@ -650,7 +657,14 @@ impl Windows for CsvWindows {
             let name = self.table.schema.field(column).name();
             self.input
                 .error(at as usize, format!("column '{name}': '{value}' is no {}", type_name(ty)))
-                .with_hint(format!("declare the column as VARCHAR, or give the text that stands for NULL; '{name}' was taken for {} from the first records", type_name(ty)))
+                .with_hint(match self.table.is_declared {
+                    true => "declare the column as VARCHAR, or give the text that stands for NULL".to_owned(),
+                    false => format!(
+                        "declare the column as VARCHAR, or give the text that stands for NULL; '{name}' was taken for {} from \
+                         the first records",
+                        type_name(ty)
+                    ),
+                })
         })
     }
 }

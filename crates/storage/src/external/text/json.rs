@@ -72,7 +72,7 @@ impl JsonTable {
                     )
                 })?;
                 if inferred.fields().is_empty() {
-                    return Err(sources[0].error("it holds no records, so its columns are not known"));
+                    return Err(sources[0].error("it holds no records with fields, so its columns are not known"));
                 }
                 inferred
             }

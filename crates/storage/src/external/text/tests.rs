@@ -152,7 +152,7 @@ fn declared_columns_rule() {
 #[test]
 fn errors_name_line_and_column() {
     let cases = [
-        ("a,b\n1,2\n3\n", "bad.csv, line 3: the record has 1 fields instead of 2"),
+        ("a,b\n1,2\n3\n", "bad.csv, line 3: the record has 1 field instead of 2"),
         ("a,b\n1,2\n3,4,5\n", "bad.csv, line 3: the record has 3 fields instead of 2"),
         ("a,b\n1,\"x\n", "bad.csv, line 2: the quote that begins here is never closed"),
         ("a,b\n1,\"x\"y\n", "bad.csv, line 2: there is text after the quote"),
@@ -172,7 +172,7 @@ fn errors_name_line_and_column() {
     for (name, text, message) in [
         ("empty.csv", "", "it is empty"),
         ("wide.csv", "\u{0}\u{0}", "it is no text file"),
-        ("empty.json", "", "it holds no records"),
+        ("empty.json", "", "it holds no records with fields"),
         ("bad.json", "{\"a\":1}\n{\"a\":}\n", "bad.json: line 2"),
         ("bad.json", "{\"a\":1}\n7\n", "no JSON object but 7"),
     ] {
