@@ -366,3 +366,23 @@ fn completions_know_keywords_relations_columns_and_functions() {
         assert!(words.iter().any(|known| known == word), "{word}");
     }
 }
+
+#[test]
+fn a_statement_that_is_given_up_does_nothing() {
+    let session = session();
+    let begun = session.begin("SELECT 40 + 2").wait(Duration::from_secs(60));
+    let std::task::Poll::Ready(Ok(result)) = begun else { panic!("it begins") };
+    assert_eq!(result.collect().unwrap()[0].num_rows(), 1);
+    let given_up = std::sync::atomic::AtomicBool::new(true);
+    let error = session.start_unless("SET batch_rows = 7", &given_up).err().expect("it is given up");
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_ne!(rows(&session, "SHOW batch_rows"), ["batch_rows 7"]);
+}
+
+#[test]
+fn too_many_workers_are_refused() {
+    let options = DatabaseOptions { workers: Some(100_000), ..DatabaseOptions::default() };
+    let error = Database::open(options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.message().contains("at most 1024"), "{error}");
+}

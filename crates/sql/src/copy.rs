@@ -81,6 +81,7 @@ impl CopyTarget {
     pub(crate) fn plan(copy: &mut CopyToStatement, runtime: Arc<RuntimeEnv>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         let name = copy.target.clone();
+        take_format(copy);
         let (format, compression) = format_of(copy)?;
         set_options(copy, format, compression)?;
         copy.stored_as = Some(format.name().to_ascii_lowercase());
@@ -170,6 +171,14 @@ fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Error {
         cause = inner;
     }
     Error::file(format!("{name}: it cannot be written: {cause}"))
+}
+
+/// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
+fn take_format(copy: &mut CopyToStatement) {
+    if let Some(index) = copy.options.iter().position(|(key, _)| key.eq_ignore_ascii_case("format")) {
+        let (_, value) = copy.options.remove(index);
+        copy.stored_as.get_or_insert(text_of(&value));
+    }
 }
 
 /// The format and compression that a statement says, or else its target's name shows.
@@ -444,6 +453,13 @@ mod tests {
         assert_eq!(option(&copy, "has_header").as_deref(), Some("false"));
         assert_eq!(option(&copy, "delimiter").as_deref(), Some("\t"));
         assert_eq!(option(&copy, "compression").as_deref(), Some("gzip"));
+        for options in ["(FORMAT parquet)", "with (format 'parquet')", "OPTIONS (format parquet)"] {
+            let (_, target) = planned(&format!("copy (select 1) TO 'a.dat' {options}")).unwrap();
+            assert_eq!(target.format, Format::Parquet, "{options}");
+        }
+        let (copy, _) = planned("COPY t TO 'a.csv' (FORMAT csv, DELIMITER '|', HEADER true);").unwrap();
+        assert_eq!(option(&copy, "delimiter").as_deref(), Some("|"));
+        assert_eq!(option(&copy, "has_header").as_deref(), Some("true"));
         let error = planned("COPY t TO 'a.csv' OPTIONS (delimitr ';')").unwrap_err();
         assert_eq!(error.hint(), Some("did you mean 'delimiter'?"));
     }

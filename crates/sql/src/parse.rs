@@ -45,7 +45,7 @@ pub struct Parsed {
 /// Parses exactly one statement. A semicolon at the end is allowed.
 pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     let dialect = named(dialect)?;
-    let tokens = tokens(sql, dialect.as_ref())?;
+    let tokens = with_copy_options(tokens(sql, dialect.as_ref())?);
     let depth = depth(&tokens);
     if depth.levels > NESTING_MAX {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
@@ -123,6 +123,31 @@ impl Visitor for Relations {
 
 fn is_keyword(token: &Token, keyword: Keyword) -> bool {
     matches!(token, Token::Word(word) if word.keyword == keyword)
+}
+
+/// `COPY … TO '…' (FORMAT csv, …)` and `… WITH (…)`, as PostgreSQL and DuckDB write it, with the word OPTIONS that the parser wants.
+fn with_copy_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, name: &str| match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let words = tokens.iter().enumerate().filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
+    let words = words.map(|(index, _)| index).collect::<Vec<_>>();
+    if !words.first().is_some_and(|first| is(&tokens[*first], "COPY")) {
+        return tokens;
+    }
+    let target = words
+        .windows(3)
+        .find(|three| is(&tokens[three[0]], "TO") && matches!(tokens[three[1]].token, Token::SingleQuotedString(_)));
+    let Some(next) = target.map(|three| three[2]) else { return tokens };
+    let options = |span| TokenWithSpan { token: Token::make_keyword("OPTIONS"), span };
+    if is(&tokens[next], "WITH") {
+        let span = tokens[next].span;
+        tokens[next] = options(span);
+    } else if tokens[next].token == Token::LParen {
+        tokens.insert(next, options(tokens[next].span));
+    }
+    tokens
 }
 
 /// The place behind the last word.
