@@ -52,21 +52,30 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
         return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
     }
     let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
-    let end = end_of(&tokens);
-    let statements = with_stack(depth.levels, || {
-        DFParserBuilder::new(tokens)
-            .with_dialect(dialect.as_ref())
-            .with_recursion_limit(PARSER_DEPTH_MAX)
-            .build()
-            .and_then(|mut parser| parser.parse_statements())
-            .map(|mut statements| {
-                if has_distinct {
-                    statements.iter_mut().for_each(precedence::mend);
-                }
-                statements
-            })
-    });
-    let mut statements = statements.map_err(|error| errors::at_end(errors::syntax(error), end))?;
+    let (end, open) = (end_of(&tokens), open_parentheses(&tokens));
+    let parse = |tokens| {
+        with_stack(depth.levels, || {
+            DFParserBuilder::new(tokens)
+                .with_dialect(dialect.as_ref())
+                .with_recursion_limit(PARSER_DEPTH_MAX)
+                .build()
+                .and_then(|mut parser| parser.parse_statements())
+                .map(|mut statements| {
+                    if has_distinct {
+                        statements.iter_mut().for_each(precedence::mend);
+                    }
+                    statements
+                })
+        })
+    };
+    let mut statements = parse(tokens).map_err(|error| {
+        // Of a parenthesis that is missing at the end the parser says that it found the last word.
+        let closed = format!("{}\n{}", sql.trim_end().trim_end_matches(';'), ")".repeat(open));
+        if open > 0 && self::tokens(&closed, dialect.as_ref()).is_ok_and(|tokens| parse(tokens).is_ok()) {
+            return errors::at(Error::input("expected ), found the end of the statement"), Some(end));
+        }
+        errors::at_end(errors::syntax(error), end)
+    })?;
     match (statements.pop_front(), statements.len()) {
         (Some(mut statement), 0) => {
             with_stack(depth.levels, || rewrite::statement(&mut statement))?;
@@ -148,6 +157,12 @@ fn with_copy_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         tokens.insert(next, options(tokens[next].span));
     }
     tokens
+}
+
+/// How many parentheses are open at the end.
+fn open_parentheses(tokens: &[TokenWithSpan]) -> usize {
+    let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
+    count(Token::LParen).saturating_sub(count(Token::RParen))
 }
 
 /// The place behind the last word.
@@ -345,6 +360,13 @@ mod tests {
     fn exactly_one_statement_is_wanted() {
         assert!(parse_one("SELECT 1;", "generic").is_ok());
         assert!(parse_one(" -- nothing", "generic").unwrap_err().message().contains("no statement"));
+        for sql in ["SELECT 1 FROM (SELECT 1", "SELECT 1 FROM (SELECT 1;"] {
+            let error = parse_one(sql, "generic").unwrap_err();
+            assert_eq!(error.message(), "expected ), found the end of the statement");
+            assert_eq!(error.span(), Some(Span { line: 1, column: 24 }));
+        }
+        let error = parse_one("SELECT 1 FROM (SELECT 1 x y", "generic").unwrap_err();
+        assert!(!error.message().contains("the end"), "{error}");
         assert!(parse_one("SELECT 1; SELECT 2", "generic").unwrap_err().message().contains("found 2"));
     }
 }
