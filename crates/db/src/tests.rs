@@ -143,10 +143,10 @@ fn settings_are_set_shown_and_reset() {
     assert_eq!(rows(&session, "SELECT value FROM system.settings WHERE name = 'query_memory'"), ["512.0 MiB"]);
     session.execute("SET stage_policy = t_gated(3)").unwrap();
     assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy t_gated(3)"]);
-    session.execute("SET datafusion.sql_parser.parse_float_as_decimal = true").unwrap();
-    assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Decimal128(2, 1)"]);
-    session.execute("RESET datafusion.sql_parser.parse_float_as_decimal").unwrap();
+    session.execute("SET datafusion.sql_parser.parse_float_as_decimal = false").unwrap();
     assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Float64"]);
+    session.execute("RESET datafusion.sql_parser.parse_float_as_decimal").unwrap();
+    assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Decimal128(2, 1)"]);
     session.execute("SET TIME ZONE = '+02:00'").unwrap();
     assert_eq!(rows(&session, "SHOW TIME ZONE"), ["datafusion.execution.time_zone +02:00"]);
     session.execute("RESET ALL").unwrap();

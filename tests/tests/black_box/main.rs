@@ -1,6 +1,5 @@
 //! Diligence from outside, through the library's front door: one program, so that it is linked once.
 
-mod cancellation;
 mod damaged_files;
 mod library;
 mod memory;

@@ -323,7 +323,7 @@ mod tests {
         let cut = within(50);
         assert!(cut.lines().take(7).all(|line| line.width() <= 50), "{cut}");
         assert!(
-            cut.contains("a longer text…") && cut.contains("日本語日本語…") && cut.contains(" 1234567890 │"),
+            cut.contains("a longer text …") && cut.contains("日本語日本語日…") && cut.contains(" 1234567890 │"),
             "{cut}"
         );
         assert!(cut.contains("texts are cut"), "{cut}");
