@@ -32,7 +32,7 @@ enum Reading {
 #[derive(Clone, Debug)]
 struct TestCluster {
     number: i64,
-    bytes: usize,
+    fetch_bytes: usize,
     decode_bytes: usize,
     /// Steps that give no chunk.
     empty_steps: usize,
@@ -71,11 +71,11 @@ impl Cluster for TestCluster {
     }
 
     fn bytes(&self, _columns: &[usize]) -> usize {
-        self.bytes
+        self.fetch_bytes
     }
 
     fn fetch(&self, _columns: &[usize]) -> Fetch {
-        let fetched = Fetched { bytes: self.bytes, content: Box::new(()) };
+        let fetched = Fetched { bytes: self.fetch_bytes, content: Box::new(()) };
         match self.reading.clone() {
             Reading::Blocking(reads) => Fetch::Blocking(Box::new(move || {
                 reads.fetch_add(1, Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl TestScan {
 }
 
 fn blocking(number: i64, bytes: usize, decode_bytes: usize) -> TestCluster {
-    TestCluster { number, bytes, decode_bytes, empty_steps: 0, reading: Reading::Blocking(Arc::default()) }
+    TestCluster { number, fetch_bytes: bytes, decode_bytes, empty_steps: 0, reading: Reading::Blocking(Arc::default()) }
 }
 
 #[test]
@@ -316,7 +316,7 @@ proptest! {
         let gates: Arc<Mutex<Vec<oneshot::Sender<()>>>> = Arc::default();
         let clusters = sizes.iter().enumerate().map(|(number, &(bytes, decode_bytes, empty_steps))| TestCluster {
             number: number as i64,
-            bytes,
+            fetch_bytes: bytes,
             decode_bytes,
             empty_steps,
             reading: Reading::Waiting(gates.clone()),
