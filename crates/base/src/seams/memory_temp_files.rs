@@ -1,5 +1,6 @@
 //! Temp files in memory, which can fail at a chosen operation: for tests.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,8 +42,47 @@ struct Shared {
 
 struct MemoryTempFile {
     shared: Arc<Shared>,
-    content: std::sync::Mutex<Vec<u8>>,
+    content: std::sync::Mutex<Content>,
     is_direct: bool,
+}
+
+/// Bytes of a page: what is never written takes no memory.
+const PAGE_BYTES: u64 = 4096;
+
+#[derive(Default)]
+struct Content {
+    bytes: u64,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Content {
+    /// Calls `visit` with each stretch of a page between two bytes of the file: where it is in the stretch, and where in the file.
+    fn stretches(from: u64, bytes: usize, mut visit: impl FnMut(std::ops::Range<usize>, u64)) {
+        let (mut at, end) = (from, from + bytes as u64);
+        while at < end {
+            let next = ((at / PAGE_BYTES + 1) * PAGE_BYTES).min(end);
+            visit((at - from) as usize..(next - from) as usize, at);
+            at = next;
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], from: u64) {
+        Self::stretches(from, buffer.len(), |part, at| {
+            let (page, offset) = (at / PAGE_BYTES, (at % PAGE_BYTES) as usize);
+            match self.pages.get(&page) {
+                Some(page) => buffer[part.clone()].copy_from_slice(&page[offset..offset + part.len()]),
+                None => buffer[part].fill(0),
+            }
+        });
+    }
+
+    fn write(&mut self, bytes: &[u8], from: u64) {
+        Self::stretches(from, bytes.len(), |part, at| {
+            let page = self.pages.entry(at / PAGE_BYTES).or_insert_with(|| vec![0; PAGE_BYTES as usize]);
+            let offset = (at % PAGE_BYTES) as usize;
+            page[offset..offset + part.len()].copy_from_slice(&bytes[part]);
+        });
+    }
 }
 
 impl MemoryTempFiles {
@@ -87,10 +127,10 @@ impl Shared {
         }
     }
 
-    /// The same for operations without bytes.
+    /// The same for operations that read and write nothing: they are done whole or not at all.
     fn operate_whole(&self) -> io::Result<()> {
         match self.operate() {
-            Some(Fault::Broken | Fault::Short | Fault::Empty) => Err(broken()),
+            Some(Fault::Broken) => Err(broken()),
             _ => Ok(()),
         }
     }
@@ -117,7 +157,7 @@ impl TempFiles for MemoryTempFiles {
 }
 
 impl MemoryTempFile {
-    fn content(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+    fn content(&self) -> std::sync::MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,12 +180,12 @@ impl TempFile for MemoryTempFile {
     fn grow(&self, from: u64, to: u64) -> io::Result<()> {
         match self.shared.operate() {
             Some(Fault::Full) => return Err(full()),
-            Some(Fault::Broken | Fault::Short | Fault::Empty) => return Err(broken()),
+            Some(Fault::Broken) => return Err(broken()),
             _ => {}
         }
         let mut content = self.content();
-        assert_eq!(content.len() as u64, from, "a file grows from its end");
-        content.resize(to as usize, 0);
+        assert_eq!(content.bytes, from, "a file grows from its end");
+        content.bytes = to;
         self.shared.bytes.fetch_add(to - from, Ordering::SeqCst);
         Ok(())
     }
@@ -153,9 +193,9 @@ impl TempFile for MemoryTempFile {
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         self.shared.operate_whole()?;
         let mut content = self.content();
-        self.shared.bytes.fetch_sub(content.len() as u64 - bytes, Ordering::SeqCst);
-        content.truncate(bytes as usize);
-        content.shrink_to_fit();
+        self.shared.bytes.fetch_sub(content.bytes - bytes, Ordering::SeqCst);
+        content.bytes = bytes;
+        content.pages.retain(|page, _| page * PAGE_BYTES < bytes);
         Ok(())
     }
 
@@ -163,14 +203,14 @@ impl TempFile for MemoryTempFile {
         self.check(offset, buffer.len())?;
         let fault = self.shared.operate();
         let content = self.content();
-        let mut bytes = buffer.len().min(content.len().saturating_sub(offset as usize));
+        let mut bytes = buffer.len().min(content.bytes.saturating_sub(offset) as usize);
         match fault {
             Some(Fault::Broken) => return Err(broken()),
             Some(Fault::Short) => bytes /= 2,
             Some(Fault::Empty) => bytes = 0,
             _ => {}
         }
-        buffer[..bytes].copy_from_slice(&content[offset as usize..offset as usize + bytes]);
+        content.read(&mut buffer[..bytes], offset);
         if fault == Some(Fault::Flip) && bytes > 0 {
             buffer[0] ^= 4;
         }
@@ -189,15 +229,17 @@ impl TempFile for MemoryTempFile {
             _ => wanted,
         };
         let mut content = self.content();
-        assert!(offset as usize + wanted <= content.len(), "nothing is written behind the end");
-        let mut at = offset as usize;
+        assert!(offset + wanted as u64 <= content.bytes, "nothing is written behind the end");
+        let mut written = 0;
         for slice in slices {
-            let part = slice.len().min(offset as usize + bytes - at);
-            content[at..at + part].copy_from_slice(&slice[..part]);
-            at += part;
+            let part = slice.len().min(bytes - written);
+            content.write(&slice[..part], offset + written as u64);
+            written += part;
         }
         if fault == Some(Fault::Flip) && bytes > 0 {
-            content[offset as usize] ^= 4;
+            let mut first = [0];
+            content.read(&mut first, offset);
+            content.write(&[first[0] ^ 4], offset);
         }
         Ok(bytes)
     }
@@ -205,7 +247,7 @@ impl TempFile for MemoryTempFile {
 
 impl Drop for MemoryTempFile {
     fn drop(&mut self) {
-        self.shared.bytes.fetch_sub(self.content().len() as u64, Ordering::SeqCst);
+        self.shared.bytes.fetch_sub(self.content().bytes, Ordering::SeqCst);
         self.shared.files.fetch_sub(1, Ordering::SeqCst);
     }
 }
