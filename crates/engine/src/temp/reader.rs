@@ -243,7 +243,7 @@ impl ReadRequest {
         let whole_pages = &mut buffer.bytes_mut()[..bytes.next_multiple_of(PAGE_BYTES)];
         let length = whole_pages.len();
         let read = |done: usize| volume.read_at(&mut whole_pages[done..], offset + done as u64);
-        let calls = whole(length, io::ErrorKind::UnexpectedEof, read)
+        let calls = whole(length, volume.is_direct(), io::ErrorKind::UnexpectedEof, read)
             .map_err(|error| failures::not_read(space.volumes.path(place), &error))?;
         count(&space.counters.reads, calls);
         count(&space.counters.read_bytes, length as u64);

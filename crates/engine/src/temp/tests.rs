@@ -92,6 +92,7 @@ fn bytes_come_back_from_real_files() {
                 });
             }
         });
+        space.close();
         let info = space.info();
         assert!(info.directories.iter().all(|directory| directory.clusters_used == 0 && directory.clusters_free > 0));
         assert!(info.read_bytes_total >= 3 * info.written_bytes_total && info.written_bytes_total > 4_000_000);

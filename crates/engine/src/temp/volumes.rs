@@ -296,9 +296,15 @@ impl Place {
     }
 }
 
-/// Calls the system until `bytes` bytes are done, and says how often. `step` goes on from the byte given, which is at the beginning
-/// of a page, and says how far it came; no byte at all is an error of the kind `end`.
-pub(super) fn whole(bytes: usize, end: io::ErrorKind, mut step: impl FnMut(usize) -> io::Result<usize>) -> io::Result<u64> {
+/// Calls the system until `bytes` bytes are done, and says how often. `step` goes on from the byte given and says how many more it
+/// has done; none at all is an error of the kind `end`. With `direct` it goes on at the beginning of a page.
+pub(super) fn whole(
+    bytes: usize,
+    direct: bool,
+    end: io::ErrorKind,
+    mut step: impl FnMut(usize) -> io::Result<usize>,
+) -> io::Result<u64> {
+    let unit = if direct { PAGE_BYTES } else { 1 };
     let (mut done, mut calls) = (0, 0);
     while done < bytes {
         calls += 1;
@@ -307,8 +313,7 @@ pub(super) fn whole(bytes: usize, end: io::ErrorKind, mut step: impl FnMut(usize
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        // Direct I/O cannot go on within a page.
-        let next = if reached >= bytes { reached } else { reached / PAGE_BYTES * PAGE_BYTES };
+        let next = if reached >= bytes { reached } else { reached / unit * unit };
         if next == done {
             return Err(end.into());
         }

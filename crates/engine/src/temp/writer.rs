@@ -239,7 +239,7 @@ impl WriteRequest {
             IoSlice::advance_slices(&mut rest, done);
             file.write_at(rest, offset + done as u64)
         };
-        let calls = whole(bytes, io::ErrorKind::WriteZero, write)
+        let calls = whole(bytes, file.is_direct(), io::ErrorKind::WriteZero, write)
             .map_err(|error| failures::not_written(self.space.volumes.path(place), &error))?;
         count(&self.space.counters.writes, calls);
         count(&self.space.counters.written_bytes, bytes as u64);
