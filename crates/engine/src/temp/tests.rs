@@ -66,8 +66,9 @@ fn used(space: &TempSpace) -> Vec<usize> {
 
 #[test]
 fn bytes_come_back_from_real_files() {
-    let directories: Vec<_> =
-        (0..2).map(|index| std::env::temp_dir().join(format!("diligence-temp-test-{}-{index}", std::process::id()))).collect();
+    let directories: Vec<_> = (0..2)
+        .map(|index| std::env::temp_dir().join(format!("diligence-temp-test-{}-{index}", std::process::id())))
+        .collect();
     for direct in [false, true] {
         let space = open(&TempOptions {
             directories: directories.clone(),
@@ -248,7 +249,8 @@ fn files_are_striped() {
 
 #[test]
 fn a_quota_ends_one_writer_and_frees_its_space() {
-    let space = open(&TempOptions { quota_bytes: Some(10 * CLUSTER as u64 + 1), ..options(&MemoryTempFiles::default()) });
+    let space =
+        open(&TempOptions { quota_bytes: Some(10 * CLUSTER as u64 + 1), ..options(&MemoryTempFiles::default()) });
     let memory = QueryMemory::unbounded();
     let own = buffers(&space, &memory);
     let kept = write(&own, &content(1, 4 * CLUSTER)).unwrap();
@@ -274,7 +276,8 @@ fn what_is_left_of_a_nearly_full_disk_is_used() {
     let files = MemoryTempFiles::failing(Fault::Full, 2);
     let space = open(&options(&files));
     let buffers = buffers(&space, &QueryMemory::unbounded());
-    let error = write(&buffers, &content(1, CLUSTER)).and_then(|file| read(&mut file.into_reader(&buffers))).unwrap_err();
+    let error =
+        write(&buffers, &content(1, CLUSTER)).and_then(|file| read(&mut file.into_reader(&buffers))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
     assert!(error.message().contains("/a is full"), "{error}");
     // From 64 MiB down to one cluster of 4 KiB.

@@ -64,7 +64,8 @@ impl BatchWriter {
     /// batch as well, if there is memory after all.
     pub fn poll_write(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
         if self.done < batch.rows() || self.long.is_some() {
-            let columns = (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
+            let columns =
+                (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
             let sizes = Sizes::new(&columns, batch.rows());
             let form = self.form(&columns);
             while self.done < batch.rows() {
