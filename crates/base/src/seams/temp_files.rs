@@ -88,7 +88,9 @@ impl TempFiles for LocalTempFiles {
         let flags = if direct { direct_flag() } else { 0 };
         let created = match create_file(directory, flags) {
             // A file system without direct I/O says so when a file is opened.
-            Err(error) if flags != 0 && error.raw_os_error() == Some(libc::EINVAL) => (create_file(directory, 0)?, false),
+            Err(error) if flags != 0 && error.raw_os_error() == Some(libc::EINVAL) => {
+                (create_file(directory, 0)?, false)
+            }
             created => (created?, flags != 0),
         };
         let ((file, path), is_direct) = created;
@@ -107,12 +109,8 @@ fn direct_flag() -> i32 {
 fn create_file(directory: &Path, flags: i32) -> io::Result<(File, Option<PathBuf>)> {
     #[cfg(target_os = "linux")]
     {
-        let nameless = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(flags | libc::O_TMPFILE)
-            .open(directory);
+        let nameless =
+            OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags | libc::O_TMPFILE).open(directory);
         match nameless {
             Ok(file) => return Ok((file, None)),
             Err(error) if is_unsupported(&error) || error.kind() == io::ErrorKind::IsADirectory => {}

@@ -12,7 +12,8 @@ use shuttle::thread;
 use super::{DrivenSpawn, interleave};
 use crate::memory::{Broker, QueryMemory};
 use crate::temp::{
-    Grouping, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter, TempOptions, TempSpace, block_on,
+    Grouping, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter, TempOptions, TempSpace,
+    block_on,
 };
 
 const CLUSTER: usize = 4096;

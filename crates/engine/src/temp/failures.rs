@@ -20,8 +20,9 @@ pub(super) fn unusable(directory: &Path, error: &io::Error) -> Error {
 
 /// Temp space has reached its own limit.
 pub(super) fn quota_exceeded(quota_bytes: u64) -> Error {
-    Error::resource(format!("temp space is full: its quota is {}", display_bytes(quota_bytes as usize)))
-        .with_hint("raise the quota of temp space, raise --memory so that less is spilled, or run fewer queries at once")
+    Error::resource(format!("temp space is full: its quota is {}", display_bytes(quota_bytes as usize))).with_hint(
+        "raise the quota of temp space, raise --memory so that less is spilled, or run fewer queries at once",
+    )
 }
 
 /// A file could not grow or be written.

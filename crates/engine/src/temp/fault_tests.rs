@@ -19,8 +19,9 @@ const BATCHES: usize = 6;
 fn batch(partition: usize, step: usize) -> Batch {
     let first = (1000 * partition + 100 * step) as i64;
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 60));
-    let texts: ArrayRef =
-        Arc::new(StringViewArray::from_iter_values((first..first + 60).map(|row| format!("a text that is not short: {row}"))));
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(
+        (first..first + 60).map(|row| format!("a text that is not short: {row}")),
+    ));
     Batch::from_arrays(vec![numbers, texts], 60)
 }
 
@@ -88,9 +89,13 @@ fn run(fault: Fault, at: u64, threads: usize) -> (bool, Result<()>) {
     while memory.reserved_bytes() > 0 || space.info().files > 0 || space.stage().running + space.stage().queued > 0 {
         std::thread::yield_now();
     }
-    assert!(space.info().directories.iter().all(|directory| directory.clusters_used == 0), "{fault:?} at {at}: {space:?}");
+    assert!(
+        space.info().directories.iter().all(|directory| directory.clusters_used == 0),
+        "{fault:?} at {at}: {space:?}"
+    );
     files.heal();
-    spill(&space, &broker.account(QueryId(2), None)).unwrap_or_else(|error| panic!("{fault:?} at {at}, the next: {error}"));
+    spill(&space, &broker.account(QueryId(2), None))
+        .unwrap_or_else(|error| panic!("{fault:?} at {at}, the next: {error}"));
     space.close();
     drop(space);
     assert_eq!((files.files(), files.bytes()), (0, 0), "{fault:?} at {at}");
@@ -128,7 +133,10 @@ fn a_failed_operation_ends_one_query_with_an_error_that_names_the_directory() {
             sweep(fault, threads, |at, outcome| {
                 if let Err(error) = outcome {
                     assert!(matches!(error.kind(), ErrorKind::File | ErrorKind::Input), "{fault:?} at {at}: {error}");
-                    assert!(error.message().contains("/one") || error.message().contains("/two"), "{fault:?} at {at}: {error}");
+                    assert!(
+                        error.message().contains("/one") || error.message().contains("/two"),
+                        "{fault:?} at {at}: {error}"
+                    );
                     assert!(error.hint().is_some());
                 }
             });

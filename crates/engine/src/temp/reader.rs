@@ -9,15 +9,15 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use arrow::buffer::Buffer;
-use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 use diligence_base::Result;
+use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
+use super::failures;
 use super::file::{FileShared, Stored};
 use super::info::count;
 use super::request_log::Request;
 use super::volumes::whole;
-use super::failures;
 use crate::sync::Mutex;
 
 /// How a file is read.
@@ -260,11 +260,8 @@ impl Drop for ReadRequest {
         let outcome: Result<Cluster> = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
         let (unwanted, waker) = {
             let mut state = reader.state.lock();
-            let unwanted = if state.epoch == self.epoch {
-                state.arrived.insert(self.cluster, outcome)
-            } else {
-                Some(outcome)
-            };
+            let unwanted =
+                if state.epoch == self.epoch { state.arrived.insert(self.cluster, outcome) } else { Some(outcome) };
             (unwanted, state.waker.take())
         };
         drop(unwanted);

@@ -25,8 +25,9 @@ pub(super) struct RequestLog(Mutex<BufWriter<File>>);
 
 impl RequestLog {
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path)
-            .map_err(|error| Error::input(format!("cannot write the log of block requests {}: {error}", path.display())))?;
+        let file = File::create(path).map_err(|error| {
+            Error::input(format!("cannot write the log of block requests {}: {error}", path.display()))
+        })?;
         Ok(Self(Mutex::new(BufWriter::new(file))))
     }
 

@@ -66,8 +66,9 @@ fn used(space: &TempSpace) -> Vec<usize> {
 
 #[test]
 fn bytes_come_back_from_real_files() {
-    let directories: Vec<_> =
-        (0..2).map(|index| std::env::temp_dir().join(format!("diligence-temp-test-{}-{index}", std::process::id()))).collect();
+    let directories: Vec<_> = (0..2)
+        .map(|index| std::env::temp_dir().join(format!("diligence-temp-test-{}-{index}", std::process::id())))
+        .collect();
     for direct in [false, true] {
         let space = open(&TempOptions {
             directories: directories.clone(),
@@ -248,7 +249,8 @@ fn files_are_striped() {
 
 #[test]
 fn a_quota_ends_one_writer_and_frees_its_space() {
-    let space = open(&TempOptions { quota_bytes: Some(10 * CLUSTER as u64 + 1), ..options(&MemoryTempFiles::default()) });
+    let space =
+        open(&TempOptions { quota_bytes: Some(10 * CLUSTER as u64 + 1), ..options(&MemoryTempFiles::default()) });
     let memory = QueryMemory::unbounded();
     let own = buffers(&space, &memory);
     let kept = write(&own, &content(1, 4 * CLUSTER)).unwrap();
@@ -274,7 +276,8 @@ fn what_is_left_of_a_nearly_full_disk_is_used() {
     let files = MemoryTempFiles::failing(Fault::Full, 2);
     let space = open(&options(&files));
     let buffers = buffers(&space, &QueryMemory::unbounded());
-    let error = write(&buffers, &content(1, CLUSTER)).and_then(|file| read(&mut file.into_reader(&buffers))).unwrap_err();
+    let error =
+        write(&buffers, &content(1, CLUSTER)).and_then(|file| read(&mut file.into_reader(&buffers))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
     assert!(error.message().contains("/a is full"), "{error}");
     // From 64 MiB down to one cluster of 4 KiB.
@@ -418,4 +421,40 @@ fn requests_are_logged_in_their_order() {
     std::fs::remove_file(path).unwrap();
     let expected = "w 1 0 0 0\nw 2 0 0 1\nw 2 1 0 2\nr 2 0 0 1\nf 2 0 0 1\nr 2 1 0 2\nf 2 1 0 2\nf 1 0 0 0\n";
     assert_eq!(log, expected);
+}
+
+/// Where the process that is killed in the next test spills to; set in that process only.
+const KILLED_VARIABLE: &str = "DILIGENCE_TEST_SPILL_TO";
+
+#[test]
+fn a_killed_process_leaves_nothing() {
+    if let Some(directory) = std::env::var_os(KILLED_VARIABLE) {
+        let options = TempOptions { directories: vec![directory.into()], ..TempOptions::default() };
+        let space = open(&options);
+        let file = write(&buffers(&space, &QueryMemory::unbounded()), &content(1, 3 << 20)).unwrap();
+        block_on(|waker| file.poll_written(waker)).unwrap();
+        println!("spilled");
+        std::thread::park();
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("diligence-killed-{}", std::process::id()));
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            concat!(module_path!(), "::a_killed_process_leaves_nothing").split_once("::").unwrap().1,
+            "--exact",
+            "--nocapture",
+        ])
+        .env(KILLED_VARIABLE, &directory)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(process.stdout.take().unwrap()));
+    assert!(lines.map_while(std::result::Result::ok).any(|line| line.contains("spilled")));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let space = open(&TempOptions { directories: vec![directory.clone()], threads: 0, ..TempOptions::default() });
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+    let buffers = buffers(&space, &QueryMemory::unbounded());
+    assert!(read(&mut write(&buffers, b"the next one").unwrap().into_reader(&buffers)).unwrap() == b"the next one");
+    std::fs::remove_dir_all(directory).unwrap();
 }

@@ -246,6 +246,7 @@ impl Volumes {
             let before = volume.clusters;
             volume.free.cut_tail(keep, before);
             volume.clusters = keep;
+            volume.touched = volume.touched.min(keep);
             state.resizing = true;
             drop(state);
             let cut = directory.file.truncate(u64::from(keep) * self.cluster_bytes);

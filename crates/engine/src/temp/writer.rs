@@ -10,12 +10,12 @@ use std::task::{Poll, Waker};
 use diligence_base::{Error, Result};
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
+use super::failures;
 use super::file::{FileShared, SpillFile, Stored};
 use super::info::count;
 use super::request_log::Request;
 use super::space::Space;
 use super::volumes::{Place, whole};
-use super::failures;
 
 /// Clusters that are written with one call at most.
 const CALL_CLUSTERS_MAX: usize = 256;
@@ -253,7 +253,8 @@ impl Drop for WriteRequest {
         let outcome = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
         let places = std::mem::take(&mut self.places);
         if outcome.is_err() {
-            let unused: Vec<_> = places.into_iter().enumerate().map(|(index, place)| (self.first + index, place)).collect();
+            let unused: Vec<_> =
+                places.into_iter().enumerate().map(|(index, place)| (self.first + index, place)).collect();
             self.space.free(self.file_number, &unused);
         }
         self.clusters.clear();

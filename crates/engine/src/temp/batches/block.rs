@@ -20,9 +20,7 @@ use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, BooleanArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
-use arrow::datatypes::{
-    BinaryType, ByteArrayType, DataType, Field, LargeBinaryType, LargeUtf8Type, Schema, Utf8Type,
-};
+use arrow::datatypes::{BinaryType, ByteArrayType, DataType, Field, LargeBinaryType, LargeUtf8Type, Schema, Utf8Type};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::{Error, Result};

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow::array::{Array, AsArray, Int64Builder};
 use arrow::array::{
     ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
     FixedSizeListArray, Float64Array, Int8Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeBinaryArray,
-    LargeStringArray, ListArray, MapBuilder, NullArray, RunArray, StringArray, StringBuilder, StringViewArray, StructArray,
-    TimestampMicrosecondArray, UInt16Array, UInt32Array, UnionArray,
+    LargeStringArray, ListArray, MapBuilder, NullArray, RunArray, StringArray, StringBuilder, StringViewArray,
+    StructArray, TimestampMicrosecondArray, UInt16Array, UInt32Array, UnionArray,
 };
-use arrow::array::{Array, AsArray, Int64Builder};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::{
@@ -43,7 +43,8 @@ fn columns(random: &mut Random) -> Vec<ArrayRef> {
     let numbers: Vec<Option<i64>> =
         (0..rows).map(|_| (random.below(7) > 0).then(|| random.below(1 << 40) as i64 - (1 << 39))).collect();
     let small: Vec<i32> = (0..rows).map(|_| random.below(20) as i32).collect();
-    let words: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..20).map(|word| format!("word number {word}"))));
+    let words: ArrayRef =
+        Arc::new(StringViewArray::from_iter_values((0..20).map(|word| format!("word number {word}"))));
     let int64: ArrayRef = Arc::new(Int64Array::from(numbers.clone()));
     let decimals = int64.as_primitive::<arrow::datatypes::Int64Type>().reinterpret_cast::<Decimal64Type>();
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>(
@@ -55,7 +56,8 @@ fn columns(random: &mut Random) -> Vec<ArrayRef> {
         Field::new("text", DataType::Utf8View, true),
     ]);
     let views: ArrayRef = Arc::new(StringViewArray::from(texts.clone()));
-    let structs = StructArray::new(fields, vec![Arc::new(list.clone()) as ArrayRef, views.clone()], nulls(random, rows));
+    let structs =
+        StructArray::new(fields, vec![Arc::new(list.clone()) as ArrayRef, views.clone()], nulls(random, rows));
     let mut map = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
     for &n in &small {
         for key in 0..n % 3 {
@@ -72,10 +74,10 @@ fn columns(random: &mut Random) -> Vec<ArrayRef> {
         StructArray::from(vec![(Arc::new(Field::new("d", keyed(&words).data_type().clone(), true)), keyed(&words))]);
     let child = Arc::new(Field::new("item", DataType::Int32, true));
     let triples = Int32Array::from_iter((0..3 * rows).map(|n| (n % 5 > 0).then_some(n as i32)));
-    let union_fields = UnionFields::try_new([0, 1], [
-        Field::new("a", DataType::Int32, true),
-        Field::new("b", DataType::Utf8View, true),
-    ])
+    let union_fields = UnionFields::try_new(
+        [0, 1],
+        [Field::new("a", DataType::Int32, true), Field::new("b", DataType::Utf8View, true)],
+    )
     .unwrap();
     let type_ids: ScalarBuffer<i8> = small.iter().map(|n| (n % 2) as i8).collect();
     let children = vec![Arc::new(Int32Array::from(small.clone())) as ArrayRef, views.clone()];
@@ -88,7 +90,9 @@ fn columns(random: &mut Random) -> Vec<ArrayRef> {
         Arc::new(Int8Array::new(small.iter().map(|n| *n as i8).collect(), nulls(random, rows))),
         Arc::new(Float64Array::from_iter(numbers.iter().map(|n| n.map(|n| if n % 9 == 0 { f64::NAN } else { -0.0 })))),
         Arc::new(TimestampMicrosecondArray::from(numbers.clone()).with_timezone("Europe/Berlin")),
-        Arc::new(IntervalMonthDayNanoArray::from_iter_values(small.iter().map(|n| IntervalMonthDayNano::new(*n, 1, -7)))),
+        Arc::new(IntervalMonthDayNanoArray::from_iter_values(
+            small.iter().map(|n| IntervalMonthDayNano::new(*n, 1, -7)),
+        )),
         Arc::new(BooleanArray::new(small.iter().map(|n| n % 3 == 0).collect(), nulls(random, rows))),
         strings,
         Arc::new(LargeStringArray::from(texts.clone())),

@@ -64,7 +64,8 @@ impl BatchWriter {
     /// batch as well, if there is memory after all.
     pub fn poll_write(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
         if self.done < batch.rows() || self.long.is_some() {
-            let columns = (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
+            let columns =
+                (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
             let sizes = Sizes::new(&columns, batch.rows());
             let form = self.form(&columns);
             while self.done < batch.rows() {
@@ -209,6 +210,11 @@ impl BatchWriter {
     /// Full clusters that wait for [`Self::submit`].
     pub fn waiting_clusters(&self) -> usize {
         self.writer.waiting_clusters()
+    }
+
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back.
+    pub fn close_cluster(&mut self) {
+        self.writer.close_cluster();
     }
 
     /// Sends the full clusters to the disk as one group.
