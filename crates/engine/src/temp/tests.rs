@@ -423,6 +423,68 @@ fn requests_are_logged_in_their_order() {
     assert_eq!(log, expected);
 }
 
+#[test]
+fn many_lives_at_once_keep_their_bytes_apart_and_leave_nothing() {
+    for seed in 0..20 {
+        let files = MemoryTempFiles::default();
+        let directories = vec![PathBuf::from("/a"), PathBuf::from("/b")];
+        let space = open(&TempOptions { directories, threads: 2, direct: seed % 2 == 0, ..options(&files) });
+        let broker = Broker::new(64 * CLUSTER);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let memory = broker.account(QueryId(thread), None);
+                let space = &space;
+                scope.spawn(move || live(space, &memory, 100 * seed + thread));
+            }
+        });
+        space.close();
+        assert!(used(&space).iter().all(|used| *used == 0), "seed {seed}");
+        assert_eq!((space.info().files, broker.reserved_bytes()), (0, 0), "seed {seed}");
+    }
+}
+
+/// An operator that writes, reads and drops files in any order.
+fn live(space: &TempSpace, memory: &QueryMemory, seed: u64) {
+    let mut random = Random::new(seed);
+    let bounds = SpillMemory { clusters_min: 8, clusters_max: 16, writes_max: 1 + random.below(4) };
+    let buffers = SpillBuffers::new(space, memory.reservation("HashJoin"), bounds).unwrap();
+    let mut files: Vec<(SpillFile, Vec<u8>)> = Vec::new();
+    for step in 0..60 {
+        let chosen = random.below(files.len().max(1));
+        match random.below(4) {
+            0 | 1 => {
+                let bytes = content(1000 * seed + step, 1 + random.below(6 * CLUSTER));
+                let grouping = if random.below(2) == 0 { Grouping::None } else { Grouping::ByFile };
+                let mut writer = SpillWriter::new(&buffers, grouping);
+                for part in bytes.chunks(1 + random.below(2 * CLUSTER)) {
+                    append(&mut writer, part).unwrap();
+                    if writer.waiting_clusters() > random.below(3) {
+                        writer.submit();
+                    }
+                }
+                if random.below(5) > 0 {
+                    files.push((writer.finish(), bytes));
+                }
+            }
+            2 if !files.is_empty() => {
+                let (file, bytes) = &files[chosen];
+                let from = random.below(file.clusters() + 1);
+                let ahead = random.below(4);
+                let mut reader = file.reader(&buffers, from..file.clusters(), ReadOptions { ahead, recycle: false });
+                assert!(read(&mut reader).unwrap() == bytes[(from * CLUSTER).min(bytes.len())..], "seed {seed}");
+            }
+            3 if !files.is_empty() => {
+                let (file, bytes) = files.swap_remove(chosen);
+                let mut reader = file.into_reader(&buffers);
+                if random.below(2) == 0 {
+                    assert!(read(&mut reader).unwrap() == bytes, "seed {seed}");
+                }
+            }
+            _ => buffers.release_spare(),
+        }
+    }
+}
+
 /// Where the process that is killed in the next test spills to; set in that process only.
 const KILLED_VARIABLE: &str = "DILIGENCE_TEST_SPILL_TO";
 
