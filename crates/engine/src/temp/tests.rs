@@ -415,11 +415,14 @@ fn requests_are_logged_in_their_order() {
     let kept = write(&buffers, &content(1, CLUSTER)).unwrap();
     let file = write(&buffers, &content(2, 2 * CLUSTER)).unwrap();
     read(&mut file.reader(&buffers, 0..2, ReadOptions { ahead: 0, recycle: true })).unwrap();
-    drop((file, kept));
+    drop(file);
+    drop(write(&buffers, &content(3, CLUSTER)).unwrap());
+    drop(kept);
     space.info();
     let log = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(path).unwrap();
-    let expected = "w 1 0 0 0\nw 2 0 0 1\nw 2 1 0 2\nr 2 0 0 1\nf 2 0 0 1\nr 2 1 0 2\nf 2 1 0 2\nf 1 0 0 0\n";
+    let expected = "block 4096\n# 1 0 is at 0 0\nw 1 0\n# 2 0 is at 0 1\nw 2 0\n# 2 1 is at 0 2\nw 2 1\nr 2 0\nf 2 0\nr 2 1\nf 2 1\n\
+                    # 3 0 is at 0 1\nw 3 0 over 2 0\nf 3 0\nf 1 0\n";
     assert_eq!(log, expected);
 }
 

@@ -23,7 +23,7 @@ use super::{TempOptions, failures};
 use crate::sync::{Condvar, Mutex};
 
 /// Where a cluster is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
     /// Which of the directories.
     pub directory: u16,
