@@ -428,10 +428,10 @@ fn requests_are_logged_in_their_order() {
 
 #[test]
 fn many_lives_at_once_keep_their_bytes_apart_and_leave_nothing() {
-    for seed in 0..20 {
+    for seed in 0..20u64 {
         let files = MemoryTempFiles::default();
         let directories = vec![PathBuf::from("/a"), PathBuf::from("/b")];
-        let space = open(&TempOptions { directories, threads: 2, direct: seed % 2 == 0, ..options(&files) });
+        let space = open(&TempOptions { directories, threads: 2, direct: seed.is_multiple_of(2), ..options(&files) });
         let broker = Broker::new(64 * CLUSTER);
         std::thread::scope(|scope| {
             for thread in 0..3 {

@@ -97,7 +97,7 @@ impl BatchWriter {
             .unwrap_or(1);
         // Before anything is made, so that nothing is made twice.
         let expected = sizes.bytes(self.done, rows).next_multiple_of(ALIGNMENT);
-        if let Poll::Pending = self.writer.poll_room(expected.min(cluster), waker)? {
+        if self.writer.poll_room(expected.min(cluster), waker)?.is_pending() {
             return Poll::Pending;
         }
         let slices: Vec<_> = columns.iter().map(|column| column.slice(self.done, rows)).collect();
