@@ -3,7 +3,8 @@
 //! A refused reservation is not an error as long as one of the operator's own writes is under way: its buffer comes back, and
 //! whoever asked is woken then. Read-ahead is a luxury that never takes the clusters of `clusters_min`. So an operator never fails
 //! that reserves a cluster for each file that it fills and one more, and two for each that it reads: one under the batch that it
-//! works on, and the next.
+//! works on, and the next. Compression needs one cluster more for all writers together, and reserves what it unpacks, an eighth
+//! of a cluster at a time as a rule, beside the clusters.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -14,6 +15,7 @@ use diligence_base::{Error, Result};
 
 use super::info::count;
 use super::space::{Space, TempSpace};
+use super::wait::enlist;
 use crate::memory::Reservation;
 use crate::sync::Mutex;
 
@@ -130,7 +132,7 @@ impl SpillBuffers {
                 Some(Ok(spare)) => spare,
                 Some(Err(error)) if state.writing == 0 => return Poll::Ready(Err(error)),
                 None | Some(Err(_)) => {
-                    state.waiting.push(waker.clone());
+                    enlist(&mut state.waiting, waker);
                     count(&self.0.space.counters.waits, 1);
                     return Poll::Pending;
                 }

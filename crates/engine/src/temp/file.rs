@@ -18,6 +18,7 @@ use super::info::count;
 use super::reader::{ReadOptions, SpillReader};
 use super::space::Space;
 use super::volumes::Place;
+use super::wait::enlist;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 
@@ -116,7 +117,7 @@ impl FileShared {
             (Some(Slot::Stored(stored)), _) => Poll::Ready(Ok(stored)),
             (_, Some(error)) => Poll::Ready(Err(error.clone())),
             (Some(Slot::Writing), None) => {
-                state.waiting.push(waker.clone());
+                enlist(&mut state.waiting, waker);
                 Poll::Pending
             }
             (Some(Slot::Freed) | None, None) => Poll::Ready(Err(Error::bug(format!(
@@ -138,7 +139,7 @@ impl FileShared {
     pub fn poll_written(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.state.lock();
         if state.writing > 0 {
-            state.waiting.push(waker.clone());
+            enlist(&mut state.waiting, waker);
             return Poll::Pending;
         }
         Poll::Ready(state.error.clone().map_or(Ok(()), Err))

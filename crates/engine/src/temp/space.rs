@@ -41,7 +41,7 @@ pub struct TempOptions {
     pub compression: Compression,
     /// I/O threads. Without any, reads and writes happen at once on the thread that asks for them.
     pub threads: usize,
-    /// Where to log block requests.
+    /// Where to log block requests, for `diligence-bench blocks --replay`.
     pub request_log: Option<PathBuf>,
     /// Files.
     pub files: Arc<dyn TempFiles>,
@@ -94,7 +94,7 @@ impl TempSpace {
             )));
         }
         let volumes = Volumes::open(options)?;
-        let log = options.request_log.as_deref().map(RequestLog::create).transpose()?;
+        let log = options.request_log.as_deref().map(|path| RequestLog::create(path, cluster_bytes)).transpose()?;
         let pool = IoPool::start_named("temp", options.threads, options.clock.clone(), options.spawn.as_ref())?;
         Ok(Self(Arc::new(Space {
             cluster_bytes,
@@ -157,13 +157,15 @@ impl Space {
         }));
     }
 
-    /// Frees places of a file.
+    /// Frees clusters of a file.
     pub fn free(self: &Arc<Self>, file: u64, clusters: &[(usize, Place)]) {
-        if clusters.is_empty() {
-            return;
-        }
         self.note(Request::Free, file, clusters.iter().copied());
-        if self.volumes.free(clusters.iter().map(|(_, place)| *place).collect()) {
+        self.free_places(clusters.iter().map(|(_, place)| *place).collect());
+    }
+
+    /// Frees places, in which nothing was written.
+    pub fn free_places(self: &Arc<Self>, places: Vec<Place>) {
+        if self.volumes.free(places) {
             let own = self.clone();
             self.submit(move || own.volumes.trim());
         }

@@ -415,10 +415,111 @@ fn requests_are_logged_in_their_order() {
     let kept = write(&buffers, &content(1, CLUSTER)).unwrap();
     let file = write(&buffers, &content(2, 2 * CLUSTER)).unwrap();
     read(&mut file.reader(&buffers, 0..2, ReadOptions { ahead: 0, recycle: true })).unwrap();
-    drop((file, kept));
+    drop(file);
+    drop(write(&buffers, &content(3, CLUSTER)).unwrap());
+    drop(kept);
     space.info();
     let log = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(path).unwrap();
-    let expected = "w 1 0 0 0\nw 2 0 0 1\nw 2 1 0 2\nr 2 0 0 1\nf 2 0 0 1\nr 2 1 0 2\nf 2 1 0 2\nf 1 0 0 0\n";
+    let expected = "block 4096\n# 1 0 is at 0 0\nw 1 0\n# 2 0 is at 0 1\nw 2 0\n# 2 1 is at 0 2\nw 2 1\nr 2 0\nf 2 0\nr 2 1\nf 2 1\n\
+                    # 3 0 is at 0 1\nw 3 0 over 2 0\nf 3 0\nf 1 0\n";
     assert_eq!(log, expected);
+}
+
+#[test]
+fn many_lives_at_once_keep_their_bytes_apart_and_leave_nothing() {
+    for seed in 0..20u64 {
+        let files = MemoryTempFiles::default();
+        let directories = vec![PathBuf::from("/a"), PathBuf::from("/b")];
+        let space = open(&TempOptions { directories, threads: 2, direct: seed.is_multiple_of(2), ..options(&files) });
+        let broker = Broker::new(64 * CLUSTER);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let memory = broker.account(QueryId(thread), None);
+                let space = &space;
+                scope.spawn(move || live(space, &memory, 100 * seed + thread));
+            }
+        });
+        space.close();
+        assert!(used(&space).iter().all(|used| *used == 0), "seed {seed}");
+        assert_eq!((space.info().files, broker.reserved_bytes()), (0, 0), "seed {seed}");
+    }
+}
+
+/// An operator that writes, reads and drops files in any order.
+fn live(space: &TempSpace, memory: &QueryMemory, seed: u64) {
+    let mut random = Random::new(seed);
+    let bounds = SpillMemory { clusters_min: 8, clusters_max: 16, writes_max: 1 + random.below(4) };
+    let buffers = SpillBuffers::new(space, memory.reservation("HashJoin"), bounds).unwrap();
+    let mut files: Vec<(SpillFile, Vec<u8>)> = Vec::new();
+    for step in 0..60 {
+        let chosen = random.below(files.len().max(1));
+        match random.below(4) {
+            0 | 1 => {
+                let bytes = content(1000 * seed + step, 1 + random.below(6 * CLUSTER));
+                let grouping = if random.below(2) == 0 { Grouping::None } else { Grouping::ByFile };
+                let mut writer = SpillWriter::new(&buffers, grouping);
+                for part in bytes.chunks(1 + random.below(2 * CLUSTER)) {
+                    append(&mut writer, part).unwrap();
+                    if writer.waiting_clusters() > random.below(3) {
+                        writer.submit();
+                    }
+                }
+                if random.below(5) > 0 {
+                    files.push((writer.finish(), bytes));
+                }
+            }
+            2 if !files.is_empty() => {
+                let (file, bytes) = &files[chosen];
+                let from = random.below(file.clusters() + 1);
+                let ahead = random.below(4);
+                let mut reader = file.reader(&buffers, from..file.clusters(), ReadOptions { ahead, recycle: false });
+                assert!(read(&mut reader).unwrap() == bytes[(from * CLUSTER).min(bytes.len())..], "seed {seed}");
+            }
+            3 if !files.is_empty() => {
+                let (file, bytes) = files.swap_remove(chosen);
+                let mut reader = file.into_reader(&buffers);
+                if random.below(2) == 0 {
+                    assert!(read(&mut reader).unwrap() == bytes, "seed {seed}");
+                }
+            }
+            _ => buffers.release_spare(),
+        }
+    }
+}
+
+/// Where the process that is killed in the next test spills to; set in that process only.
+const KILLED_VARIABLE: &str = "DILIGENCE_TEST_SPILL_TO";
+
+#[test]
+fn a_killed_process_leaves_nothing() {
+    if let Some(directory) = std::env::var_os(KILLED_VARIABLE) {
+        let options = TempOptions { directories: vec![directory.into()], ..TempOptions::default() };
+        let space = open(&options);
+        let file = write(&buffers(&space, &QueryMemory::unbounded()), &content(1, 3 << 20)).unwrap();
+        block_on(|waker| file.poll_written(waker)).unwrap();
+        println!("spilled");
+        std::thread::park();
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("diligence-killed-{}", std::process::id()));
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            concat!(module_path!(), "::a_killed_process_leaves_nothing").split_once("::").unwrap().1,
+            "--exact",
+            "--nocapture",
+        ])
+        .env(KILLED_VARIABLE, &directory)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(process.stdout.take().unwrap()));
+    assert!(lines.map_while(std::result::Result::ok).any(|line| line.contains("spilled")));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let space = open(&TempOptions { directories: vec![directory.clone()], threads: 0, ..TempOptions::default() });
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+    let buffers = buffers(&space, &QueryMemory::unbounded());
+    assert!(read(&mut write(&buffers, b"the next one").unwrap().into_reader(&buffers)).unwrap() == b"the next one");
+    std::fs::remove_dir_all(directory).unwrap();
 }

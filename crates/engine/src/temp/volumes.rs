@@ -23,7 +23,7 @@ use super::{TempOptions, failures};
 use crate::sync::{Condvar, Mutex};
 
 /// Where a cluster is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
     /// Which of the directories.
     pub directory: u16,
@@ -246,6 +246,7 @@ impl Volumes {
             let before = volume.clusters;
             volume.free.cut_tail(keep, before);
             volume.clusters = keep;
+            volume.touched = volume.touched.min(keep);
             state.resizing = true;
             drop(state);
             let cut = directory.file.truncate(u64::from(keep) * self.cluster_bytes);

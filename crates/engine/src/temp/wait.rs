@@ -1,9 +1,16 @@
-//! Waiting for what packets poll.
+//! Wakers: of packets that wait, and of threads that do.
 
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 
 use crate::sync::thread;
+
+/// Adds a waker to those that wait, once.
+pub(super) fn enlist(waiting: &mut Vec<Waker>, waker: &Waker) {
+    if !waiting.iter().any(|other| other.will_wake(waker)) {
+        waiting.push(waker.clone());
+    }
+}
 
 struct Unpark(thread::Thread);
 

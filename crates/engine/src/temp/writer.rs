@@ -135,6 +135,7 @@ impl SpillWriter {
             clusters,
             buffers: self.buffers.clone(),
             space: space.clone(),
+            is_noted: false,
             outcome: None,
         };
         space.submit(move || request.run());
@@ -182,6 +183,8 @@ struct WriteRequest {
     places: Vec<Place>,
     buffers: SpillBuffers,
     space: Arc<Space>,
+    /// Whether the request log knows of it.
+    is_noted: bool,
     outcome: Option<Result<Vec<Stored>>>,
 }
 
@@ -200,6 +203,7 @@ impl WriteRequest {
         }
         let numbered = self.places.iter().enumerate().map(|(index, place)| (self.first + index, *place));
         self.space.note(Request::Write, self.file_number, numbered);
+        self.is_noted = true;
         let stored: Vec<Stored> = self
             .clusters
             .iter()
@@ -252,10 +256,11 @@ impl Drop for WriteRequest {
         // A request that did not run belongs to a file that was dropped, or to a temp space that was closed.
         let outcome = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
         let places = std::mem::take(&mut self.places);
-        if outcome.is_err() {
-            let unused: Vec<_> =
-                places.into_iter().enumerate().map(|(index, place)| (self.first + index, place)).collect();
-            self.space.free(self.file_number, &unused);
+        if outcome.is_err() && self.is_noted {
+            let unused = places.into_iter().enumerate().map(|(index, place)| (self.first + index, place));
+            self.space.free(self.file_number, &unused.collect::<Vec<_>>());
+        } else if outcome.is_err() {
+            self.space.free_places(places);
         }
         self.clusters.clear();
         if let Some(file) = self.file.upgrade() {

@@ -1,6 +1,7 @@
 //! How many bytes some rows of a batch need as a block, without making it: what decides where a batch is cut.
 
 use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 
 use super::block::{ALIGNMENT, HEADER_BYTES};
@@ -33,8 +34,8 @@ enum Size {
     /// So many bits per row, and bytes of which so many come before each row.
     Running(usize, Vec<usize>),
     /// The same, measured by the column's own offsets.
-    Offsets32(Vec<i32>),
-    Offsets64(Vec<i64>),
+    Offsets32(OffsetBuffer<i32>),
+    Offsets64(OffsetBuffer<i64>),
     /// So many bits per row, and so many bytes for all rows or any of them.
     Shared(usize, usize),
 }
@@ -115,10 +116,10 @@ fn size_of(column: &ArrayRef) -> Size {
         DataType::Null => Size::Bits(0),
         DataType::Boolean => Size::Bits(2),
         DataType::FixedSizeBinary(width) => Size::Bits(8 * usize::try_from(*width).unwrap_or(0) + 1),
-        DataType::Utf8 => Size::Offsets32(column.as_string::<i32>().value_offsets().to_vec()),
-        DataType::Binary => Size::Offsets32(column.as_binary::<i32>().value_offsets().to_vec()),
-        DataType::LargeUtf8 => Size::Offsets64(column.as_string::<i64>().value_offsets().to_vec()),
-        DataType::LargeBinary => Size::Offsets64(column.as_binary::<i64>().value_offsets().to_vec()),
+        DataType::Utf8 => Size::Offsets32(column.as_string::<i32>().offsets().clone()),
+        DataType::Binary => Size::Offsets32(column.as_binary::<i32>().offsets().clone()),
+        DataType::LargeUtf8 => Size::Offsets64(column.as_string::<i64>().offsets().clone()),
+        DataType::LargeBinary => Size::Offsets64(column.as_binary::<i64>().offsets().clone()),
         DataType::Dictionary(key, _) if is_flat(data_type) => {
             let values = column.as_any_dictionary().values();
             let shared = Sizes::new(std::slice::from_ref(values), values.len());

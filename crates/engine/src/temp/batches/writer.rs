@@ -97,7 +97,7 @@ impl BatchWriter {
             .unwrap_or(1);
         // Before anything is made, so that nothing is made twice.
         let expected = sizes.bytes(self.done, rows).next_multiple_of(ALIGNMENT);
-        if let Poll::Pending = self.writer.poll_room(expected.min(cluster), waker)? {
+        if self.writer.poll_room(expected.min(cluster), waker)?.is_pending() {
             return Poll::Pending;
         }
         let slices: Vec<_> = columns.iter().map(|column| column.slice(self.done, rows)).collect();
@@ -210,6 +210,11 @@ impl BatchWriter {
     /// Full clusters that wait for [`Self::submit`].
     pub fn waiting_clusters(&self) -> usize {
         self.writer.waiting_clusters()
+    }
+
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back.
+    pub fn close_cluster(&mut self) {
+        self.writer.close_cluster();
     }
 
     /// Sends the full clusters to the disk as one group.
