@@ -270,10 +270,11 @@ impl Engine {
         run.inspect(|run| run.cancel()).is_some()
     }
 
-    /// The stages at this moment, the I/O stage last.
+    /// The stages at this moment, those of I/O last.
     pub fn stages(&self) -> Vec<StageInfo> {
         let mut stages = self.scheduler.stages();
         stages.push(self.io.pool.info());
+        stages.push(self.temp.stage());
         stages
     }
 
@@ -353,6 +354,7 @@ impl Drop for Engine {
         let entered = sync::enter(&self.io.runtime);
         while self.scheduler.run_one() {}
         drop(entered);
+        self.temp.close();
         if let Some(runtime) = self.runtime.take() {
             // The engine may be dropped inside async code, where waiting is not allowed.
             runtime.shutdown_background();

@@ -271,7 +271,7 @@ fn the_slowest_consumer_holds_its_producers() {
             let meter = || Meter::new(Arc::default());
             let source = (Source::open(source.as_ref(), &setup).unwrap(), meter());
             let sink = (Sink::open(exchange.as_ref(), &setup).unwrap(), meter());
-            let work = Box::new(Alone(PipelinePacket::new(source, Vec::new(), sink)));
+            let work = Box::new(Alone(PipelinePacket::new(setup.memory.clone(), source, Vec::new(), sink)));
             Packet::new(QueryId(1), StageId::Values, work, &scheduler).submit(Arrival::New);
         }
         exchange.complete().unwrap();

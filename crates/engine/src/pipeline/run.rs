@@ -4,6 +4,7 @@ use diligence_base::Result;
 
 use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
 use crate::batch::Batch;
+use crate::memory::QueryMemory;
 use crate::query::profile::{Counts, Meter};
 use crate::stages::{Quantum, Step};
 
@@ -28,6 +29,7 @@ enum Phase {
 
 /// One packet's states of a pipeline's source, operators and sink.
 pub struct PipelinePacket {
+    memory: QueryMemory,
     source: Option<Box<dyn SourceState>>,
     source_meter: Meter,
     links: Vec<Link>,
@@ -39,8 +41,9 @@ pub struct PipelinePacket {
 }
 
 impl PipelinePacket {
-    /// A packet with its opened states, each with the meter that it counts on.
+    /// A packet with its opened states, each with the meter that it counts on. It waits when its query owes memory.
     pub fn new(
+        memory: QueryMemory,
         source: (Box<dyn SourceState>, Meter),
         operators: Vec<(Box<dyn OperatorState>, Meter)>,
         sink: (Box<dyn SinkState>, Meter),
@@ -50,6 +53,7 @@ impl PipelinePacket {
             .map(|(state, meter)| Link { state, out: Output::default(), more: false, meter })
             .collect();
         Self {
+            memory,
             source: Some(source.0),
             source_meter: source.1,
             links,
@@ -79,6 +83,9 @@ impl PipelinePacket {
         self.links.iter_mut().for_each(|link| link.out.set_waker(quantum.waker));
         let mut now_ns = quantum.now_ns();
         loop {
+            if self.memory.poll_room(quantum.waker).is_pending() {
+                return Ok(Step::Wait);
+            }
             self.heed_enough();
             if let Some(step) = self.advance(quantum, &mut now_ns)? {
                 return Ok(step);
@@ -214,7 +221,6 @@ mod tests {
     use diligence_base::seams::ManualClock;
 
     use super::*;
-    use crate::memory::QueryMemory;
     use crate::operators::limit::limit;
     use crate::pipeline::Setup;
 
@@ -242,7 +248,12 @@ mod tests {
         let meter = || Meter::new(Arc::default());
         let packet = |rows: Option<Batch>| {
             let operators = vec![(first_three.open(&setup).unwrap(), meter())];
-            PipelinePacket::new((Box::new(Endless(rows)), meter()), operators, (Box::new(Anything), meter()))
+            PipelinePacket::new(
+                setup.memory.clone(),
+                (Box::new(Endless(rows)), meter()),
+                operators,
+                (Box::new(Anything), meter()),
+            )
         };
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
         let (mut finds, mut searches) = (packet(Some(Batch::from_arrays(vec![numbers], 4))), packet(None));
