@@ -47,7 +47,9 @@ impl Reservation {
                 Ok(())
             }
             Some(refused) => {
-                account.broker.count_refusal();
+                if matches!(refused, Refused::Budget) {
+                    account.broker.count_refusal();
+                }
                 Err(self.refusal(bytes, &refused))
             }
         }
