@@ -46,11 +46,10 @@ use crate::insert::{copy_plan, insert_plan};
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
-use crate::rewrite::duplicates;
+use crate::rewrite::{duplicates, using};
 use crate::rules;
 use crate::state::{fix_options, session_state, set_defaults};
 use crate::statement::{Command, Copy, Query, Statement, Target, Write, nullable};
-use crate::syntax::using;
 use crate::tables::StoredTable;
 
 /// Prepared statements that a session may have.
