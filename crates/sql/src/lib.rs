@@ -18,10 +18,8 @@
 
 mod bounded;
 pub mod catalog;
-mod copy;
 pub mod errors;
 pub mod external;
-mod insert;
 pub mod lower;
 mod messages;
 mod names;
@@ -33,7 +31,8 @@ pub mod state;
 mod statement;
 pub mod stores;
 pub mod tables;
+mod write;
 
-pub use copy::CopyTarget;
 pub use planner::{Planner, PlannerOption, PlannerOptions};
-pub use statement::{Command, Copy, Query, Statement, Target, Write};
+pub use statement::{Command, FileWrite, Query, Statement, Target, Write};
+pub use write::FileTarget;
