@@ -13,16 +13,11 @@ use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
 use crate::sync::{
     self, Condvar, Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    thread,
 };
 
 /// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a packet
 /// that any policy holds back is served within about 16 x 2 ms x the packets older than it.
 const OLDEST_FIRST_EVERY: u64 = 16;
-
-/// How often a worker without work looks for some, giving way to other threads each time, before it sleeps. That takes some
-/// 50 us: as long as it takes to wake a thread, which the query that comes next then need not wait for.
-const LINGER_LOOKS: usize = if cfg!(test) { 2 } else { 100 };
 
 /// What a stage has done so far.
 #[derive(Debug, Default)]
@@ -267,7 +262,7 @@ impl Scheduler {
             if may_linger && queues.lingerer == Lingerer::Nobody {
                 queues.lingerer = Lingerer::Looks;
                 drop(queues);
-                self.linger();
+                sync::linger(|| self.called.load(Ordering::Acquire));
                 queues = self.queues.lock();
                 queues.lingerer = Lingerer::Nobody;
                 self.called.store(false, Ordering::Relaxed);
@@ -278,15 +273,6 @@ impl Scheduler {
             self.available.wait(&mut queues);
             queues.idle -= 1;
             may_linger = true;
-        }
-    }
-
-    fn linger(&self) {
-        for _ in 0..LINGER_LOOKS {
-            if self.called.load(Ordering::Acquire) {
-                return;
-            }
-            thread::yield_now();
         }
     }
 
