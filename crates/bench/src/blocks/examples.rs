@@ -90,7 +90,7 @@ enum Rest {
 
 /// The sort of Figures 1 and 2: blocks A to D, one in memory at a time, two runs merged at a time.
 fn sort_sequence(variant: Variant, rest: Rest) -> Result<Sequence> {
-    let sequence = sort::requests(Sort { input_blocks: 4, run_blocks: 1, fan_in: 2 }, variant, 1)?;
+    let sequence = sort::requests(Sort { input_blocks: 4, run_blocks: 1, fan_in: 2, drops_input: false }, variant, 1)?;
     if rest == Rest::Wanted {
         return Ok(sequence);
     }

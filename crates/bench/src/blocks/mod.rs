@@ -53,6 +53,9 @@ pub struct Arguments {
     /// Adjacent blocks that the file system gives a file at a time.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     group_blocks: u32,
+    /// Sorts tell the cache that a block of their input is of no more use once it is read.
+    #[arg(long)]
+    drop_input: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -152,7 +155,7 @@ fn sorts(arguments: &Arguments) -> Result<Value> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for table in &study::SORT_TABLES {
         for (variant, paper_written) in sort::VARIANTS.into_iter().zip(table.write_percent) {
-            let outcome = study::sort(table.megabytes, variant, cache, arguments.group_blocks)?;
+            let outcome = study::sort(table.megabytes, variant, arguments.drop_input, cache, arguments.group_blocks)?;
             let counts = &outcome.counts;
             let paper_read = table.paper_read_percent(&variant);
             let megabytes = |blocks: u64| blocks as f64 / f64::from(study::MIB_BLOCKS);

@@ -62,6 +62,8 @@ pub struct Sort {
     pub run_blocks: u32,
     /// How many runs are merged at a time: at least 2.
     pub fan_in: usize,
+    /// Whether the sort says of each block of its input, once it is read, that it is of no more use. The paper's do not.
+    pub drops_input: bool,
 }
 
 /// The requests of a sort: the input `input` is read, runs `run-LEVEL.NUMBER` are written and merged, the last run is read
@@ -72,8 +74,7 @@ pub fn requests(sort: Sort, variant: Variant, block_bytes: u64) -> Result<Sequen
     }
     let mut sequence = Sequence::new(block_bytes);
     let input = sequence.file("input");
-    let mut sorter =
-        Sorter { sequence, fan_in: sort.fan_in, variant, levels: Vec::new(), made: Vec::new(), free: VecDeque::new() };
+    let mut sorter = Sorter { sequence, sort, variant, levels: Vec::new(), made: Vec::new(), free: VecDeque::new() };
     for first in (0..sort.input_blocks).step_by(sort.run_blocks as usize) {
         let last = sort.input_blocks.min(first + sort.run_blocks);
         sorter.initial_run(input, first..last)?;
@@ -95,7 +96,7 @@ struct Run {
 
 struct Sorter {
     sequence: Sequence,
-    fan_in: usize,
+    sort: Sort,
     variant: Variant,
     /// The runs that are not merged yet, by level.
     levels: Vec<Vec<Run>>,
@@ -111,6 +112,9 @@ impl Sorter {
         let run = self.new_run(blocks.len() as u32, 0);
         for number in blocks {
             self.sequence.read(input, number)?;
+            if self.sort.drops_input {
+                self.sequence.free(input, number)?;
+            }
         }
         for number in 0..run.blocks {
             self.sequence.write(run.file, number)?;
@@ -122,7 +126,7 @@ impl Sorter {
     /// Figure 4, *MultiLevelMerge*: merges level by level up to one that is not full.
     fn merge_full_levels(&mut self) -> Result<()> {
         let mut level = 0;
-        while self.levels[level].len() == self.fan_in {
+        while self.levels[level].len() == self.sort.fan_in {
             let runs = std::mem::take(&mut self.levels[level]);
             self.merge(level, &runs)?;
             level += 1;
@@ -135,7 +139,7 @@ impl Sorter {
         let mut level = 0;
         while self.levels.iter().map(Vec::len).sum::<usize>() > 1 {
             let runs = std::mem::take(&mut self.levels[level]);
-            for together in runs.chunks(self.fan_in) {
+            for together in runs.chunks(self.sort.fan_in) {
                 match together {
                     // A run that is left alone moves up as it is: to copy it would sort nothing.
                     [run] => self.add(level + 1, *run),
@@ -224,7 +228,7 @@ mod tests {
     fn every_variant_reads_what_it_writes() -> Result<()> {
         for input_blocks in [0, 1, 3, 4, 5, 35, 36, 37, 200] {
             for variant in VARIANTS {
-                let sort = Sort { input_blocks, run_blocks: 4, fan_in: 3 };
+                let sort = Sort { input_blocks, run_blocks: 4, fan_in: 3, drops_input: false };
                 let sequence = requests(sort, variant, 1)?;
                 let (mut reads, mut writes, mut live) = (0u32, 0u32, HashSet::new());
                 let (mut places, mut places_max) = (0usize, 0usize);
@@ -255,7 +259,7 @@ mod tests {
     #[test]
     fn too_little_memory_is_refused() {
         for (run_blocks, fan_in) in [(0, 2), (1, 1)] {
-            assert!(requests(Sort { input_blocks: 1, run_blocks, fan_in }, MMS, 1).is_err());
+            assert!(requests(Sort { input_blocks: 1, run_blocks, fan_in, drops_input: false }, MMS, 1).is_err());
         }
     }
 }

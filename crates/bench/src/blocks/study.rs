@@ -95,10 +95,10 @@ pub struct Outcome {
     pub region_blocks: f64,
 }
 
-/// Sorts a table of the given size.
-pub fn sort(megabytes: f64, variant: Variant, cache: Cache, group_blocks: u32) -> Result<Outcome> {
+/// Sorts a table of the given size, as [`Sort::drops_input`] says.
+pub fn sort(megabytes: f64, variant: Variant, drops_input: bool, cache: Cache, group_blocks: u32) -> Result<Outcome> {
     let input_blocks = (megabytes * f64::from(MIB_BLOCKS)).round() as u32;
-    let sort = Sort { input_blocks, run_blocks: RUN_KIB / BLOCK_KIB, fan_in: FAN_IN };
+    let sort = Sort { input_blocks, run_blocks: RUN_KIB / BLOCK_KIB, fan_in: FAN_IN, drops_input };
     let sequence = sort::requests(sort, variant, u64::from(BLOCK_KIB) << 10)?;
     replay(&sequence, cache, group_blocks, &["input"])
 }
@@ -188,7 +188,8 @@ mod tests {
     fn recycling_saves_the_writes_of_the_first_levels() -> Result<()> {
         let scale = 16;
         let input_blocks = 1902 * MIB_BLOCKS / scale;
-        let sort = Sort { input_blocks, run_blocks: RUN_KIB / BLOCK_KIB / scale, fan_in: FAN_IN };
+        let run_blocks = RUN_KIB / BLOCK_KIB / scale;
+        let sort = Sort { input_blocks, run_blocks, fan_in: FAN_IN, drops_input: false };
         let cache = Cache {
             dirty_max: 300 * MIB_BLOCKS / scale,
             ..Cache::flushing_on_eviction(800 * MIB_BLOCKS / scale, Replacement::Lru)
@@ -204,6 +205,23 @@ mod tests {
         }
         assert!(written(sort::MMS)? < written(sort::MMS_2)?);
         assert!(written(sort::EMS)? > 99.0);
+        Ok(())
+    }
+
+    /// Table 6 for Medium-1, a sixteenth of its size: a table that fits the cache is read once, if its own input does not
+    /// push its runs out.
+    #[test]
+    fn dropping_the_input_keeps_the_runs_cached() -> Result<()> {
+        let scale = 16;
+        let read = |drops_input| -> Result<u64> {
+            let (input_blocks, run_blocks) = (731 * MIB_BLOCKS / scale, RUN_KIB / BLOCK_KIB / scale);
+            let sort = Sort { input_blocks, run_blocks, fan_in: FAN_IN, drops_input };
+            let cache = Cache::flushing_on_eviction(800 * MIB_BLOCKS / scale, Replacement::Lru);
+            let counts = replay(&sort::requests(sort, sort::MMS, 1)?, cache, 8, &["input"])?.counts;
+            Ok(counts.blocks_in - u64::from(input_blocks))
+        };
+        assert_eq!(read(true)?, 0);
+        assert!(read(false)? > 0);
         Ok(())
     }
 
