@@ -4,8 +4,8 @@
 //! How the paper is read, where it leaves room:
 //!
 //! - *Figure 2* ends in dots. The sequences here go on to the end of the sort; the tables show their first 16 requests. The
-//!   eighth letter of Figure 2b is printed `W B'`; Tables 1b and 2b and the text have `R B'`, which is what is meant. The EMS
-//!   of the figure does not recycle: it is [`sort::EMS_NR`].
+//!   sixth request of Figure 2b is printed `W B'`; Table 1b and the text have `R B'`, which is what is meant. The EMS of the
+//!   figure does not recycle: it is [`sort::EMS_NR`].
 //! - *Table 1b* evicts B' to read C and does not write it, although only A' was overwritten (by E2). "MMS no longer has a need
 //!   for A' and B' once run E has been constructed, and thus need not ever flush A' or B'" (section 1.1): what was consumed
 //!   is of no more use, whether or not something was written over it yet.
@@ -19,9 +19,9 @@
 //! - *Table 3* is a picture that has no text. The text around it leaves little: partition 0 has T1, T4, ... and five tuples in
 //!   all; T3, T6, T9 and T12 are of partition 2; HHJ's files have four separate groups each, so its other 14 tuples
 //!   alternate between two partitions; HHJ's first requests that are not followed by an adjacent block are those of T2 and
-//!   T5. With T1 to T13 in partitions 0, 1, 2 in turn and T14 to T19 in 1 and 2 in turn all of it follows: the groups at 7
-//!   and 9, those at 11 and 13, 7 requests against 4 without an adjacent successor, 8 seeks against 6. (*Adjacent* is
-//!   meant in both directions: otherwise HHJ would have 10.)
+//!   T5. The simplest order that fits puts T1 to T13 in partitions 0, 1, 2 in turn and T14 to T19 in 1 and 2 in turn, and from
+//!   it the rest follows: SHJ's groups of partition 2 at 7 and 9 and of partition 0 at 11 and 13, 7 requests against 4
+//!   without an adjacent successor, 8 seeks against 6. *Adjacent* is meant in both directions: otherwise HHJ would have 10.
 
 use diligence_base::Result;
 

@@ -26,6 +26,9 @@ use crate::blocks::join::Method;
 use crate::blocks::sequence::Sequence;
 use crate::report::print_table;
 
+/// The largest cache that can be asked for, in MiB: 16 TiB.
+const MIB_MAX: u64 = 1 << 24;
+
 /// What to simulate.
 #[derive(Args)]
 pub struct Arguments {
@@ -39,16 +42,16 @@ pub struct Arguments {
     #[arg(long, requires = "replay")]
     preallocated: bool,
     /// The page cache, in MiB.
-    #[arg(long, default_value_t = 800)]
+    #[arg(long, default_value_t = 800, value_parser = clap::value_parser!(u64).range(1..=MIB_MAX))]
     cache_mib: u64,
     /// Dirty pages beyond this many MiB are written back, those first that are dirty the longest.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=MIB_MAX))]
     dirty_mib: u64,
     /// Pages that are written back together, by ascending address.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     flush_pages: u32,
     /// The largest transfer, in KiB.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(..=MIB_MAX))]
     transfer_kib: u64,
     /// Adjacent blocks that the file system gives a file at a time.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
