@@ -51,7 +51,7 @@ pub(crate) fn planner() -> Planner {
 fn plan_text(planner: &Planner, sql: &str) -> String {
     match planner.plan(sql) {
         Ok(Statement::Query(query)) => query.plan.to_string(),
-        Ok(Statement::Copy(copy)) => copy.query.plan.to_string(),
+        Ok(Statement::WriteFiles(write)) => write.query.plan.to_string(),
         Ok(Statement::Write(write)) => write.query.plan.to_string(),
         Ok(other) => format!("{other:?}"),
         Err(error) => format!("error: {error}"),

@@ -52,6 +52,7 @@ use diligence_base::Result;
 use diligence_engine::plan::Plan;
 use diligence_storage::foreign_error::from_datafusion;
 
+use crate::rules::offsets::WholeInput;
 use crate::tables::TableScanExec;
 
 pub(crate) use expression::expression;
@@ -237,7 +238,7 @@ impl<'a> Native<'a> {
             Native::PassThrough(repartition.input(), None)
         } else if let Some(cooperative) = exec.downcast_ref::<CooperativeExec>() {
             Native::PassThrough(cooperative.input(), None)
-        } else if exec.is::<BufferExec>() || exec.is::<OutputRequirementExec>() {
+        } else if exec.is::<BufferExec>() || exec.is::<OutputRequirementExec>() || exec.is::<WholeInput>() {
             Native::PassThrough(exec.children().first()?, exec.fetch())
         } else {
             return None;

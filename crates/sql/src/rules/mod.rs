@@ -8,7 +8,7 @@ mod cardinality;
 mod constants;
 mod join_order;
 mod multisets;
-mod offsets;
+pub(crate) mod offsets;
 mod overflow;
 mod products;
 mod quantified;
