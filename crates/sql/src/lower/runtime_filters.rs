@@ -64,6 +64,8 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         Node::NestedLoopJoin(join) => attach_to_nested_loop_join(join, column, id),
         Node::Union { inputs } => inputs.iter_mut().fold(false, |attached, input| attach(input, column, id) | attached),
         Node::ScalarSubqueries { input, .. } => attach(input, column, id),
+        // A row less would be another window.
+        Node::Window(_) => false,
         Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Foreign(_) => false,
     }
 }
