@@ -51,10 +51,12 @@ impl Pieces {
 
     /// The columns of rows, piece by piece.
     pub fn slices(&self, rows: Range<u64>) -> impl Iterator<Item = Vec<ArrayRef>> {
+        let (start, end) = (rows.start, rows.end);
         let from = self.pieces.partition_point(|piece| piece.first + piece.rows as u64 <= rows.start);
-        self.pieces.iter().skip(from).take_while(move |piece| piece.first < rows.end).map(move |piece| {
-            let start = rows.start.max(piece.first) - piece.first;
-            let end = rows.end.min(piece.first + piece.rows as u64) - piece.first;
+        let within = move |piece: &&Piece| !rows.is_empty() && piece.first < rows.end;
+        self.pieces.iter().skip(from).take_while(within).map(move |piece| {
+            let start = start.max(piece.first) - piece.first;
+            let end = end.min(piece.first + piece.rows as u64) - piece.first;
             piece.columns.iter().map(|column| column.slice(start as usize, (end - start) as usize)).collect()
         })
     }
