@@ -4,7 +4,7 @@
 //! * [`ids`]: newtypes for everything that is counted.
 //! * [`limits`]: every bound of the engine with its unit and its reason.
 //! * [`panics`]: panics that are expected, as errors.
-//! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
+//! * [`seams`]: the clock, randomness, threads, files and temp files, so that a test can replace them.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
 

@@ -30,6 +30,20 @@ pub const IO_THREADS: usize = 4;
 /// Worker threads at most: each has a stack of 8 MiB, and more than a few per core only get in each other's way.
 pub const WORKERS_MAX: usize = 1024;
 
+/// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or answering, small
+/// enough that a hundred partitions have one each.
+pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;
+
+/// By how much a temp file grows, at least and at most: rarely, and in few extents.
+pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
+
+/// Clusters of one operator that may be on their way to the disk: one being written by each of a few threads, and one or two
+/// being filled meanwhile.
+pub const TEMP_WRITES_MAX: usize = 4;
+
+/// Clusters that a reader of temp space asks for before they are wanted.
+pub const TEMP_READ_AHEAD_CLUSTERS: usize = 2;
+
 /// Bytes that one call of a function may give for a batch of rows. Functions make their results before anybody can refuse the
 /// memory, and the process must not be killed for `repeat('x', 2000000000)`.
 pub const FUNCTION_BYTES_MAX: usize = 1 << 30;

@@ -23,6 +23,7 @@ use crate::sync::{
     self, Mutex,
     atomic::{AtomicU64, Ordering},
 };
+use crate::temp::{TempOptions, TempSpace};
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -58,6 +59,8 @@ pub struct EngineOptions {
     pub clock: Arc<dyn Clock>,
     /// Threads.
     pub spawn: Arc<dyn Spawn>,
+    /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
+    pub temp: TempOptions,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
 }
@@ -71,6 +74,7 @@ impl Default for EngineOptions {
             mode: Mode::Threads,
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
+            temp: TempOptions::default(),
             runtime_env: Arc::default(),
         }
     }
@@ -94,6 +98,7 @@ pub struct Engine {
     io: Io,
     broker: Arc<Broker>,
     tables: QueryMemory,
+    temp: TempSpace,
     clock: Arc<dyn Clock>,
     mode: Mode,
     workers: usize,
@@ -132,12 +137,28 @@ impl Engine {
             }
         };
         let inline = options.mode != Mode::Threads;
+        let temp = TempOptions {
+            clock: clock.clone(),
+            spawn: options.spawn.clone(),
+            threads: if inline { 0 } else { options.temp.threads },
+            ..options.temp
+        };
+        let temp = match TempSpace::open(&temp) {
+            Ok(temp) => temp,
+            Err(error) => {
+                scheduler.stop();
+                pool.stop();
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         let broker = Broker::new(options.memory_bytes);
         Ok(Arc::new(Self {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
             tables: broker.table_account(),
             broker,
+            temp,
             clock,
             mode: options.mode,
             workers: options.workers,
@@ -197,6 +218,7 @@ impl Engine {
     fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
         Setup {
             memory: self.broker.account(id, options.memory_limit_bytes),
+            temp: Some(self.temp.clone()),
             batch_rows: options.batch_rows.max(1),
             packets: options.packets.unwrap_or(self.workers).max(1),
         }
@@ -268,6 +290,11 @@ impl Engine {
     /// The engine's scheduler: for measuring what a packet costs.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
+    }
+
+    /// Temp space: where rows go that do not fit in memory.
+    pub fn temp(&self) -> &TempSpace {
+        &self.temp
     }
 
     /// The account of the tables in memory: what they hold is held outside of any query, and counts against the budget.

@@ -29,5 +29,6 @@ pub mod query;
 pub mod reference;
 pub mod stages;
 mod sync;
+pub mod temp;
 
 pub use engine::{Engine, EngineOptions, Mode};

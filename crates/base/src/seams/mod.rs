@@ -1,12 +1,16 @@
-//! The seams: the four ways in which a process touches the world. Code that runs queries takes
-//! them from here, so that a test can put its own clock, seed, spawner or files in their place.
+//! The seams: the ways in which a process touches the world: clock, randomness, threads, files, temp files. Code that runs
+//! queries takes them from here, so that a test can put its own clock, seed, spawner or files in their place.
 
 mod clock;
 mod files;
+mod memory_temp_files;
 mod random;
 mod spawn;
+mod temp_files;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use files::{FileMeta, Files, LocalFiles, ReadAt};
+pub use memory_temp_files::{Fault, MemoryTempFiles};
 pub use random::Random;
 pub use spawn::{Spawn, Thread, ThreadSpawn};
+pub use temp_files::{LocalTempFiles, TEMP_FILE_PREFIX, TempFile, TempFiles};

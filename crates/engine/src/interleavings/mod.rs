@@ -1,4 +1,4 @@
-//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation and memory.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation, memory and temp space.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of the
 //! threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few changes of
@@ -13,6 +13,7 @@ mod ports;
 mod queries;
 mod scans;
 mod stages;
+mod temp;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

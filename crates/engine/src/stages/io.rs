@@ -25,6 +25,7 @@ struct Jobs {
 /// The threads of the I/O stage and their queue. The queue is bounded by the scans: each keeps a bounded number of
 /// clusters in flight.
 pub struct IoPool {
+    name: &'static str,
     jobs: Mutex<Jobs>,
     available: Condvar,
     clock: Arc<dyn Clock>,
@@ -39,7 +40,18 @@ pub struct IoPool {
 impl IoPool {
     /// A pool of `threads` threads, started now. Without threads, jobs run at once on the thread that submits them.
     pub fn start(threads: usize, clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Result<Arc<Self>> {
+        Self::start_named("io", threads, clock, spawn)
+    }
+
+    /// The same under another name: files of temp space have threads of their own, so that scans cannot keep them waiting.
+    pub fn start_named(
+        name: &'static str,
+        threads: usize,
+        clock: Arc<dyn Clock>,
+        spawn: &dyn Spawn,
+    ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
+            name,
             jobs: Mutex::default(),
             available: Condvar::new(),
             clock,
@@ -52,7 +64,7 @@ impl IoPool {
         for index in 0..threads {
             let own = pool.clone();
             let thread =
-                spawn.spawn(format!("diligence-io-{index}"), Box::new(move || own.serve())).map_err(|error| {
+                spawn.spawn(format!("diligence-{name}-{index}"), Box::new(move || own.serve())).map_err(|error| {
                     pool.stop();
                     Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
                 })?;
@@ -79,7 +91,7 @@ impl IoPool {
     pub fn info(&self) -> StageInfo {
         let jobs = self.jobs.lock();
         StageInfo {
-            name: "io",
+            name: self.name,
             queued: jobs.queue.len(),
             running: jobs.running,
             packets_total: self.jobs_total.load(Ordering::Relaxed),

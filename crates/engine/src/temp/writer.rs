@@ -1,0 +1,271 @@
+//! Writing a spill file: bytes into clusters, clusters to the disk.
+//!
+//! A write request takes clusters of one file that come one after another, finds places for them, side by side if possible, and
+//! writes those that do lie side by side with one call.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use diligence_base::{Error, Result};
+
+use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
+use super::failures;
+use super::file::{FileShared, SpillFile, Stored};
+use super::info::count;
+use super::request_log::Request;
+use super::space::Space;
+use super::volumes::{Place, whole};
+
+/// Clusters that are written with one call at most.
+const CALL_CLUSTERS_MAX: usize = 256;
+
+/// When full clusters go to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// Each at once.
+    #[default]
+    None,
+    /// When [`SpillWriter::submit`] says so: several at once, side by side.
+    ByFile,
+}
+
+/// Writes one spill file from its beginning to its end. Dropping it drops the file.
+pub struct SpillWriter {
+    file: Arc<FileShared>,
+    buffers: SpillBuffers,
+    grouping: Grouping,
+    /// The cluster that is being filled, and how far.
+    current: Option<(ClusterBuffer, usize)>,
+    /// Filled clusters that wait for their group.
+    full: Vec<(ClusterBuffer, usize)>,
+    bytes: u64,
+}
+
+impl SpillWriter {
+    /// A writer of a new file.
+    pub fn new(buffers: &SpillBuffers, grouping: Grouping) -> Self {
+        let file = FileShared::new(&buffers.0.space);
+        Self { file, buffers: buffers.clone(), grouping, current: None, full: Vec::new(), bytes: 0 }
+    }
+
+    /// Room for at least `bytes` bytes (at most a cluster), all in one cluster: if the present one has less left, it is closed. What
+    /// was written there counts after [`Self::advance`]. After `Pending` the waker is woken when it is worth asking again. Fails if
+    /// an earlier write has failed, or if there is no memory for another cluster.
+    pub fn poll_room(&mut self, bytes: usize, waker: &Waker) -> Poll<Result<&mut [u8]>> {
+        if bytes > self.buffers.0.space.cluster_bytes {
+            return Poll::Ready(Err(Error::bug(format!("{bytes} bytes do not fit into a cluster of temp space"))));
+        }
+        if self.room() < bytes.max(1) {
+            self.close_cluster();
+        }
+        if self.current.is_none() {
+            self.file.check()?;
+            match self.buffers.poll_take_to_write(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(buffer) => self.current = Some((buffer?, 0)),
+            }
+        }
+        let Some((buffer, filled)) = &mut self.current else { unreachable!("it was taken above") };
+        Poll::Ready(Ok(&mut buffer.bytes_mut()[*filled..]))
+    }
+
+    /// Bytes left in the present cluster; 0 without one.
+    pub fn room(&self) -> usize {
+        self.current.as_ref().map_or(0, |(buffer, filled)| buffer.bytes().len() - filled)
+    }
+
+    /// Counts bytes that were written into the room.
+    pub fn advance(&mut self, bytes: usize) {
+        if let Some((buffer, filled)) = &mut self.current {
+            assert!(*filled + bytes <= buffer.bytes().len(), "more was written than there was room");
+            *filled += bytes;
+            self.bytes += bytes as u64;
+        }
+        if self.room() == 0 {
+            self.close_cluster();
+        }
+    }
+
+    /// Appends some of the bytes, across clusters, and says how many: all, unless it has to wait after the first of them.
+    pub fn poll_append(&mut self, bytes: &[u8], waker: &Waker) -> Poll<Result<usize>> {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match self.poll_room(1, waker) {
+                Poll::Pending if taken == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(room) => {
+                    let room = room?;
+                    let some = room.len().min(bytes.len() - taken);
+                    room[..some].copy_from_slice(&bytes[taken..taken + some]);
+                    self.advance(some);
+                    taken += some;
+                }
+            }
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Ends the present cluster, however little it holds: readers see where it ended.
+    pub fn close_cluster(&mut self) {
+        match self.current.take() {
+            Some((_, 0)) | None => {}
+            Some(full) => self.full.push(full),
+        }
+        if self.grouping == Grouping::None {
+            self.submit();
+        }
+    }
+
+    /// Sends the full clusters to the disk as one group.
+    pub fn submit(&mut self) {
+        if self.full.is_empty() {
+            return;
+        }
+        let clusters = std::mem::take(&mut self.full);
+        let space = self.file.space.clone();
+        self.buffers.writes_begin(clusters.len());
+        let request = WriteRequest {
+            file: Arc::downgrade(&self.file),
+            file_number: self.file.number,
+            first: self.file.announce(clusters.len()),
+            count: clusters.len(),
+            // Only growing files takes time, and that is for the I/O thread.
+            places: space.volumes.try_take(clusters.len()).unwrap_or_default(),
+            clusters,
+            buffers: self.buffers.clone(),
+            space: space.clone(),
+            is_noted: false,
+            outcome: None,
+        };
+        space.submit(move || request.run());
+    }
+
+    /// Full clusters that wait for [`Self::submit`].
+    pub fn waiting_clusters(&self) -> usize {
+        self.full.len()
+    }
+
+    /// The number that the present or next cluster has in the file.
+    pub fn next_cluster(&self) -> usize {
+        self.file.clusters() + self.full.len()
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not arrive.
+    pub fn finish(mut self) -> SpillFile {
+        self.close_cluster();
+        self.submit();
+        SpillFile(self.file)
+    }
+}
+
+impl std::fmt::Debug for SpillWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SpillWriter({}, {} bytes)", self.file.number, self.bytes)
+    }
+}
+
+/// Clusters on their way to the disk. Whatever becomes of it, dropping it tells the file and gives back buffers and places.
+struct WriteRequest {
+    /// Nobody wants the clusters any more if it is gone.
+    file: Weak<FileShared>,
+    file_number: u64,
+    /// The number of the first cluster in the file.
+    first: usize,
+    count: usize,
+    clusters: Vec<(ClusterBuffer, usize)>,
+    /// Empty if they have still to be found.
+    places: Vec<Place>,
+    buffers: SpillBuffers,
+    space: Arc<Space>,
+    /// Whether the request log knows of it.
+    is_noted: bool,
+    outcome: Option<Result<Vec<Stored>>>,
+}
+
+impl WriteRequest {
+    fn run(mut self) {
+        // Held until all is written: if the file is dropped meanwhile, its places are not free before.
+        let Some(file) = self.file.upgrade() else { return };
+        self.outcome = Some(file.check().and_then(|()| self.write()));
+        drop(self);
+        drop(file);
+    }
+
+    fn write(&mut self) -> Result<Vec<Stored>> {
+        if self.places.is_empty() {
+            self.places = self.space.volumes.take(self.clusters.len())?;
+        }
+        let numbered = self.places.iter().enumerate().map(|(index, place)| (self.first + index, *place));
+        self.space.note(Request::Write, self.file_number, numbered);
+        self.is_noted = true;
+        let stored: Vec<Stored> = self
+            .clusters
+            .iter()
+            .zip(&self.places)
+            .map(|((buffer, filled), place)| Stored {
+                place: *place,
+                bytes: *filled as u32,
+                checksum: crc32fast::hash(&buffer.bytes()[..*filled]),
+            })
+            .collect();
+        let mut from = 0;
+        for run in self.places.chunk_by(|a, b| a.is_before(*b)) {
+            for places in run.chunks(CALL_CLUSTERS_MAX) {
+                self.write_side_by_side(places[0], &self.clusters[from..from + places.len()])?;
+                from += places.len();
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Writes clusters that lie side by side; of the last one, what it holds.
+    fn write_side_by_side(&self, place: Place, clusters: &[(ClusterBuffer, usize)]) -> Result<()> {
+        let (file, offset) = self.space.volumes.locate(place);
+        let last = clusters.len() - 1;
+        let parts: Vec<&[u8]> = clusters
+            .iter()
+            .enumerate()
+            .map(|(index, (buffer, filled))| {
+                let bytes = buffer.bytes();
+                if index == last { &bytes[..filled.next_multiple_of(PAGE_BYTES)] } else { bytes }
+            })
+            .collect();
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let write = |done: usize| {
+            let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            let mut rest = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut rest, done);
+            file.write_at(rest, offset + done as u64)
+        };
+        let calls = whole(bytes, file.is_direct(), io::ErrorKind::WriteZero, write)
+            .map_err(|error| failures::not_written(self.space.volumes.path(place), &error))?;
+        count(&self.space.counters.writes, calls);
+        count(&self.space.counters.written_bytes, bytes as u64);
+        Ok(())
+    }
+}
+
+impl Drop for WriteRequest {
+    fn drop(&mut self) {
+        // A request that did not run belongs to a file that was dropped, or to a temp space that was closed.
+        let outcome = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
+        let places = std::mem::take(&mut self.places);
+        if outcome.is_err() && self.is_noted {
+            let unused = places.into_iter().enumerate().map(|(index, place)| (self.first + index, place));
+            self.space.free(self.file_number, &unused.collect::<Vec<_>>());
+        } else if outcome.is_err() {
+            self.space.free_places(places);
+        }
+        self.clusters.clear();
+        if let Some(file) = self.file.upgrade() {
+            file.written(self.first, self.count, outcome);
+        }
+        self.buffers.writes_end(self.count);
+    }
+}
