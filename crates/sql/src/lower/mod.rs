@@ -27,6 +27,8 @@ mod subqueries;
 mod union;
 mod values;
 mod window;
+#[cfg(test)]
+mod window_judged;
 
 use std::sync::Arc;
 

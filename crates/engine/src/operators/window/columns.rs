@@ -238,18 +238,32 @@ impl Columns {
         }
     }
 
-    /// Bytes that a batch may add, at most about.
-    pub fn bytes_of(&self, rows: usize, batch_bytes: usize) -> usize {
+    /// Bytes that a batch may add, about.
+    pub fn bytes_of(&self, batch: &Batch) -> usize {
         match self {
             Columns::Ranks(..) => 0,
-            Columns::Evaluated(..) => 2 * batch_bytes,
-            Columns::Framed(framed) => framed.functions.len() * (batch_bytes + BYTES_PER_ROW * rows),
+            Columns::Evaluated(evaluated, _) => evaluated.bytes_of(batch),
+            Columns::Framed(framed) => {
+                let functions = framed.functions.iter().map(|function| {
+                    let arguments = function.arguments.iter().map(|argument| bytes_of(argument, batch));
+                    arguments.sum::<usize>().max(BYTES_PER_ROW * batch.rows())
+                });
+                functions.sum()
+            }
         }
     }
 }
 
-/// What functions of our own keep of a row at most: a sum of 256 bits and a count, twice while they grow.
-const BYTES_PER_ROW: usize = 80;
+/// What functions of our own keep of a row at most, as a rule: a sum of 128 bits and a count.
+const BYTES_PER_ROW: usize = 24;
+
+/// Bytes of an expression's values, without computing them.
+pub(super) fn bytes_of(expression: &Expr, batch: &Batch) -> usize {
+    match expression.as_column() {
+        Some(column) => batch.column(column).bytes(),
+        None => expression.data_type().primitive_width().unwrap_or(BYTES_PER_ROW) * batch.rows(),
+    }
+}
 
 impl Framed {
     /// The frames of the next rows, so many.

@@ -11,6 +11,7 @@ use datafusion_physical_expr::window::StandardWindowFunctionExpr;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
+use super::columns::bytes_of;
 use super::pieces::Pieces;
 use super::rows::Rows;
 use crate::batch::{Batch, bytes_needed, to_logical};
@@ -53,6 +54,11 @@ impl Evaluated {
             group: 0,
             values: None,
         }
+    }
+
+    /// Bytes that a batch adds, about.
+    pub fn bytes_of(&self, batch: &Batch) -> usize {
+        self.expressions.iter().map(|expression| bytes_of(expression, batch)).sum()
     }
 
     /// Takes a batch whose first row is at `first`.

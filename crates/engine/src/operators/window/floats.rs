@@ -37,13 +37,13 @@ enum Sums {
 }
 
 impl FloatSums {
-    pub fn new(reach: Reach, is_average: bool) -> Self {
+    pub fn new(reach: Reach, counts: Counts, is_average: bool) -> Self {
         let sums = match reach {
             Reach::Whole => Sums::Whole(VecDeque::new()),
             Reach::Growing => Sums::Growing { start: 0, end: 0, sum: 0.0, values: Sliding::new() },
             Reach::Sliding => Sums::Sliding(Blocks { levels: vec![Sliding::new()] }),
         };
-        Self { sums, counts: Counts::new(reach, true), is_average }
+        Self { sums, counts, is_average }
     }
 }
 

@@ -77,7 +77,7 @@ fn native(function: &AggregateFunctionExpr, arguments: &[Expr], reach: Reach) ->
     // Our own sum stands under its name for DataFusion's.
     if kind.is::<Sum>() || kind.name() == "sum" {
         return match (from, result) {
-            (DataType::Float64, DataType::Float64) => Some(Box::new(FloatSums::new(reach, false))),
+            (DataType::Float64, DataType::Float64) => Some(Box::new(FloatSums::new(reach, counts(argument), false))),
             (DataType::Int64, DataType::Int64)
             | (DataType::UInt64, DataType::UInt64)
             | (DataType::Decimal128(..), DataType::Decimal128(..)) => {
@@ -89,7 +89,7 @@ fn native(function: &AggregateFunctionExpr, arguments: &[Expr], reach: Reach) ->
     if kind.is::<Avg>() {
         let average = AverageKind::new(from, result)?;
         return Some(match average {
-            AverageKind::Float => Box::new(FloatSums::new(reach, true)),
+            AverageKind::Float => Box::new(FloatSums::new(reach, counts(argument), true)),
             AverageKind::Decimal { .. } => {
                 Box::new(ExactSums::new(reach, counts(argument), result.clone(), Some(average)))
             }

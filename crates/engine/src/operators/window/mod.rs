@@ -6,7 +6,7 @@
 //! ```text
 //!   push   where partitions and peers begin is noted                           rows.rs
 //!          arguments are evaluated, functions take what they need of them      columns.rs, and kept.rs behind a FILTER
-//!          the batch waits                                                     buffer.rs
+//!          the batch waits, in temp space if there is no memory                buffer.rs
 //!   next   frames of the oldest batch are found, as far as they are certain    frames.rs, range.rs
 //!          if all are: functions give a value for each frame                   function.rs
 //!            counts and exact sums: a difference of prefix sums                sums.rs

@@ -2,12 +2,14 @@
 //! are the first value of a frame of one row.
 //!
 //! Rows are found by their positions, and their values taken from the arrays that they came in. Which row is taken never
-//! goes back while frames slide; where they grow, a row found from the front is kept on its own.
+//! goes back while frames slide; where they grow, a row found from the front is kept on its own. Of whole partitions only the
+//! rows are kept that may be taken.
 
 use std::collections::VecDeque;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::interleave;
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{interleave, take};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
@@ -26,9 +28,14 @@ pub(super) struct Picks {
     reach: Reach,
     /// One row: the value where there is no such row.
     otherwise: ArrayRef,
+    /// By position; of whole partitions, only the candidates, counted through.
     pieces: Pieces,
-    /// With `ignore_nulls`: the rows that are not NULL.
-    valid: VecDeque<u64>,
+    /// The positions of rows that may be taken: those that are not NULL, with `ignore_nulls`, or those of whole partitions.
+    candidates: VecDeque<u64>,
+    /// How many candidates are forgotten.
+    forgotten: u64,
+    /// How many candidates the newest partition has so far.
+    counted: u64,
     pinned: Option<Pinned>,
 }
 
@@ -44,35 +51,79 @@ struct Pinned {
 impl Picks {
     /// `nth` is not zero; `otherwise` has one row.
     pub fn new(data_type: DataType, nth: i64, ignore_nulls: bool, reach: Reach, otherwise: ArrayRef) -> Self {
-        let (pieces, valid) = (Pieces::default(), VecDeque::new());
-        Self { data_type, nth, ignore_nulls, reach, otherwise, pieces, valid, pinned: None }
+        Self {
+            data_type,
+            nth,
+            ignore_nulls,
+            reach,
+            otherwise,
+            pieces: Pieces::default(),
+            candidates: VecDeque::new(),
+            forgotten: 0,
+            counted: 0,
+            pinned: None,
+        }
     }
 
-    /// The row that a frame takes.
+    /// The row that a frame takes, as pieces know it.
     fn pick(&self, run: &Run) -> Option<u64> {
         if let Some(pinned) = self.pinned.as_ref().filter(|pinned| pinned.start == run.start) {
             return Some(pinned.position).filter(|&position| position < run.end);
         }
         let distance = self.nth.unsigned_abs();
-        if !self.ignore_nulls {
+        if !self.ignore_nulls && self.reach != Reach::Whole {
             let position = match self.nth > 0 {
                 true => run.start.checked_add(distance - 1),
                 false => run.end.checked_sub(distance),
             };
             return position.filter(|&position| run.start <= position && position < run.end);
         }
-        let from = self.valid.partition_point(|&position| position < run.start);
-        let to = self.valid.partition_point(|&position| position < run.end);
+        let from = self.candidates.partition_point(|&position| position < run.start);
+        let to = self.candidates.partition_point(|&position| position < run.end);
         let distance = usize::try_from(distance).ok()?;
         let place = match self.nth > 0 {
             true => from.checked_add(distance - 1),
             false => to.checked_sub(distance),
         };
-        place.filter(|&place| from <= place && place < to).map(|place| self.valid[place])
+        let place = place.filter(|&place| from <= place && place < to)?;
+        Some(if self.reach == Reach::Whole { self.forgotten + place as u64 } else { self.candidates[place] })
+    }
+
+    /// Keeps of each partition the candidates that may be taken: the first ones, or the last ones that have come.
+    fn push_whole(&mut self, arrival: &Arrival<'_>, values: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<()> {
+        let distance = self.nth.unsigned_abs();
+        let mut rows: Vec<u32> = Vec::new();
+        let mut from = 0;
+        for to in arrival.starts.iter().copied().chain([arrival.rows as u32]) {
+            let candidates = (from..to).filter(|&row| nulls.is_none_or(|nulls| nulls.is_valid(row as usize)));
+            if self.nth > 0 {
+                let left = distance.saturating_sub(self.counted);
+                let before = rows.len();
+                rows.extend(candidates.take(usize::try_from(left).unwrap_or(usize::MAX)));
+                self.counted += (rows.len() - before) as u64;
+            } else {
+                let before = rows.len();
+                rows.extend(candidates.rev().take(usize::try_from(distance).unwrap_or(usize::MAX)));
+                rows[before..].reverse();
+            }
+            self.counted = if (to as usize) < arrival.rows { 0 } else { self.counted };
+            from = to;
+        }
+        let first = self.forgotten + self.candidates.len() as u64;
+        self.candidates.extend(rows.iter().map(|&row| arrival.first + u64::from(row)));
+        let values = take(values, &UInt32Array::from(rows), None).map_err(from_arrow)?;
+        self.pieces.push(first, values.len(), &[values])
     }
 
     /// Forgets what no frame behind `last` takes, given the row that it takes.
     fn forget(&mut self, last: &Run, picked: Option<u64>) -> Result<()> {
+        if self.reach == Reach::Whole {
+            while self.candidates.pop_front_if(|position| *position < last.start).is_some() {
+                self.forgotten += 1;
+            }
+            self.pieces.forget_before(self.forgotten);
+            return Ok(());
+        }
         let keep = match picked {
             Some(position) if self.nth < 0 => position,
             Some(position) if self.reach == Reach::Growing => {
@@ -85,14 +136,14 @@ impl Picks {
             }
             // Only rows that are not NULL are ever taken.
             None if self.ignore_nulls => {
-                let from = self.valid.partition_point(|&position| position < last.start);
-                self.valid.get(from).map_or(last.end, |&valid| valid.min(last.end))
+                let from = self.candidates.partition_point(|&position| position < last.start);
+                self.candidates.get(from).map_or(last.end, |&candidate| candidate.min(last.end))
             }
             _ => last.start,
         };
         self.pieces.forget_before(keep);
-        while self.valid.front().is_some_and(|&position| position < keep) {
-            self.valid.pop_front();
+        while self.candidates.pop_front_if(|position| *position < keep).is_some() {
+            self.forgotten += 1;
         }
         Ok(())
     }
@@ -101,10 +152,13 @@ impl Picks {
 impl FrameFunction for Picks {
     fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
         let values = to_logical(&arrival.values[0], &self.data_type)?;
+        let nulls = values.logical_nulls().filter(|_| self.ignore_nulls);
+        if self.reach == Reach::Whole {
+            return self.push_whole(arrival, &values, nulls.as_ref());
+        }
         if self.ignore_nulls {
-            let nulls = values.logical_nulls();
             let valid = (0..arrival.rows).filter(|&row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
-            self.valid.extend(valid.map(|row| arrival.first + row as u64));
+            self.candidates.extend(valid.map(|row| arrival.first + row as u64));
         }
         self.pieces.push(arrival.first, arrival.rows, &[values])
     }
@@ -135,7 +189,7 @@ impl FrameFunction for Picks {
 
     fn bytes(&self) -> usize {
         let pinned = self.pinned.as_ref().map_or(0, |pinned| bytes_needed(pinned.value.as_ref()));
-        self.pieces.bytes() + pinned + self.valid.capacity() * size_of::<u64>()
+        self.pieces.bytes() + pinned + self.candidates.capacity() * size_of::<u64>()
     }
 }
 

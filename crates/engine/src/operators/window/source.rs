@@ -1,7 +1,7 @@
 //! Takes rows out of a port, and gives them back with the functions' values.
 
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Poll, Waker, ready};
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
@@ -11,10 +11,11 @@ use super::columns::{Columns, columns};
 use super::rows::{Boundaries, Rows};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::plan::Window;
 use crate::sync::Mutex;
+use crate::temp::TempSpace;
 
 /// A window in one run.
 pub struct WindowSource {
@@ -42,27 +43,41 @@ impl Source for WindowSource {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let input = self.input.lock().take().ok_or_else(|| Error::bug("a window has two readers"))?;
-        let work = Work::new(&self.window, &self.schema, setup.memory.reservation("a window"))?;
-        Ok(Box::new(State { input, work }))
+        let work = Work::new(&self.window, &self.schema, &setup.memory, setup.temp.clone())?;
+        Ok(Box::new(State { input, work, incoming: None }))
     }
 }
 
 struct State {
     input: Receiver,
     work: Work,
+    /// A batch that waits for memory.
+    incoming: Option<Batch>,
 }
 
 impl SourceState for State {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
-        if let Some(batch) = self.work.next()? {
-            return Ok(Pull::Batch(batch));
+        if let Some(batch) = self.incoming.take() {
+            return match self.work.poll_push(&batch, waker) {
+                Poll::Ready(pushed) => pushed.map(|()| Pull::Again),
+                Poll::Pending => {
+                    self.incoming = Some(batch);
+                    Ok(Pull::Wait)
+                }
+            };
+        }
+        match self.work.poll_next(waker) {
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(Some(batch))) => return Ok(Pull::Batch(batch)),
+            Poll::Ready(Ok(None)) => {}
+            Poll::Pending => return Ok(Pull::Wait),
         }
         if self.work.rows.is_closed() {
             return Ok(Pull::Done);
         }
         match self.input.receive(waker) {
             Poll::Pending => return Ok(Pull::Wait),
-            Poll::Ready(Some(batch)) => self.work.push(&batch?)?,
+            Poll::Ready(Some(batch)) => self.incoming = Some(batch?).filter(|batch| batch.rows() > 0),
             Poll::Ready(None) => self.work.rows.close(),
         }
         Ok(Pull::Again)
@@ -78,11 +93,12 @@ pub(super) struct Work {
     added: usize,
     /// Rows that have gone on.
     given: u64,
+    /// Of what functions hold.
     reservation: Reservation,
 }
 
 impl Work {
-    pub fn new(window: &Window, schema: &SchemaRef, reservation: Reservation) -> Result<Self> {
+    pub fn new(window: &Window, schema: &SchemaRef, memory: &QueryMemory, temp: Option<TempSpace>) -> Result<Self> {
         let inputs = window.input.schema.fields().len();
         if schema.fields().len() != inputs + window.calls.len() {
             return Err(Error::bug(format!("a window of {} functions was planned otherwise", window.calls.len())));
@@ -94,30 +110,47 @@ impl Work {
         Ok(Self {
             boundaries: Boundaries::new(window.partition_by.clone(), order_by),
             rows: Rows::default(),
-            buffer: PartitionBuffer::default(),
+            buffer: PartitionBuffer::new(memory, temp),
             columns,
             added: window.calls.len(),
             given: 0,
-            reservation,
+            reservation: memory.reservation("a window"),
         })
     }
 
-    /// Takes a batch.
-    pub fn push(&mut self, batch: &Batch) -> Result<()> {
-        if batch.rows() == 0 {
-            return Ok(());
-        }
+    /// Takes a batch, which has rows. After `Pending`, call it again with the same batch when the waker was woken.
+    pub fn poll_push(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
         self.buffer.settle()?;
-        let batch_bytes = batch.bytes();
-        let more = self.columns.iter().map(|columns| columns.bytes_of(batch.rows(), batch_bytes)).sum::<usize>();
-        self.reservation.grow(batch_bytes + more)?;
+        while self.buffer.is_writing() {
+            ready!(self.buffer.poll_spill(waker))?;
+        }
+        let bytes = batch.bytes();
+        let more = self.columns.iter().map(|columns| columns.bytes_of(batch)).sum::<usize>();
+        while let Err(refusal) = self.buffer.reserve(bytes) {
+            if !ready!(self.buffer.poll_spill(waker))? {
+                return Poll::Ready(Err(refusal));
+            }
+        }
+        while let Err(refusal) = self.reservation.grow(more) {
+            match self.buffer.poll_spill(waker) {
+                Poll::Ready(Ok(true)) => {}
+                other => {
+                    self.buffer.unreserve(bytes);
+                    return other.map(|spilled| spilled.and(Err(refusal)));
+                }
+            }
+        }
+        Poll::Ready(self.push(batch, bytes))
+    }
+
+    fn push(&mut self, batch: &Batch, bytes: usize) -> Result<()> {
         let batch = batch.flatten()?;
         let first = self.rows.arrived;
         let starts = self.boundaries.push(&batch, &mut self.rows)?;
         for columns in &mut self.columns {
             columns.push(&batch, first, &starts)?;
         }
-        self.buffer.push(batch);
+        self.buffer.push(batch, bytes);
         self.reserve()
     }
 
@@ -127,15 +160,27 @@ impl Work {
         self.rows.close();
     }
 
-    /// The oldest batch with its new columns, if they are certain.
-    pub fn next(&mut self) -> Result<Option<Batch>> {
-        let Some(count) = self.buffer.front_rows() else { return Ok(None) };
+    /// The oldest batch with its new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
+    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+        // What is in temp space is not read before it is of use.
+        if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
+            return Poll::Ready(Ok(None));
+        }
+        let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else { return Poll::Ready(Ok(None)) };
         let until = self.given + count as u64;
+        Poll::Ready(if self.is_ready(until)? { self.take(until, count).map(Some) } else { Ok(None) })
+    }
+
+    fn is_ready(&mut self, until: u64) -> Result<bool> {
         for columns in &mut self.columns {
             if !columns.is_ready(&self.rows, until)? {
-                return Ok(None);
+                return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    fn take(&mut self, until: u64, count: usize) -> Result<Batch> {
         let mut values = vec![None; self.added];
         for columns in &mut self.columns {
             columns.take(&self.rows, until, count, &mut values)?;
@@ -146,7 +191,7 @@ impl Work {
         self.given = until;
         self.forget();
         self.reserve()?;
-        Ok(Some(batch.beside(values)))
+        Ok(batch.beside(values))
     }
 
     /// Forgets where partitions and peers began that nobody looks at any more.
@@ -161,6 +206,6 @@ impl Work {
     fn reserve(&mut self) -> Result<()> {
         let columns = self.columns.iter().map(Columns::bytes).sum::<usize>();
         let starts = self.rows.partitions.bytes() + self.rows.peers.bytes();
-        self.reservation.resize(self.buffer.bytes() + columns + starts)
+        self.reservation.resize(columns + starts)
     }
 }

@@ -195,11 +195,22 @@ impl ExactSums {
         Self { sums: Sums::Narrow(Prefix::new(reach)), counts, data_type, average }
     }
 
-    fn add(&mut self, arrival: &Arrival<'_>, nulls: Option<&NullBuffer>, value: impl Fn(usize) -> i128) {
-        let value = |row: usize| if nulls.is_none_or(|nulls| nulls.is_valid(row)) { value(row) } else { 0 };
+    /// Adds values that fit in 64 bits, or `may_be_wide`.
+    fn add(
+        &mut self,
+        arrival: &Arrival<'_>,
+        nulls: Option<&NullBuffer>,
+        may_be_wide: bool,
+        value: impl Fn(usize) -> i128,
+    ) {
+        let plain = value;
+        let value = |row: usize| if nulls.is_none_or(|nulls| nulls.is_valid(row)) { plain(row) } else { 0 };
         if let Sums::Narrow(sums) = &mut self.sums {
-            if (0..arrival.rows).all(|row| i64::try_from(value(row)).is_ok() || u64::try_from(value(row)).is_ok()) {
-                return sums.push(arrival, value);
+            if !may_be_wide || (0..arrival.rows).all(|row| i64::try_from(value(row)).is_ok()) {
+                return match nulls {
+                    Some(_) => sums.push(arrival, value),
+                    None => sums.push(arrival, &plain),
+                };
             }
             let sums = std::mem::replace(sums, Prefix::new(Reach::Whole));
             self.sums = Sums::Wide(sums.into(i256::from_i128));
@@ -243,23 +254,23 @@ impl FrameFunction for ExactSums {
         match values.data_type() {
             DataType::Int64 => {
                 let values = values.as_primitive::<Int64Type>().values();
-                self.add(arrival, nulls, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::UInt64 => {
                 let values = values.as_primitive::<UInt64Type>().values();
-                self.add(arrival, nulls, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal32(..) => {
                 let values = values.as_primitive::<Decimal32Type>().values();
-                self.add(arrival, nulls, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal64(..) => {
                 let values = values.as_primitive::<Decimal64Type>().values();
-                self.add(arrival, nulls, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal128(..) => {
                 let values = values.as_primitive::<Decimal128Type>().values();
-                self.add(arrival, nulls, |row| values[row]);
+                self.add(arrival, nulls, true, |row| values[row]);
             }
             other => return Err(Error::bug(format!("a sum over a window met values of type {other}"))),
         }

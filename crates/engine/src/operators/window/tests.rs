@@ -19,16 +19,18 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::Column;
 use diligence_base::ErrorKind;
 use diligence_base::Result;
+use diligence_base::seams::MemoryTempFiles;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::source::Work;
-use crate::batch::{Batch, Column as BatchColumn};
+use crate::batch::{Batch, Column as BatchColumn, compacted};
 use crate::expressions::Expr;
 use crate::memory::QueryMemory;
 use crate::plan::{Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use crate::reference::sort::{Key, Row, rows_of, sort};
 use crate::reference::window::{Call, evaluate};
+use crate::temp::{TempOptions, TempSpace, block_on};
 
 const PARTITION: usize = 0;
 const ORDER: usize = 1;
@@ -138,21 +140,46 @@ fn window(calls: Vec<WindowCall>, keys: &[Key], schema: &SchemaRef) -> (Window, 
 /// Runs a window over batches.
 fn run(window: &Window, output: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
     let memory = QueryMemory::unbounded();
-    let mut work = Work::new(window, output, memory.reservation("a window"))?;
+    let out = run_within(window, output, batches, &memory, None)?;
+    assert_eq!(memory.reserved_bytes(), 0);
+    Ok(out)
+}
+
+fn run_within(
+    window: &Window,
+    output: &SchemaRef,
+    batches: &[RecordBatch],
+    memory: &QueryMemory,
+    temp: Option<TempSpace>,
+) -> Result<Vec<RecordBatch>> {
+    let mut work = Work::new(window, output, memory, temp)?;
     let mut out = Vec::new();
     for batch in batches {
-        work.push(&Batch::from_record_batch(batch))?;
-        while let Some(batch) = work.next()? {
-            out.push(batch.to_record_batch(output)?);
+        push(&mut work, &Batch::from_record_batch(batch))?;
+        while let Some(batch) = next(&mut work)? {
+            out.push(on_its_own(&batch, output)?);
         }
     }
     work.close();
-    while let Some(batch) = work.next()? {
-        out.push(batch.to_record_batch(output)?);
+    while let Some(batch) = next(&mut work)? {
+        out.push(on_its_own(&batch, output)?);
     }
-    drop(work);
-    assert_eq!(memory.reserved_bytes(), 0);
     Ok(out)
+}
+
+/// A batch that keeps nothing alive: no cluster of temp space, either.
+fn on_its_own(batch: &Batch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let batch = batch.to_record_batch(schema)?;
+    let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(schema.clone(), columns).unwrap())
+}
+
+fn push(work: &mut Work, batch: &Batch) -> Result<()> {
+    block_on(|waker| work.poll_push(batch, waker))
+}
+
+fn next(work: &mut Work) -> Result<Option<Batch>> {
+    block_on(|waker| work.poll_next(waker))
 }
 
 /// Compares every call with the judge.
@@ -349,12 +376,12 @@ fn many(schema: &SchemaRef, first: i64, count: usize) -> Batch {
 fn held(call: WindowCall, schema: &SchemaRef) -> (usize, usize) {
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], schema);
     let memory = QueryMemory::unbounded();
-    let mut work = Work::new(&window, &output, memory.reservation("a window")).unwrap();
+    let mut work = Work::new(&window, &output, &memory, None).unwrap();
     let (mut waiting, mut rows) = (0, 0);
     for batch in 0..50 {
-        work.push(&many(schema, batch * 1000, 1000)).unwrap();
+        push(&mut work, &many(schema, batch * 1000, 1000)).unwrap();
         waiting += 1000;
-        while let Some(batch) = work.next().unwrap() {
+        while let Some(batch) = next(&mut work).unwrap() {
             waiting -= batch.rows();
         }
         rows = rows.max(waiting);
@@ -424,11 +451,56 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
     let broker = crate::memory::Broker::new(10 * payload);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let mut work = Work::new(&window, &output, memory.reservation("a window")).unwrap();
-    let refusal = (0..50).find_map(|batch| work.push(&many(&schema, batch * 1000, 1000)).err()).unwrap();
+    let mut work = Work::new(&window, &output, &memory, None).unwrap();
+    let refusal = (0..50).find_map(|batch| push(&mut work, &many(&schema, batch * 1000, 1000)).err()).unwrap();
     assert_eq!(refusal.kind(), ErrorKind::Resource);
     drop(work);
     assert_eq!(broker.reserved_bytes(), 0);
+}
+
+/// A budget of which a partition needs many times as much.
+#[test]
+fn a_partition_larger_than_memory_goes_through_temp_space() {
+    let schema = schema(&DataType::Int64);
+    let frames = [rows_frame(preceding(None), following(None)), rows_frame(preceding(Some(1)), following(Some(2)))];
+    let call = |function: WindowFunction, arguments: &[usize], frame: &Arc<WindowFrame>| WindowCall {
+        function,
+        arguments: arguments.iter().map(|&index| column(index, &schema)).collect(),
+        filter: None,
+        frame: frame.clone(),
+    };
+    let calls = vec![
+        call(aggregate(sum_udaf(), &[NUMBER], false, &schema), &[NUMBER], &frames[0]),
+        call(aggregate(max_udaf(), &[FLOAT], false, &schema), &[FLOAT], &frames[0]),
+        call(aggregate(avg_udaf(), &[DECIMAL], false, &schema), &[DECIMAL], &frames[0]),
+        call(aggregate(max_udaf(), &[TEXT], false, &schema), &[TEXT], &frames[0]),
+        call(WindowFunction::RowNumber, &[], &frames[0]),
+        call(WindowFunction::Ntile(7), &[], &frames[0]),
+        call(WindowFunction::PercentRank, &[], &frames[0]),
+    ];
+    let (window, output) = window(calls, &[(ORDER, SortOptions::default())], &schema);
+    let batches = (0..100)
+        .map(|batch| many(&schema, batch * 1000, 1000).to_record_batch(&schema).unwrap())
+        .collect::<Vec<_>>();
+    let expected = run(&window, &output, &batches).unwrap();
+    let payload = Batch::from_record_batch(&batches[0]).bytes();
+    let files = MemoryTempFiles::default();
+    let space = TempSpace::open(&TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 16 * 4096,
+        threads: 0,
+        files: Arc::new(files),
+        ..TempOptions::default()
+    });
+    let space = space.unwrap();
+    let broker = crate::memory::Broker::new(40 * payload);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let seen = run_within(&window, &output, &batches, &memory, Some(space.clone())).unwrap();
+    assert_eq!(rows_of(&seen).unwrap(), rows_of(&expected).unwrap());
+    assert!(space.info().written_bytes_total > 30 * payload as u64, "{:?}", space.info());
+    drop(seen);
+    assert_eq!(broker.reserved_bytes(), 0);
+    assert_eq!(space.info().directories[0].clusters_used, 0);
 }
 
 #[test]
