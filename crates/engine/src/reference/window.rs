@@ -50,7 +50,8 @@ pub fn frame(partition: &[Row], row: usize, keys: &[Key], frame: &WindowFrame) -
         WindowFrameUnits::Groups => (from..=to).contains(&(groups[other] as i128 - groups[row] as i128)),
         WindowFrameUnits::Range => {
             let (row, other) = (&partition[row], &partition[other]);
-            is_within(row, other, keys, &frame.start_bound, true) && is_within(row, other, keys, &frame.end_bound, false)
+            is_within(row, other, keys, &frame.start_bound, true)
+                && is_within(row, other, keys, &frame.end_bound, false)
         }
     };
     let rows = (0..partition.len()).filter(|&other| inside(other)).collect::<Vec<_>>();
@@ -164,7 +165,8 @@ fn aggregate(function: &AggregateFunctionExpr, rows: &[&Row], call: &Call<'_>) -
     let mut accumulator = function.create_accumulator().map_err(from_datafusion)?;
     if !rows.is_empty() {
         let column = |&column: &usize| ScalarValue::iter_to_array(rows.iter().map(|row| row[column].clone()));
-        let arrays = call.arguments.iter().map(column).collect::<Result<Vec<ArrayRef>, _>>().map_err(from_datafusion)?;
+        let arrays =
+            call.arguments.iter().map(column).collect::<Result<Vec<ArrayRef>, _>>().map_err(from_datafusion)?;
         accumulator.update_batch(&arrays).map_err(from_datafusion)?;
     }
     accumulator.evaluate().map_err(from_datafusion)

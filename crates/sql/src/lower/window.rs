@@ -77,7 +77,12 @@ impl<'a> Kind<'a> {
 
 impl Lowering {
     /// Functions over windows. Rows keep the order of the input if that is the order that the functions need.
-    pub(super) fn windows(&mut self, exec: &Arc<dyn ExecutionPlan>, windows: &Windows<'_>, ordered: bool) -> Result<Plan> {
+    pub(super) fn windows(
+        &mut self,
+        exec: &Arc<dyn ExecutionPlan>,
+        windows: &Windows<'_>,
+        ordered: bool,
+    ) -> Result<Plan> {
         let Some(first) = windows.functions.first() else { return Err(Error::bug("a window without a function")) };
         let has_order = windows.is_sorted && limit::has_order(windows.input);
         let mut input = self.plan(windows.input, has_order)?;

@@ -25,7 +25,8 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
     };
     let to = |array: Int64Array, data_type: DataType| cast(&array, &data_type).unwrap();
     let date = |array: Int64Array| cast(&to(array, DataType::Int32), &DataType::Date32).unwrap();
-    let hours = |array: Int64Array| arrow::compute::kernels::numeric::mul(&array, &Int64Array::new_scalar(3_600_000_000));
+    let hours =
+        |array: Int64Array| arrow::compute::kernels::numeric::mul(&array, &Int64Array::new_scalar(3_600_000_000));
     vec![
         ("id", Arc::new(numbers(&Some)) as ArrayRef),
         ("p", Arc::new(numbers(&|row| Some(mixed(row, 1) % 5 * (mixed(row, 1) % 2)))) as ArrayRef),
@@ -34,11 +35,14 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ("time", cast(&hours(sparse(4, 200)).unwrap(), &DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap()),
         ("small", to(sparse(5, 30), DataType::UInt8)),
         ("n", Arc::new(sparse(6, 40)) as ArrayRef),
-        ("f", arrow::compute::kernels::numeric::div(
-            &to(sparse(7, 64), DataType::Float64),
-            &arrow::array::Float64Array::new_scalar(4.0),
-        )
-        .unwrap()),
+        (
+            "f",
+            arrow::compute::kernels::numeric::div(
+                &to(sparse(7, 64), DataType::Float64),
+                &arrow::array::Float64Array::new_scalar(4.0),
+            )
+            .unwrap(),
+        ),
         ("d", to(sparse(8, 500), DataType::Decimal128(10, 2))),
         ("s", to(sparse(9, 12), DataType::Utf8)),
         ("c", to(sparse(10, 2), DataType::Boolean)),
@@ -72,7 +76,13 @@ fn ours(planner: &Planner, engine: &Arc<Engine>, sql: &str) -> diligence_base::R
 }
 
 /// Compares one statement; false if DataFusion cannot run it.
-fn compare(runtime: &tokio::runtime::Runtime, judge: &SessionContext, planner: &Planner, engine: &Arc<Engine>, sql: &str) -> bool {
+fn compare(
+    runtime: &tokio::runtime::Runtime,
+    judge: &SessionContext,
+    planner: &Planner,
+    engine: &Arc<Engine>,
+    sql: &str,
+) -> bool {
     let judged = runtime.block_on(async { judge.sql(sql).await?.collect().await });
     let seen = ours(planner, engine, sql);
     let Ok(judged) = judged else { return false };
@@ -95,14 +105,42 @@ fn windows_are_as_datafusions() {
     let (judge, planner) = (datafusion(), planner_over(vec![("t", columns())]));
     let engine = Engine::start(EngineOptions::inline(7)).unwrap();
     let functions = [
-        "sum(n)", "sum(d)", "sum(f)", "avg(n)", "avg(d)", "avg(f)", "min(n)", "max(f)", "max(s)", "min(d)", "count(n)",
-        "count(*)", "count(DISTINCT s)", "sum(n) FILTER (WHERE c)", "count(*) FILTER (WHERE n > 10)",
-        "max(s) FILTER (WHERE c)", "array_agg(n)", "median(n)", "bool_or(c)", "first_value(s)",
-        "last_value(s)", "nth_value(s, 3)", "nth_value(s, -2)", "nth_value(n, 0)", "first_value(s) IGNORE NULLS",
-        "last_value(n) IGNORE NULLS", "nth_value(s, 2) IGNORE NULLS", "nth_value(s, -1) IGNORE NULLS",
+        "sum(n)",
+        "sum(d)",
+        "sum(f)",
+        "avg(n)",
+        "avg(d)",
+        "avg(f)",
+        "min(n)",
+        "max(f)",
+        "max(s)",
+        "min(d)",
+        "count(n)",
+        "count(*)",
+        "count(DISTINCT s)",
+        "sum(n) FILTER (WHERE c)",
+        "count(*) FILTER (WHERE n > 10)",
+        "max(s) FILTER (WHERE c)",
+        "array_agg(n)",
+        "median(n)",
+        "bool_or(c)",
+        "first_value(s)",
+        "last_value(s)",
+        "nth_value(s, 3)",
+        "nth_value(s, -2)",
+        "nth_value(n, 0)",
+        "first_value(s) IGNORE NULLS",
+        "last_value(n) IGNORE NULLS",
+        "nth_value(s, 2) IGNORE NULLS",
+        "nth_value(s, -1) IGNORE NULLS",
     ];
     let frames = [
-        "", "ORDER BY o, id", "ORDER BY o", "PARTITION BY p ORDER BY o", "PARTITION BY p", "PARTITION BY p, c ORDER BY s DESC",
+        "",
+        "ORDER BY o, id",
+        "ORDER BY o",
+        "PARTITION BY p ORDER BY o",
+        "PARTITION BY p",
+        "PARTITION BY p, c ORDER BY s DESC",
         "ORDER BY id ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
         "PARTITION BY p ORDER BY id ROWS BETWEEN 50 PRECEDING AND 2 PRECEDING",
         "PARTITION BY p ORDER BY o DESC, id ROWS BETWEEN 1 PRECEDING AND 60 FOLLOWING",
@@ -135,13 +173,30 @@ fn windows_are_as_datafusions() {
     }
     assert!(compared > 400, "{compared} statements were compared");
     for ranking in [
-        "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(1)", "ntile(7)", "ntile(1000)",
-        "lag(s)", "lead(s)", "lag(n, 3)", "lead(n, 2, -1)", "lag(n, 0)", "lag(n, -2)", "lead(s, 400, 'none')",
-        "lag(s) IGNORE NULLS", "lag(s, 2, 'none') IGNORE NULLS", "lag(NULL, 1, false)",
+        "row_number()",
+        "rank()",
+        "dense_rank()",
+        "percent_rank()",
+        "cume_dist()",
+        "ntile(1)",
+        "ntile(7)",
+        "ntile(1000)",
+        "lag(s)",
+        "lead(s)",
+        "lag(n, 3)",
+        "lead(n, 2, -1)",
+        "lag(n, 0)",
+        "lag(n, -2)",
+        "lead(s, 400, 'none')",
+        "lag(s) IGNORE NULLS",
+        "lag(s, 2, 'none') IGNORE NULLS",
+        "lag(NULL, 1, false)",
     ] {
         for over in ["", "PARTITION BY p", "ORDER BY o, id", "PARTITION BY p ORDER BY o DESC, id"] {
             // Without an order, numbers depend on how rows come.
-            if !over.contains("ORDER BY") && !["rank()", "dense_rank()", "percent_rank()", "cume_dist()"].contains(&ranking) {
+            if !over.contains("ORDER BY")
+                && !["rank()", "dense_rank()", "percent_rank()", "cume_dist()"].contains(&ranking)
+            {
                 continue;
             }
             let sql = format!("SELECT id, {ranking} OVER ({over}) AS x FROM t ORDER BY id");
@@ -157,10 +212,22 @@ fn functions_whose_order_was_turned_around_are_as_they_were() {
     let (judge, planner) = (datafusion(), planner_over(vec![("t", columns())]));
     let engine = Engine::start(EngineOptions::inline(7)).unwrap();
     for function in [
-        "lag(n, 2)", "lead(n, 2, 7)", "nth_value(n, 1)", "nth_value(n, 2)", "nth_value(n, 3)", "nth_value(n, -2)",
-        "first_value(n)", "last_value(n)", "sum(n)", "row_number()", "lag(s, 2) IGNORE NULLS", "nth_value(s, 2) IGNORE NULLS",
+        "lag(n, 2)",
+        "lead(n, 2, 7)",
+        "nth_value(n, 1)",
+        "nth_value(n, 2)",
+        "nth_value(n, 3)",
+        "nth_value(n, -2)",
+        "first_value(n)",
+        "last_value(n)",
+        "sum(n)",
+        "row_number()",
+        "lag(s, 2) IGNORE NULLS",
+        "nth_value(s, 2) IGNORE NULLS",
     ] {
-        for frame in ["", "ROWS BETWEEN 5 PRECEDING AND 2 FOLLOWING", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"] {
+        for frame in
+            ["", "ROWS BETWEEN 5 PRECEDING AND 2 FOLLOWING", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"]
+        {
             let sql = format!(
                 "SELECT id, sum(n) OVER (ORDER BY id), {function} OVER (ORDER BY id DESC {frame}), {function} OVER (ORDER BY id {frame}) \
                  FROM t ORDER BY id"

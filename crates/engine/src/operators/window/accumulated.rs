@@ -14,7 +14,7 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction};
 use super::pieces::Pieces;
 use crate::batch::to_logical;
@@ -82,22 +82,22 @@ impl Accumulated {
         Ok(())
     }
 
-    fn of(&mut self, run: &Run) -> Result<ScalarValue> {
-        if run.start == run.end {
+    fn of(&mut self, stretch: &Stretch) -> Result<ScalarValue> {
+        if stretch.start == stretch.end {
             if self.filtered {
-                return self.begin(run.start)?.accumulator.evaluate().map_err(from_datafusion);
+                return self.begin(stretch.start)?.accumulator.evaluate().map_err(from_datafusion);
             }
             let value = self.function.default_value(self.function.field().data_type());
             return value.map_err(from_datafusion);
         }
         if let Some((start, end, value)) = &self.latest
-            && (*start, *end) == (run.start, run.end)
+            && (*start, *end) == (stretch.start, stretch.end)
         {
             return Ok(value.clone());
         }
         if self.reach == Reach::Whole {
             while let Some((start, value)) = self.finished.front() {
-                if *start == run.start {
+                if *start == stretch.start {
                     return Ok(value.clone());
                 }
                 self.value_bytes -= value.size();
@@ -107,27 +107,27 @@ impl Accumulated {
             self.finish_partition()?;
             return match self.finished.front() {
                 Some((_, value)) => Ok(value.clone()),
-                None => self.begin(run.start)?.accumulator.evaluate().map_err(from_datafusion),
+                None => self.begin(stretch.start)?.accumulator.evaluate().map_err(from_datafusion),
             };
         }
         let goes_on = |held: &Held| match self.reach {
-            Reach::Sliding => self.retracts && held.end > run.start,
-            _ => held.start == run.start,
+            Reach::Sliding => self.retracts && held.end > stretch.start,
+            _ => held.start == stretch.start,
         };
         let mut held = match self.held.take().filter(goes_on) {
             Some(held) => held,
-            None => self.begin(run.start)?,
+            None => self.begin(stretch.start)?,
         };
-        for rows in self.pieces.slices(held.end..run.end) {
+        for rows in self.pieces.slices(held.end..stretch.end) {
             held.accumulator.update_batch(&rows).map_err(from_datafusion)?;
         }
-        for rows in self.pieces.slices(held.start..run.start) {
+        for rows in self.pieces.slices(held.start..stretch.start) {
             held.accumulator.retract_batch(&rows).map_err(from_datafusion)?;
         }
-        (held.start, held.end) = (run.start, run.end);
+        (held.start, held.end) = (stretch.start, stretch.end);
         let value = held.accumulator.evaluate().map_err(from_datafusion)?;
         self.held = Some(held);
-        self.latest = Some((run.start, run.end, value.clone()));
+        self.latest = Some((stretch.start, stretch.end, value.clone()));
         Ok(value)
     }
 }
@@ -157,9 +157,9 @@ impl FrameFunction for Accumulated {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        let values = runs.iter().map(|run| self.of(run)).collect::<Result<Vec<_>>>()?;
-        if let Some(last) = runs.last() {
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        let values = stretches.iter().map(|stretch| self.of(stretch)).collect::<Result<Vec<_>>>()?;
+        if let Some(last) = stretches.last() {
             let keep = match self.reach {
                 Reach::Growing => last.end,
                 Reach::Whole | Reach::Sliding => last.start.min(self.held.as_ref().map_or(u64::MAX, |held| held.start)),

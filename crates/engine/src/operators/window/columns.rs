@@ -12,7 +12,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::evaluated::Evaluated;
-use super::frames::{Frames, Run, reach};
+use super::frames::{Frames, Stretch, reach};
 use super::function::{Arrival, FrameFunction, Nothing, aggregate};
 use super::kept::Kept;
 use super::picks::Picks;
@@ -35,7 +35,7 @@ pub(super) struct Framed {
     frame: Arc<WindowFrame>,
     frames: Frames,
     /// Frames that are found, of rows that have not gone on.
-    runs: VecDeque<Run>,
+    stretches: VecDeque<Stretch>,
     functions: Vec<Function>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn columns(calls: &[WindowCall], order_by: &[SortKey], types: &[DataT
             None => all.push(Columns::Framed(Framed {
                 frames: Frames::new(&frame, order_by)?,
                 frame,
-                runs: VecDeque::new(),
+                stretches: VecDeque::new(),
                 functions: vec![function],
             })),
         }
@@ -122,9 +122,7 @@ impl Function {
             Ok(Box::new(Picks::new(data_type.clone(), nth, ignore_nulls, reach, otherwise)))
         };
         let function = match &call.function {
-            WindowFunction::Aggregate(function) => {
-                aggregate(function, &call.arguments, call.filter.is_some(), reach)?
-            }
+            WindowFunction::Aggregate(function) => aggregate(function, &call.arguments, call.filter.is_some(), reach)?,
             WindowFunction::Nth { nth: 0, .. } => Box::new(Nothing(data_type.clone())),
             WindowFunction::Nth { nth, ignore_nulls } => picks(*nth, *ignore_nulls, &null()?)?,
             WindowFunction::Shift { offset, default, ignore_nulls } => {
@@ -151,10 +149,10 @@ impl Function {
         self.function.push(&Arrival { first: rows.first, rows: rows.rows, starts: &rows.starts, values: &values })
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
         match &mut self.kept {
-            Some(kept) => self.function.evaluate(&kept.runs(runs)),
-            None => self.function.evaluate(runs),
+            Some(kept) => self.function.evaluate(&kept.stretches(stretches)),
+            None => self.function.evaluate(stretches),
         }
     }
 }
@@ -185,7 +183,7 @@ impl Columns {
     pub fn is_ready(&mut self, rows: &Rows, until: u64) -> Result<bool> {
         match self {
             Columns::Ranks(ranking, _) => Ok(ranking.is_ready(rows, until)),
-            Columns::Framed(framed) => framed.frames.find(rows, until, &mut framed.runs),
+            Columns::Framed(framed) => framed.frames.find(rows, until, &mut framed.stretches),
             Columns::Evaluated(evaluated, _) => Ok(evaluated.is_ready(rows, until)),
         }
     }
@@ -196,15 +194,17 @@ impl Columns {
             Columns::Ranks(ranking, place) => out[*place] = Some(ranking.take(rows, until)?),
             Columns::Evaluated(evaluated, place) => out[*place] = Some(evaluated.take(rows, until)?),
             Columns::Framed(framed) => {
-                let runs = framed.next_runs(count as u64);
-                let spread = (runs.len() < count).then(|| {
-                    let numbers = runs.iter().enumerate();
-                    let rows = numbers.flat_map(|(run, Run { rows, .. })| std::iter::repeat_n(run as u32, *rows as usize));
+                let stretches = framed.next_stretches(count as u64);
+                let spread = (stretches.len() < count).then(|| {
+                    let numbers = stretches.iter().enumerate();
+                    let rows = numbers.flat_map(|(stretch, Stretch { rows, .. })| {
+                        std::iter::repeat_n(stretch as u32, *rows as usize)
+                    });
                     UInt32Array::from(rows.collect::<Vec<_>>())
                 });
                 for function in &mut framed.functions {
-                    let values = function.evaluate(&runs)?;
-                    debug_assert_eq!(values.len(), runs.len());
+                    let values = function.evaluate(&stretches)?;
+                    debug_assert_eq!(values.len(), stretches.len());
                     out[function.place] = Some(match &spread {
                         Some(spread) => take(&values, spread, None).map_err(from_arrow)?,
                         None => values,
@@ -230,10 +230,11 @@ impl Columns {
             Columns::Ranks(..) => 0,
             Columns::Evaluated(evaluated, _) => evaluated.bytes(),
             Columns::Framed(framed) => {
-                let functions = framed.functions.iter().map(|function| {
-                    function.function.bytes() + function.kept.as_ref().map_or(0, Kept::bytes)
-                });
-                functions.sum::<usize>() + framed.frames.bytes() + framed.runs.capacity() * size_of::<Run>()
+                let functions = framed
+                    .functions
+                    .iter()
+                    .map(|function| function.function.bytes() + function.kept.as_ref().map_or(0, Kept::bytes));
+                functions.sum::<usize>() + framed.frames.bytes() + framed.stretches.capacity() * size_of::<Stretch>()
             }
         }
     }
@@ -267,20 +268,20 @@ pub(super) fn bytes_of(expression: &Expr, batch: &Batch) -> usize {
 
 impl Framed {
     /// The frames of the next rows, so many.
-    fn next_runs(&mut self, rows: u64) -> Vec<Run> {
+    fn next_stretches(&mut self, rows: u64) -> Vec<Stretch> {
         let mut left = rows;
-        let mut runs = Vec::new();
+        let mut stretches = Vec::new();
         while left > 0
-            && let Some(run) = self.runs.front_mut()
+            && let Some(stretch) = self.stretches.front_mut()
         {
-            let part = run.rows.min(left);
-            runs.push(Run { rows: part, ..*run });
-            run.rows -= part;
+            let part = stretch.rows.min(left);
+            stretches.push(Stretch { rows: part, ..*stretch });
+            stretch.rows -= part;
             left -= part;
-            if run.rows == 0 {
-                self.runs.pop_front();
+            if stretch.rows == 0 {
+                self.stretches.pop_front();
             }
         }
-        runs
+        stretches
     }
 }

@@ -63,9 +63,10 @@ impl Evaluated {
 
     /// Takes a batch whose first row is at `first`.
     pub fn push(&mut self, batch: &Batch, first: u64) -> Result<()> {
-        let values = self.expressions.iter().map(|expression| {
-            to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type())
-        });
+        let values = self
+            .expressions
+            .iter()
+            .map(|expression| to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type()));
         self.pieces.push(first, batch.rows(), &values.collect::<Result<Vec<_>>>()?)
     }
 
@@ -80,7 +81,8 @@ impl Evaluated {
         let mut parts = Vec::new();
         while self.next < until {
             self.partition = rows.partitions.number_at(self.partition, self.next);
-            let (Some(begin), Some(end)) = (rows.partitions.get(self.partition), rows.partitions.get(self.partition + 1))
+            let (Some(begin), Some(end)) =
+                (rows.partitions.get(self.partition), rows.partitions.get(self.partition + 1))
             else {
                 return Err(Error::bug("a partition was evaluated before its end"));
             };

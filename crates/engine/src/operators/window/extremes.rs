@@ -7,11 +7,13 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, PrimitiveArray, downcast_primitive};
+use arrow::array::{
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, PrimitiveArray, downcast_primitive,
+};
 use arrow::datatypes::DataType;
 use diligence_base::Result;
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction};
 use crate::batch::to_logical;
 
@@ -65,16 +67,16 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
         self.pending.push_back((position, value));
     }
 
-    fn of(&mut self, run: &Run) -> Option<T::Native> {
-        if run.start != self.start && self.reach == Reach::Growing {
+    fn of(&mut self, stretch: &Stretch) -> Option<T::Native> {
+        if stretch.start != self.start && self.reach == Reach::Growing {
             self.best.clear();
         }
-        self.start = run.start;
+        self.start = stretch.start;
         while let Some(&(position, value)) = self.pending.front()
-            && position < run.end
+            && position < stretch.end
         {
             self.pending.pop_front();
-            if position < run.start {
+            if position < stretch.start {
                 continue;
             }
             match self.reach {
@@ -90,7 +92,7 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
                 }
             }
         }
-        while self.best.pop_front_if(|(position, _)| *position < run.start).is_some() {}
+        while self.best.pop_front_if(|(position, _)| *position < stretch.start).is_some() {}
         self.best.front().map(|(_, value)| *value)
     }
 }
@@ -112,8 +114,8 @@ impl<T: ArrowPrimitiveType> FrameFunction for Extremes<T> {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        let values = runs.iter().map(|run| self.of(run)).collect::<PrimitiveArray<T>>();
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        let values = stretches.iter().map(|stretch| self.of(stretch)).collect::<PrimitiveArray<T>>();
         Ok(Arc::new(values.with_data_type(self.data_type.clone())))
     }
 

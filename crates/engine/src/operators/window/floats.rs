@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Float64Type};
 use diligence_base::Result;
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction};
 use super::pieces::Sliding;
 use super::sums::Counts;
@@ -32,7 +32,12 @@ enum Sums {
     /// Of each partition, from its first row on.
     Whole(VecDeque<(u64, f64)>),
     /// Of the rows of a partition up to some row, and the values behind that.
-    Growing { start: u64, end: u64, sum: f64, values: Sliding<f64> },
+    Growing {
+        start: u64,
+        end: u64,
+        sum: f64,
+        values: Sliding<f64>,
+    },
     Sliding(Blocks),
 }
 
@@ -72,27 +77,27 @@ impl FrameFunction for FloatSums {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        let mut results = Vec::with_capacity(runs.len());
-        for run in runs {
-            let count = self.counts.of(run);
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        let mut results = Vec::with_capacity(stretches.len());
+        for stretch in stretches {
+            let count = self.counts.of(stretch);
             let sum = match &mut self.sums {
                 _ if count == 0 => 0.0,
                 Sums::Whole(partitions) => {
-                    while partitions.front().is_some_and(|(start, _)| *start < run.start) {
+                    while partitions.front().is_some_and(|(start, _)| *start < stretch.start) {
                         partitions.pop_front();
                     }
                     partitions.front().map_or(0.0, |(_, sum)| *sum)
                 }
                 Sums::Growing { start, end, sum, values } => {
-                    if *start != run.start || *end < run.start {
-                        (*start, *end, *sum) = (run.start, run.start, 0.0);
+                    if *start != stretch.start || *end < stretch.start {
+                        (*start, *end, *sum) = (stretch.start, stretch.start, 0.0);
                     }
-                    *sum = values.slice(*end..run.end).iter().fold(*sum, |sum, value| sum + value);
-                    *end = run.end;
+                    *sum = values.slice(*end..stretch.end).iter().fold(*sum, |sum, value| sum + value);
+                    *end = stretch.end;
                     *sum
                 }
-                Sums::Sliding(blocks) => blocks.sum(run.start, run.end),
+                Sums::Sliding(blocks) => blocks.sum(stretch.start, stretch.end),
             };
             results.push(match count {
                 0 => None,
@@ -100,7 +105,7 @@ impl FrameFunction for FloatSums {
                 _ => Some(sum),
             });
         }
-        if let Some(last) = runs.last() {
+        if let Some(last) = stretches.last() {
             self.counts.forget_before(last);
             match &mut self.sums {
                 Sums::Whole(_) => {}

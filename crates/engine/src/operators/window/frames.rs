@@ -1,6 +1,6 @@
 //! Which rows each row's frame has.
 //!
-//! Frames come as *runs*: rows side by side that have the same frame. A frame is found as soon as its end is certain: it lies
+//! Frames come as *stretches*: rows side by side that have the same frame. A frame is found as soon as its end is certain: it lies
 //! among the rows that have come, or the partition has ended. Offsets of RANGE are in `range`.
 //!
 //! Invariant: starts and ends of frames never go back from row to row, over all partitions; a frame lies in its row's partition.
@@ -18,7 +18,7 @@ use crate::plan::SortKey;
 
 /// Rows with the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Stretch {
     /// The position of the frame's first row.
     pub start: u64,
     /// The position behind its last row.
@@ -109,7 +109,7 @@ impl Frames {
     }
 
     /// Adds the frames of the rows before `until`, as far as they are certain. True if all are.
-    pub fn find(&mut self, rows: &Rows, until: u64, runs: &mut VecDeque<Run>) -> Result<bool> {
+    pub fn find(&mut self, rows: &Rows, until: u64, stretches: &mut VecDeque<Stretch>) -> Result<bool> {
         while self.next < until {
             self.partition = rows.partitions.number_at(self.partition, self.next);
             let begin = rows.partitions.get(self.partition).ok_or_else(unknown)?;
@@ -121,9 +121,9 @@ impl Frames {
                 }
             }
             let found = match self.units {
-                Units::Whole => end.map(|end| Run { start: begin, end, rows: end - self.next }),
+                Units::Whole => end.map(|end| Stretch { start: begin, end, rows: end - self.next }),
                 Units::Rows => {
-                    if !self.find_rows(begin, end, rows.arrived, until, runs) {
+                    if !self.find_rows(begin, end, rows.arrived, until, stretches) {
                         return Ok(false);
                     }
                     continue;
@@ -131,9 +131,9 @@ impl Frames {
                 Units::Groups => self.find_group(rows, begin, end),
                 Units::Range(_) => self.find_range(rows, begin, end)?,
             };
-            let Some(run) = found else { return Ok(false) };
-            self.next += run.rows;
-            runs.push_back(Run { end: run.end.max(run.start), ..run });
+            let Some(stretch) = found else { return Ok(false) };
+            self.next += stretch.rows;
+            stretches.push_back(Stretch { end: stretch.end.max(stretch.start), ..stretch });
         }
         Ok(true)
     }
@@ -145,7 +145,7 @@ impl Frames {
         end: Option<u64>,
         arrived: u64,
         until: u64,
-        runs: &mut VecDeque<Run>,
+        stretches: &mut VecDeque<Stretch>,
     ) -> bool {
         let known = end.unwrap_or(arrived);
         while self.next < until.min(known) {
@@ -164,13 +164,13 @@ impl Frames {
                 return false;
             }
             let (from, to) = (from.min(known), to.min(known));
-            runs.push_back(Run { start: from, end: to.max(from), rows: 1 });
+            stretches.push_back(Stretch { start: from, end: to.max(from), rows: 1 });
             self.next += 1;
         }
         true
     }
 
-    fn find_group(&self, rows: &Rows, begin: u64, end: Option<u64>) -> Option<Run> {
+    fn find_group(&self, rows: &Rows, begin: u64, end: Option<u64>) -> Option<Stretch> {
         let (group, first) = (self.group, self.first_group);
         let behind = rows.peers.get(group + 1)?;
         // Where a group begins that may be in a later partition, or not have come.
@@ -189,10 +189,10 @@ impl Frames {
             Bound::After(groups) => start_of(group.saturating_add(groups).saturating_add(1)),
             Bound::Unbounded | Bound::Distance => end,
         };
-        Some(Run { start: from?, end: to?, rows: behind - self.next })
+        Some(Stretch { start: from?, end: to?, rows: behind - self.next })
     }
 
-    fn find_range(&mut self, rows: &Rows, begin: u64, end: Option<u64>) -> Result<Option<Run>> {
+    fn find_range(&mut self, rows: &Rows, begin: u64, end: Option<u64>) -> Result<Option<Stretch>> {
         let Units::Range(keys) = &mut self.units else { return Err(unknown()) };
         let (Some(start), Some(behind)) = (rows.peers.get(self.group), rows.peers.get(self.group + 1)) else {
             return Ok(None);
@@ -211,7 +211,7 @@ impl Frames {
             Bound::Before(_) | Bound::After(_) => Some(behind),
         };
         let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        Ok(Some(Run { start: from, end: to, rows: behind - self.next }))
+        Ok(Some(Stretch { start: from, end: to, rows: behind - self.next }))
     }
 
     /// Forgets what no frame to come looks at. Returns the numbers of the first partition and the first peers that one does.

@@ -14,7 +14,7 @@ use diligence_base::Result;
 use super::accumulated::Accumulated;
 use super::extremes::extremes;
 use super::floats::FloatSums;
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::sums::{Counts, ExactSums};
 use crate::expressions::Expr;
 use crate::operators::aggregate::AverageKind;
@@ -34,9 +34,9 @@ pub(super) struct Arrival<'a> {
 pub(super) trait FrameFunction: Send {
     /// Takes the next rows.
     fn push(&mut self, arrival: &Arrival<'_>) -> Result<()>;
-    /// One value for each run, whose rows have come. Starts and ends of frames never go back, from call to call either; what
+    /// One value for each stretch, whose rows have come. Starts and ends of frames never go back, from call to call either; what
     /// lies before all of them may be forgotten.
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef>;
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef>;
     /// Bytes held.
     fn bytes(&self) -> usize;
 }
@@ -106,8 +106,8 @@ impl FrameFunction for Nothing {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        Ok(new_null_array(&self.0, runs.len()))
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        Ok(new_null_array(&self.0, stretches.len()))
     }
 
     fn bytes(&self) -> usize {

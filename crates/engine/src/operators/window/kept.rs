@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use diligence_base::Result;
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use crate::batch::{Batch, Selection};
 use crate::expressions::Expr;
 
@@ -63,16 +63,16 @@ impl Kept {
     }
 
     /// Frames among the kept rows.
-    pub fn runs(&mut self, runs: &[Run]) -> Vec<Run> {
-        let mut kept = Vec::with_capacity(runs.len());
-        for run in runs {
-            if self.pinned.0 != run.start {
-                self.pinned = (run.start, self.number(run.start));
+    pub fn stretches(&mut self, stretches: &[Stretch]) -> Vec<Stretch> {
+        let mut kept = Vec::with_capacity(stretches.len());
+        for stretch in stretches {
+            if self.pinned.0 != stretch.start {
+                self.pinned = (stretch.start, self.number(stretch.start));
             }
             let start = self.pinned.1;
-            kept.push(Run { start, end: self.number(run.end).max(start), rows: run.rows });
+            kept.push(Stretch { start, end: self.number(stretch.end).max(start), rows: stretch.rows });
         }
-        if let Some(last) = runs.last() {
+        if let Some(last) = stretches.last() {
             let keep = if self.reach == Reach::Growing { last.end } else { last.start };
             while self.positions.front().is_some_and(|&position| position < keep) {
                 self.positions.pop_front();

@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction};
 use super::pieces::Pieces;
 use crate::batch::{bytes_needed, compacted, to_logical};
@@ -66,20 +66,20 @@ impl Picks {
     }
 
     /// The row that a frame takes, as pieces know it.
-    fn pick(&self, run: &Run) -> Option<u64> {
-        if let Some(pinned) = self.pinned.as_ref().filter(|pinned| pinned.start == run.start) {
-            return Some(pinned.position).filter(|&position| position < run.end);
+    fn pick(&self, stretch: &Stretch) -> Option<u64> {
+        if let Some(pinned) = self.pinned.as_ref().filter(|pinned| pinned.start == stretch.start) {
+            return Some(pinned.position).filter(|&position| position < stretch.end);
         }
         let distance = self.nth.unsigned_abs();
         if !self.ignore_nulls && self.reach != Reach::Whole {
             let position = match self.nth > 0 {
-                true => run.start.checked_add(distance - 1),
-                false => run.end.checked_sub(distance),
+                true => stretch.start.checked_add(distance - 1),
+                false => stretch.end.checked_sub(distance),
             };
-            return position.filter(|&position| run.start <= position && position < run.end);
+            return position.filter(|&position| stretch.start <= position && position < stretch.end);
         }
-        let from = self.candidates.partition_point(|&position| position < run.start);
-        let to = self.candidates.partition_point(|&position| position < run.end);
+        let from = self.candidates.partition_point(|&position| position < stretch.start);
+        let to = self.candidates.partition_point(|&position| position < stretch.end);
         let distance = usize::try_from(distance).ok()?;
         let place = match self.nth > 0 {
             true => from.checked_add(distance - 1),
@@ -116,7 +116,7 @@ impl Picks {
     }
 
     /// Forgets what no frame behind `last` takes, given the row that it takes.
-    fn forget(&mut self, last: &Run, picked: Option<u64>) -> Result<()> {
+    fn forget(&mut self, last: &Stretch, picked: Option<u64>) -> Result<()> {
         if self.reach == Reach::Whole {
             while self.candidates.pop_front_if(|position| *position < last.start).is_some() {
                 self.forgotten += 1;
@@ -163,11 +163,11 @@ impl FrameFunction for Picks {
         self.pieces.push(arrival.first, arrival.rows, &[values])
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        let mut places = Vec::with_capacity(runs.len());
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        let mut places = Vec::with_capacity(stretches.len());
         let mut picked = None;
-        for run in runs {
-            picked = self.pick(run);
+        for stretch in stretches {
+            picked = self.pick(stretch);
             places.push(match (picked, &self.pinned) {
                 (None, _) => (0, 0),
                 (Some(position), Some(pinned)) if pinned.position == position => (1, 0),
@@ -181,7 +181,7 @@ impl FrameFunction for Picks {
         let arrays = [&self.otherwise, pinned].into_iter().chain(self.pieces.column(0));
         let arrays = arrays.map(|array| array.as_ref()).collect::<Vec<_>>();
         let values = interleave(&arrays, &places).map_err(from_arrow)?;
-        if let Some(last) = runs.last() {
+        if let Some(last) = stretches.last() {
             self.forget(last, picked)?;
         }
         Ok(values)

@@ -132,9 +132,8 @@ impl Piece {
 
     fn bytes(&self) -> usize {
         let targets = [&self.start, &self.end].into_iter().flatten();
-        let targets = targets.map(|targets| {
-            bytes_needed(&targets.values) + targets.missing.as_ref().map_or(0, |missing| missing.len())
-        });
+        let targets = targets
+            .map(|targets| bytes_needed(&targets.values) + targets.missing.as_ref().map_or(0, |missing| missing.len()));
         bytes_needed(&self.keys) + targets.sum::<usize>()
     }
 }

@@ -11,12 +11,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, UInt64Array};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Int64Type, UInt64Type, i256,
-};
+use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Int64Type, UInt64Type, i256};
 use diligence_base::{Error, Result};
 
-use super::frames::{Reach, Run};
+use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction};
 use super::pieces::Sliding;
 use crate::batch::to_logical;
@@ -93,23 +91,23 @@ impl<T: Addend> Prefix<T> {
         }
     }
 
-    fn of(&self, run: &Run) -> T {
-        self.before(run.end).minus(self.before(run.start))
+    fn of(&self, stretch: &Stretch) -> T {
+        self.before(stretch.end).minus(self.before(stretch.start))
     }
 
     /// Forgets what no frame behind this one looks at.
-    fn forget_before(&mut self, run: &Run) {
+    fn forget_before(&mut self, stretch: &Stretch) {
         match self.reach {
             Reach::Whole => {
-                while self.starts.front().is_some_and(|(start, _)| *start < run.start) {
+                while self.starts.front().is_some_and(|(start, _)| *start < stretch.start) {
                     self.starts.pop_front();
                 }
             }
             Reach::Growing => {
-                self.pinned = Some((run.start, self.before(run.start)));
-                self.sums.forget_before(run.end);
+                self.pinned = Some((stretch.start, self.before(stretch.start)));
+                self.sums.forget_before(stretch.end);
             }
-            Reach::Sliding => self.sums.forget_before(run.start),
+            Reach::Sliding => self.sums.forget_before(stretch.start),
         }
     }
 
@@ -147,13 +145,13 @@ impl Counts {
         }
     }
 
-    pub fn of(&self, run: &Run) -> u64 {
-        self.0.as_ref().map_or(run.end - run.start, |counts| counts.of(run))
+    pub fn of(&self, stretch: &Stretch) -> u64 {
+        self.0.as_ref().map_or(stretch.end - stretch.start, |counts| counts.of(stretch))
     }
 
-    pub fn forget_before(&mut self, run: &Run) {
+    pub fn forget_before(&mut self, stretch: &Stretch) {
         if let Some(counts) = &mut self.0 {
-            counts.forget_before(run);
+            counts.forget_before(stretch);
         }
     }
 }
@@ -164,9 +162,9 @@ impl FrameFunction for Counts {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
-        let counts = Int64Array::from_iter_values(runs.iter().map(|run| self.of(run) as i64));
-        if let Some(last) = runs.last() {
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
+        let counts = Int64Array::from_iter_values(stretches.iter().map(|stretch| self.of(stretch) as i64));
+        if let Some(last) = stretches.last() {
             self.forget_before(last);
         }
         Ok(Arc::new(counts))
@@ -221,10 +219,10 @@ impl ExactSums {
     }
 
     /// The value of a frame; `None` if it does not fit.
-    fn value(&self, run: &Run, count: u64) -> Option<i128> {
+    fn value(&self, stretch: &Stretch, count: u64) -> Option<i128> {
         let sum = match &self.sums {
-            Sums::Narrow(sums) => sums.of(run),
-            Sums::Wide(sums) => sums.of(run).to_i128()?,
+            Sums::Narrow(sums) => sums.of(stretch),
+            Sums::Wide(sums) => sums.of(stretch).to_i128()?,
         };
         let value = match &self.average {
             Some(average) => average.divide(sum, count as i64)?,
@@ -277,14 +275,14 @@ impl FrameFunction for ExactSums {
         Ok(())
     }
 
-    fn evaluate(&mut self, runs: &[Run]) -> Result<ArrayRef> {
+    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
         let overflow = || match self.average {
             Some(_) => Error::value(format!("arithmetic overflow: an average does not fit {}", self.data_type)),
             None => sum_overflow(&self.data_type),
         };
-        let values = runs.iter().map(|run| match self.counts.of(run) {
+        let values = stretches.iter().map(|stretch| match self.counts.of(stretch) {
             0 => Ok(None),
-            count => self.value(run, count).map(Some).ok_or_else(overflow),
+            count => self.value(stretch, count).map(Some).ok_or_else(overflow),
         });
         let values = values.collect::<Result<Vec<Option<i128>>>>()?;
         let values: ArrayRef = match &self.data_type {
@@ -292,7 +290,7 @@ impl FrameFunction for ExactSums {
             DataType::UInt64 => Arc::new(values.into_iter().map(|v| v.map(|v| v as u64)).collect::<UInt64Array>()),
             other => Arc::new(values.into_iter().collect::<Decimal128Array>().with_data_type(other.clone())),
         };
-        if let Some(last) = runs.last() {
+        if let Some(last) = stretches.last() {
             self.counts.forget_before(last);
             match &mut self.sums {
                 Sums::Narrow(sums) => sums.forget_before(last),

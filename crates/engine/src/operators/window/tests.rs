@@ -106,9 +106,9 @@ fn column(index: usize, schema: &SchemaRef) -> Expr {
 }
 
 fn aggregate(function: Arc<AggregateUDF>, arguments: &[usize], distinct: bool, schema: &SchemaRef) -> WindowFunction {
-    let columns = arguments.iter().map(|&index| {
-        Arc::new(Column::new(schema.field(index).name(), index)) as Arc<dyn PhysicalExpr>
-    });
+    let columns = arguments
+        .iter()
+        .map(|&index| Arc::new(Column::new(schema.field(index).name(), index)) as Arc<dyn PhysicalExpr>);
     let builder = AggregateExprBuilder::new(function, columns.collect()).schema(schema.clone()).alias("aggregate");
     WindowFunction::Aggregate(Arc::new(builder.with_distinct(distinct).build().unwrap()))
 }
@@ -209,7 +209,8 @@ fn offset(order: &DataType, distance: u8) -> ScalarValue {
 }
 
 fn frames(order: DataType) -> impl Strategy<Value = WindowFrame> {
-    let units = prop_oneof![Just(WindowFrameUnits::Rows), Just(WindowFrameUnits::Range), Just(WindowFrameUnits::Groups)];
+    let units =
+        prop_oneof![Just(WindowFrameUnits::Rows), Just(WindowFrameUnits::Range), Just(WindowFrameUnits::Groups)];
     (units, 0..5_u8, 0..5_u8, 0..5_u8, 0..5_u8).prop_map(move |(units, start, end, from, to)| {
         let offset = |distance| match units {
             WindowFrameUnits::Range => offset(&order, distance),
@@ -424,7 +425,13 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
             };
             let (bytes, rows) = held(call, &schema);
             let looks_ahead = match &function {
-                WindowFunction::Shift { offset, .. } => if *offset < 0 { 1000 } else { 0 },
+                WindowFunction::Shift { offset, .. } => {
+                    if *offset < 0 {
+                        1000
+                    } else {
+                        0
+                    }
+                }
                 WindowFunction::Nth { .. } | WindowFunction::Aggregate(_) => *ahead,
                 _ => 0,
             };
@@ -479,9 +486,8 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
         call(WindowFunction::PercentRank, &[], &frames[0]),
     ];
     let (window, output) = window(calls, &[(ORDER, SortOptions::default())], &schema);
-    let batches = (0..100)
-        .map(|batch| many(&schema, batch * 1000, 1000).to_record_batch(&schema).unwrap())
-        .collect::<Vec<_>>();
+    let batches =
+        (0..100).map(|batch| many(&schema, batch * 1000, 1000).to_record_batch(&schema).unwrap()).collect::<Vec<_>>();
     let expected = run(&window, &output, &batches).unwrap();
     let payload = Batch::from_record_batch(&batches[0]).bytes();
     let files = MemoryTempFiles::default();
