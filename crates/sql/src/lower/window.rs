@@ -102,7 +102,7 @@ impl Lowering {
         let order_by = first.order_by().iter().map(key).collect::<Result<_>>()?;
         let calls = windows.functions.iter().map(|function| {
             let (function_is, arguments, filter) = match Kind::of(function.as_ref()) {
-                Some(Kind::Standard(standard)) => (standard_function(standard)?, standard.expressions(), None),
+                Some(Kind::Standard(standard)) => (standard_function(standard)?, arguments(standard), None),
                 Some(Kind::Aggregate(aggregate)) => aggregate_function(aggregate, &schema)?,
                 None => return Err(Error::bug("a window function of an unknown kind")),
             };
@@ -144,6 +144,16 @@ fn aggregate_function(
         .build()
         .map_err(from_datafusion)?;
     Ok((WindowFunction::Aggregate(Arc::new(plain)), arguments, condition))
+}
+
+/// The arguments that have a value per row. How many rows `nth_value` goes is part of the function.
+fn arguments(standard: &Arc<dyn StandardWindowFunctionExpr>) -> Vec<Arc<dyn PhysicalExpr>> {
+    let mut arguments = standard.expressions();
+    let window = standard.as_any().downcast_ref::<WindowUDFExpr>();
+    if window.is_some_and(|window| window.fun().inner().is::<NthValue>()) {
+        arguments.truncate(1);
+    }
+    arguments
 }
 
 fn standard_function(standard: &Arc<dyn StandardWindowFunctionExpr>) -> Result<WindowFunction> {
