@@ -219,6 +219,9 @@ impl Frames {
         if let Units::Range(keys) = &mut self.units {
             keys.forget_before(self.next);
         }
+        if !self.wants_peers() {
+            return (self.partition, u64::MAX);
+        }
         let before = |bound: Bound| if let Bound::Before(groups) = bound { groups } else { 0 };
         let groups = if matches!(self.units, Units::Groups) { before(self.start).max(before(self.end)) } else { 0 };
         (self.partition, self.group.saturating_sub(groups).max(self.first_group.min(self.group)))

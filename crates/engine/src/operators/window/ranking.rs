@@ -113,7 +113,7 @@ impl Ranking {
 
     /// The numbers of the first partition and the first peers that are still looked at.
     pub fn needed(&self) -> (u64, u64) {
-        (self.partition, self.group)
+        (self.partition, if self.wants_peers() { self.group } else { u64::MAX })
     }
 }
 

@@ -374,8 +374,8 @@ fn many(schema: &SchemaRef, first: i64, count: usize) -> Batch {
 }
 
 /// The most bytes held, and the most rows, while 50 batches of one partition come.
-fn held(call: WindowCall, schema: &SchemaRef) -> (usize, usize) {
-    let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], schema);
+fn held(calls: Vec<WindowCall>, schema: &SchemaRef) -> (usize, usize) {
+    let (window, output) = window(calls, &[(ORDER, SortOptions::default())], schema);
     let memory = QueryMemory::unbounded();
     let mut work = Work::new(&window, &output, &memory, None).unwrap();
     let (mut waiting, mut rows) = (0, 0);
@@ -423,7 +423,7 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
                 filter: None,
                 frame: frame.clone(),
             };
-            let (bytes, rows) = held(call, &schema);
+            let (bytes, rows) = held(vec![call], &schema);
             let looks_ahead = match &function {
                 WindowFunction::Shift { offset, .. } => {
                     if *offset < 0 {
@@ -442,6 +442,21 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
 }
 
 #[test]
+fn what_one_function_wants_to_know_is_not_kept_for_another() {
+    let schema = schema(&DataType::Int64);
+    let call = |function: WindowFunction, arguments: &[usize]| WindowCall {
+        function,
+        arguments: arguments.iter().map(|&index| column(index, &schema)).collect(),
+        filter: None,
+        frame: rows_frame(preceding(Some(3)), WindowFrameBound::CurrentRow),
+    };
+    let sum = aggregate(sum_udaf(), &[NUMBER], false, &schema);
+    let calls = vec![call(WindowFunction::Rank, &[]), call(WindowFunction::RowNumber, &[]), call(sum, &[NUMBER])];
+    let (bytes, rows) = held(calls, &schema);
+    assert!(rows == 0 && bytes < 6 * many(&schema, 0, 1000).bytes(), "{bytes} bytes, {rows} rows");
+}
+
+#[test]
 fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
     let schema = schema(&DataType::Int64);
     let call = WindowCall {
@@ -450,7 +465,7 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
         filter: None,
         frame: rows_frame(preceding(None), following(None)),
     };
-    let (bytes, rows) = held(call.clone(), &schema);
+    let (bytes, rows) = held(vec![call.clone()], &schema);
     let payload = many(&schema, 0, 1000).bytes();
     assert_eq!(rows, 50_000);
     // The rows themselves, and hardly anything else.
