@@ -26,6 +26,9 @@ mod sort;
 mod subqueries;
 mod union;
 mod values;
+mod window;
+#[cfg(test)]
+mod window_judged;
 
 use std::sync::Arc;
 
@@ -126,6 +129,7 @@ impl Lowering {
             }
             Native::CrossJoin(join) => self.reordered(exec, ordered, |lowering| lowering.cross_join(join)),
             Native::Aggregate(parts) => self.reordered(exec, ordered, |lowering| lowering.aggregate(parts)),
+            Native::Window(windows) => self.windows(exec, &windows, ordered),
             Native::Union(inputs) => self.reordered(exec, ordered, |lowering| lowering.union(inputs)),
             Native::Values(batches) => values::values(exec, batches),
             Native::ScalarSubqueries(subqueries) => self.scalar_subqueries(subqueries, ordered),
@@ -188,6 +192,7 @@ enum Native<'a> {
     NestedLoopJoin(&'a NestedLoopJoinExec),
     CrossJoin(&'a CrossJoinExec),
     Aggregate(aggregate::Parts<'a>),
+    Window(window::Windows<'a>),
     Union(&'a [Arc<dyn ExecutionPlan>]),
     Values(values::Rows<'a>),
     ScalarSubqueries(&'a ScalarSubqueryExec),
@@ -224,6 +229,8 @@ impl<'a> Native<'a> {
             Native::Union(union.inputs())
         } else if let Some(union) = exec.downcast_ref::<InterleaveExec>() {
             Native::Union(union.inputs())
+        } else if let Some(windows) = window::Windows::of(exec) {
+            Native::Window(windows)
         } else if exec.is::<EmptyExec>() {
             Native::Values(values::Rows::None)
         } else if exec.is::<PlaceholderRowExec>() {
