@@ -15,6 +15,7 @@ use crate::memory::{Broker, QueryMemory, default_budget_bytes};
 use crate::operators::foreign::ForeignPool;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
+use crate::operators::sort::SpillTo;
 use crate::pipeline::{Graph, Setup, Surroundings, compile};
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryRun, QueryStream};
@@ -23,6 +24,7 @@ use crate::sync::{
     self, Mutex,
     atomic::{AtomicU64, Ordering},
 };
+use crate::temp::TempSpace;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -60,6 +62,8 @@ pub struct EngineOptions {
     pub spawn: Arc<dyn Spawn>,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
+    /// Where rows go that do not fit in memory. Without it, queries that need more memory fail.
+    pub temp: Option<TempSpace>,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +76,7 @@ impl Default for EngineOptions {
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
             runtime_env: Arc::default(),
+            temp: None,
         }
     }
 }
@@ -98,6 +103,7 @@ pub struct Engine {
     mode: Mode,
     workers: usize,
     runtime_env: Arc<RuntimeEnv>,
+    temp: Option<TempSpace>,
     runtime: Option<tokio::runtime::Runtime>,
     next_query: AtomicU64,
     books: Arc<Mutex<Books>>,
@@ -142,6 +148,7 @@ impl Engine {
             mode: options.mode,
             workers: options.workers,
             runtime_env: options.runtime_env,
+            temp: options.temp,
             runtime: Some(runtime),
             next_query: AtomicU64::new(1),
             books: Arc::default(),
@@ -155,7 +162,7 @@ impl Engine {
         let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
         let (result, receiver) = ResultSink::new(plan.schema.clone());
         let setup = self.setup(id, &options);
-        let graph = compile(plan, result.clone(), &self.surroundings(&setup))?;
+        let graph = compile(plan, result.clone(), &self.surroundings(&setup, &options))?;
         let on_end = {
             let books = Arc::downgrade(&self.books);
             Box::new(move |id| {
@@ -177,11 +184,11 @@ impl Engine {
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let _entered = sync::enter(&self.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options)))?;
+        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options), options))?;
         Ok(format!("{plan}\n{graph}"))
     }
 
-    fn surroundings(&self, setup: &Setup) -> Surroundings {
+    fn surroundings(&self, setup: &Setup, options: &QueryOptions) -> Surroundings {
         let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
         let runtime_env =
             RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
@@ -191,6 +198,7 @@ impl Engine {
             task: Arc::new(task),
             memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
+            spill_to: self.temp.clone().map(|space| SpillTo { space, plan: options.sort_plan }),
         }
     }
 
