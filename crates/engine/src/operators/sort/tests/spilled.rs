@@ -158,6 +158,23 @@ fn rows_longer_than_a_cluster_are_sorted() {
 }
 
 #[test]
+fn dictionaries_do_not_keep_what_was_read() {
+    let (_, records) = texts(4000, |row| (row * 7919 % 4000) as i64, |_| 30);
+    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("number", DataType::Int64, false),
+        Field::new("text", dictionary.clone(), false),
+    ]));
+    let record = |record: &RecordBatch| {
+        let text = cast_with_options(record.column(1), &dictionary, &CastOptions::default()).unwrap();
+        RecordBatch::try_new(schema.clone(), vec![record.column(0).clone(), text]).unwrap()
+    };
+    let records: Vec<_> = records.iter().map(record).collect();
+    let spilled = sorted_within(&by(&schema, &[0], None), &records, 2 * PACKET_BYTES + 60_000, SortPlan::COST);
+    assert!(spilled.files > 1, "{spilled:?}");
+}
+
+#[test]
 fn rows_that_come_in_order_are_merged_run_after_run() {
     for descending in [false, true] {
         let number = |row: usize| if descending { -(row as i64) } else { row as i64 };
