@@ -57,7 +57,7 @@ fn nothing_is_left(engine: &Engine, space: &TempSpace) {
 
 #[test]
 fn rows_come_in_order_whoever_merges_what() {
-    interleave(200, || {
+    interleave(60, || {
         let space = space();
         let engine = engine(&space);
         let streams = [start(&engine), start(&engine)];
@@ -70,7 +70,7 @@ fn rows_come_in_order_whoever_merges_what() {
 
 #[test]
 fn a_sort_may_be_cancelled_at_any_moment() {
-    interleave(200, || {
+    interleave(60, || {
         let space = space();
         let engine = engine(&space);
         let cancelled = start(&engine);
@@ -88,7 +88,7 @@ fn a_sort_may_be_cancelled_at_any_moment() {
 
 #[test]
 fn a_reader_of_a_sort_may_leave_at_any_moment() {
-    interleave(200, || {
+    interleave(60, || {
         let space = space();
         let engine = engine(&space);
         for batches in 0..3 {

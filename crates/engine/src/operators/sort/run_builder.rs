@@ -186,12 +186,17 @@ impl RunBuilder {
         }
     }
 
-    /// Spills what is held, so that there is room for a batch. If nothing is held, a half of the batch must do.
+    /// Makes a run of what is collected, or if nothing is, spills what is held, so that there is room for a batch. If nothing is held
+    /// either, a half of the batch must do.
     fn make_room(&mut self, batch: Batch, error: Error) -> Result<()> {
         if self.minimal.is_none() {
             return Err(error);
         }
-        self.close_run()?;
+        if self.keys.len() > 0 {
+            // Rows in a run take less than rows that are to be put in order: perhaps that is enough.
+            self.pending.push_front(batch);
+            return self.close_run();
+        }
         if self.runs.is_empty() {
             let half = batch.rows() / 2;
             if half == 0 {
