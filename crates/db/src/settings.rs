@@ -9,6 +9,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
+use diligence_engine::operators::sort::SortPlan;
 use diligence_engine::query::QueryOptions;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
@@ -26,15 +27,17 @@ pub(crate) enum Setting {
     Packets,
     QueryMemory,
     Memory,
+    SortPlan,
     Workers,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Setting; 6] = [
+    pub(crate) const ALL: [Setting; 7] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
+        Setting::SortPlan,
         Setting::StagePolicy,
         Setting::Workers,
     ];
@@ -46,6 +49,7 @@ impl Setting {
             Setting::Packets => "packets",
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
+            Setting::SortPlan => "sort_plan",
             Setting::Workers => "workers",
         }
     }
@@ -60,6 +64,9 @@ impl Setting {
             Setting::Packets => "Packets that may work on one pipeline at once; auto is one per worker",
             Setting::QueryMemory => "Memory that one query of this session may reserve, like 512MB; none is no limit",
             Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB",
+            Setting::SortPlan => {
+                "When runs of a sort that does not fit in memory are merged: cost, ems, ems-nr, mms, mms(1), mms(2) or mms-nr"
+            }
             Setting::Workers => "Worker threads; fixed when the database is opened",
         }
     }
@@ -114,11 +121,12 @@ struct Own {
     batch_rows: usize,
     packets: Option<usize>,
     query_memory_bytes: Option<usize>,
+    sort_plan: SortPlan,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory_bytes: None }
+        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory_bytes: None, sort_plan: SortPlan::default() }
     }
 }
 
@@ -146,6 +154,7 @@ impl Settings {
             memory_limit_bytes: own.query_memory_bytes,
             packets: own.packets,
             batch_rows: own.batch_rows,
+            sort_plan: own.sort_plan,
         }
     }
 }
@@ -174,6 +183,7 @@ impl SettingsView<'_> {
                 own.query_memory_bytes = if is(value, "none") { None } else { Some(bytes(value)?) };
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(bytes(value)?),
+            Setting::SortPlan => own.sort_plan = value.parse()?,
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
                     .with_hint("open it with --workers"));
@@ -229,6 +239,7 @@ impl SettingsView<'_> {
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
             Setting::QueryMemory => own.query_memory_bytes.map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
+            Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
         };
         let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
@@ -242,6 +253,7 @@ impl SettingsView<'_> {
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
+            Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
         }
     }

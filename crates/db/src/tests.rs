@@ -143,6 +143,9 @@ fn settings_are_set_shown_and_reset() {
     assert_eq!(rows(&session, "SELECT value FROM system.settings WHERE name = 'query_memory'"), ["512.0 MiB"]);
     session.execute("SET stage_policy = t_gated(3)").unwrap();
     assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy t_gated(3)"]);
+    session.execute("SET sort_plan = mms(1)").unwrap();
+    assert_eq!(rows(&session, "SHOW sort_plan"), ["sort_plan mms(1)"]);
+    session.execute("SET sort_plan = 'ems-nr'").unwrap();
     session.execute("SET datafusion.sql_parser.parse_float_as_decimal = false").unwrap();
     assert_eq!(rows(&session, "SELECT arrow_typeof(1.5)"), ["Float64"]);
     session.execute("RESET datafusion.sql_parser.parse_float_as_decimal").unwrap();
@@ -152,12 +155,14 @@ fn settings_are_set_shown_and_reset() {
     session.execute("RESET ALL").unwrap();
     assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 8192"]);
     assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy processor_sharing"]);
+    assert_eq!(rows(&session, "SHOW sort_plan"), ["sort_plan cost"]);
     assert!(rows(&session, "SHOW ALL").len() > 50);
     assert!(error(&session, "SET batch_rows = 0").message().contains("from 1 to 8192"));
     assert_eq!(error(&session, "SET batch_row = 5").hint(), Some("did you mean 'batch_rows'?"));
     assert!(error(&session, "SET workers = 5").hint().is_some());
     assert!(error(&session, "SET datafusion.execution.target_partitions = 8").message().contains("fixed"));
     assert!(error(&session, "SET stage_policy = lifo").hint().is_some());
+    assert!(error(&session, "SET sort_plan = bubble").hint().is_some());
 }
 
 #[test]

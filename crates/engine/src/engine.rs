@@ -15,6 +15,7 @@ use crate::memory::{Broker, QueryMemory, default_budget_bytes};
 use crate::operators::foreign::ForeignPool;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
+use crate::operators::sort::SpillTo;
 use crate::pipeline::{Graph, Setup, Surroundings, compile};
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryRun, QueryStream};
@@ -176,7 +177,7 @@ impl Engine {
         let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
         let (result, receiver) = ResultSink::new(plan.schema.clone());
         let setup = self.setup(id, &options);
-        let graph = compile(plan, result.clone(), &self.surroundings(&setup))?;
+        let graph = compile(plan, result.clone(), &self.surroundings(&setup, &options))?;
         let on_end = {
             let books = Arc::downgrade(&self.books);
             Box::new(move |id| {
@@ -198,11 +199,11 @@ impl Engine {
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let _entered = sync::enter(&self.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options)))?;
+        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options), options))?;
         Ok(format!("{plan}\n{graph}"))
     }
 
-    fn surroundings(&self, setup: &Setup) -> Surroundings {
+    fn surroundings(&self, setup: &Setup, options: &QueryOptions) -> Surroundings {
         let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
         let runtime_env =
             RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
@@ -212,6 +213,7 @@ impl Engine {
             task: Arc::new(task),
             memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
+            spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
         }
     }
 

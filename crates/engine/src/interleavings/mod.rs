@@ -1,4 +1,4 @@
-//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation, memory and temp space.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation, memory, temp space and sorts that go there.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of the
 //! threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few changes of
@@ -12,6 +12,7 @@ mod memory;
 mod ports;
 mod queries;
 mod scans;
+mod sorts;
 mod stages;
 mod temp;
 

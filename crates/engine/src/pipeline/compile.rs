@@ -25,7 +25,7 @@ use crate::operators::project::Project;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSource};
-use crate::operators::sort::sort;
+use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId};
@@ -105,6 +105,8 @@ pub struct Surroundings {
     pub memory: QueryMemory,
     /// Rows in a batch at most.
     pub batch_rows: usize,
+    /// Where rows go that do not fit in memory.
+    pub spill_to: Option<SpillTo>,
 }
 
 /// Cuts `plan` into pipelines that end in `result`.
@@ -202,9 +204,14 @@ impl Compiler<'_> {
             }
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
-                let parts = sort(keys, *fetch, &plan.schema)?;
+                let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;
                 let sink = self.sink(parts.sink, &name, StageId::Sort);
                 self.node(input, Tail::new(sink))?;
+                if let Some(merge) = parts.merge {
+                    let mut beside = Tail::new(self.sink(merge.sink, "Sorted", StageId::Sort));
+                    beside.after_sinks.push(sink);
+                    self.pipeline(StageId::Sort, merge.source, "Merge of spilled runs", beside);
+                }
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
             }

@@ -14,6 +14,8 @@ pub use stream::{CancelToken, Progress, QueryStream};
 
 use diligence_base::limits::BATCH_ROWS_MAX;
 
+use crate::operators::sort::SortPlan;
+
 /// How a query is to be run.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
@@ -25,10 +27,18 @@ pub struct QueryOptions {
     pub packets: Option<usize>,
     /// Rows in a batch at most.
     pub batch_rows: usize,
+    /// Which runs of a sort on the disk are merged when.
+    pub sort_plan: SortPlan,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { label: String::new(), memory_limit_bytes: None, packets: None, batch_rows: BATCH_ROWS_MAX }
+        Self {
+            label: String::new(),
+            memory_limit_bytes: None,
+            packets: None,
+            batch_rows: BATCH_ROWS_MAX,
+            sort_plan: SortPlan::default(),
+        }
     }
 }

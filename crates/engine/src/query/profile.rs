@@ -57,6 +57,43 @@ impl Totals {
     }
 }
 
+/// What an operator has written to temp space: files (runs of a sort, partitions), the levels of recursion or merging, bytes.
+#[derive(Debug, Default)]
+pub struct Spills {
+    files: AtomicU64,
+    levels: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Spills {
+    /// A file was written, of so many bytes, on some level, from 1.
+    pub fn add(&self, level: usize, bytes: u64) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.levels.fetch_max(level as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was written so far.
+    pub fn counts(&self) -> SpillCounts {
+        SpillCounts {
+            files: self.files.load(Ordering::Relaxed),
+            levels: self.levels.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What was written to temp space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillCounts {
+    /// Files: runs of a sort, partitions.
+    pub files: u64,
+    /// How often a row was written at most.
+    pub levels: u64,
+    /// Bytes, those of all levels together.
+    pub bytes: u64,
+}
+
 /// One packet's counter of one source, operator or sink.
 pub struct Meter {
     totals: Arc<Totals>,
@@ -106,6 +143,8 @@ pub struct OperatorProfile {
     pub counts: Counts,
     /// Time on workers, in nanoseconds.
     pub worked_ns: u64,
+    /// What it wrote to temp space.
+    pub spilled: SpillCounts,
 }
 
 /// One pipeline of a finished or running query.
@@ -174,7 +213,7 @@ impl fmt::Display for Profile {
                 display_ns(pipeline.queued_ns),
             )?;
             for operator in &pipeline.operators {
-                writeln!(
+                write!(
                     f,
                     "  {}: {} rows, {} batches, {}, worked {}",
                     operator.name,
@@ -183,6 +222,13 @@ impl fmt::Display for Profile {
                     display_bytes(operator.counts.bytes as usize),
                     display_ns(operator.worked_ns),
                 )?;
+                match operator.spilled {
+                    SpillCounts { files: 0, .. } => writeln!(f)?,
+                    SpillCounts { files, levels, bytes } => {
+                        let bytes = display_bytes(bytes as usize);
+                        writeln!(f, ", spilled {bytes} in {files} files on {levels} levels")?;
+                    }
+                }
             }
         }
         Ok(())

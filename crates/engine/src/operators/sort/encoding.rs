@@ -35,7 +35,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::keys::Keys;
-use crate::batch::{Batch, to_logical};
+use crate::batch::{Batch, bytes_needed, to_logical};
 use crate::plan::SortKey;
 
 /// Turns the sort keys of batches into codes.
@@ -107,8 +107,6 @@ pub(super) trait Code:
 {
     /// Bits it has.
     const BITS: u32;
-    /// The largest number.
-    const LAST: Self;
     /// The number, which must fit.
     fn of(number: u128) -> Self;
     /// The number, widened from 64 bits.
@@ -117,7 +115,6 @@ pub(super) trait Code:
 
 impl Code for u64 {
     const BITS: u32 = 64;
-    const LAST: Self = u64::MAX;
     fn of(number: u128) -> Self {
         number as u64
     }
@@ -128,7 +125,6 @@ impl Code for u64 {
 
 impl Code for u128 {
     const BITS: u32 = 128;
-    const LAST: Self = u128::MAX;
     fn of(number: u128) -> Self {
         number
     }
@@ -179,6 +175,19 @@ impl KeyEncoder {
             Form::Narrow(_) => Keys::Narrow(Vec::new()),
             Form::Wide(_) => Keys::Wide(Vec::new()),
             Form::Bytes { converter, .. } => Keys::Bytes(converter.empty_rows(0, 0)),
+        }
+    }
+
+    /// About how many bytes the codes of some rows have, rather more than less.
+    pub fn bytes_expected(&self, columns: &[ArrayRef], rows: usize) -> usize {
+        match &self.form {
+            Form::Narrow(_) => rows * size_of::<u64>(),
+            Form::Wide(_) => rows * size_of::<u128>(),
+            Form::Bytes { .. } => {
+                // Arrow's rows cut strings into blocks of 32 bytes with one more each, and shorter strings into blocks of 8.
+                let key = |column: &ArrayRef| bytes_needed(column.as_ref()) / 8 * 9 + rows * 34;
+                rows * size_of::<usize>() + columns.iter().map(key).sum::<usize>()
+            }
         }
     }
 

@@ -28,7 +28,7 @@ const VIEW_BUFFERS_MAX: usize = 16;
 /// Bytes that a text column may keep alive without need.
 const VIEW_WASTE_BYTES: usize = 4096;
 
-/// What becomes of the bytes of text views.
+/// What becomes of the bytes of text views, and of the values of dictionaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// They stay where they are, unless that wastes memory.
@@ -64,7 +64,7 @@ pub(super) fn gather(blocks: &[Batch], picks: &[Pick], text: Text, schema: &Sche
         .enumerate()
         .map(|(index, field)| {
             let arrays = met.iter().map(|block| block.flat(index)).collect::<Result<Vec<_>>>()?;
-            gather_column(&arrays, &rows, field.data_type()).map(|array| compact(array, text))
+            gather_column(&arrays, &rows, field.data_type()).and_then(|array| compact(array, text))
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(Batch::from_arrays(arrays, picks.len()))
@@ -78,7 +78,7 @@ pub(super) fn concat_batches(batches: &[Batch], schema: &SchemaRef) -> Result<Ba
         .enumerate()
         .map(|(index, field)| {
             let arrays = batches.iter().map(|batch| batch.flat(index)).collect::<Result<Vec<_>>>()?;
-            concat_arrays(&arrays, field.data_type()).map(|array| compact(array, Text::Keep))
+            concat_arrays(&arrays, field.data_type()).and_then(|array| compact(array, Text::Keep))
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(Batch::from_arrays(arrays, batches.iter().map(Batch::rows).sum()))
@@ -97,7 +97,7 @@ pub(super) fn settle(batch: &Batch, schema: &SchemaRef) -> Result<Batch> {
                 DataType::Dictionary(..) => to_logical(&array, field.data_type())?,
                 _ => array,
             };
-            Ok(compact(array, Text::Keep))
+            compact(array, Text::Keep)
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(Batch::from_arrays(arrays, batch.rows()))
@@ -128,7 +128,7 @@ fn pick_rows(block: &Batch, picks: &[Pick], text: Text) -> Result<Batch> {
     let arrays = block
         .columns()
         .iter()
-        .map(|column| Ok(compact(take(column.flat()?.as_ref(), &rows, None).map_err(from_arrow)?, text)))
+        .map(|column| compact(take(column.flat()?.as_ref(), &rows, None).map_err(from_arrow)?, text))
         .collect::<Result<Vec<_>>>()?;
     Ok(Batch::from_arrays(arrays, picks.len()))
 }
@@ -161,8 +161,8 @@ fn gather_column(arrays: &[ArrayRef], rows: &[(usize, usize)], logical: &DataTyp
     interleave_all(&arrays, &rows)
 }
 
-/// The array with bytes of its own, if it is made of views that waste others' buffers or are to be copied.
-fn compact(array: ArrayRef, text: Text) -> ArrayRef {
+/// The array with bytes of its own, if it is made of views that waste others' buffers, or if text is to be copied.
+fn compact(array: ArrayRef, text: Text) -> Result<ArrayRef> {
     fn compacted<T: ByteViewType>(array: &GenericByteViewArray<T>, text: Text) -> Option<ArrayRef> {
         let buffers = array.data_buffers();
         if buffers.is_empty() {
@@ -175,9 +175,16 @@ fn compact(array: ArrayRef, text: Text) -> ArrayRef {
     let compacted = match array.data_type() {
         DataType::Utf8View => compacted(array.as_string_view(), text),
         DataType::BinaryView => compacted(array.as_binary_view(), text),
+        DataType::Dictionary(..) if text == Text::Copy => {
+            // The values may lie in a cluster that was read.
+            let dictionary = array.as_any_dictionary();
+            let all = UInt32Array::from_iter_values(0..dictionary.values().len() as u32);
+            let values = take(dictionary.values(), &all, None).map_err(from_arrow)?;
+            Some(dictionary.with_values(compact(values, text)?))
+        }
         _ => None,
     };
-    compacted.unwrap_or(array)
+    Ok(compacted.unwrap_or(array))
 }
 
 fn empty_arrays(schema: &SchemaRef) -> Vec<ArrayRef> {

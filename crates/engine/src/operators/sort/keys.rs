@@ -4,10 +4,16 @@
 //! machine word together, that word is the entry.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Decimal128Array, UInt64Array};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Decimal128Type, UInt64Type};
 use arrow_row::Rows;
+use diligence_base::{Error, Result};
 
 use super::encoding::KeyEncoder;
+use super::gather::Pick;
 
 /// Codes in the order of arrival.
 pub(super) enum Keys {
@@ -16,16 +22,17 @@ pub(super) enum Keys {
     Bytes(Rows),
 }
 
-/// Codes in order: what a run is merged by. Like payload it could go to disk row by row.
+/// Codes in order: what a run is merged by. On the disk they are a column in front of the payload's.
 pub(super) enum SortedKeys {
-    Narrow(Vec<u64>),
-    Wide(Vec<u128>),
+    Narrow(ScalarBuffer<u64>),
+    /// Codes as the bits of signed numbers, which Arrow has as a type.
+    Wide(ScalarBuffer<i128>),
     Bytes(SortedBytes),
 }
 
 /// Codes of bytes in order.
 pub(super) struct SortedBytes {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// Row `i` is `bytes[offsets[i]..offsets[i + 1]]`.
     offsets: Vec<usize>,
     /// Where each row first differs from the one before: see [`difference`].
@@ -138,7 +145,7 @@ impl Keys {
     pub fn into_sorted(self, order: &[u32]) -> SortedKeys {
         match self {
             Keys::Narrow(codes) => SortedKeys::Narrow(order.iter().map(|&row| codes[row as usize]).collect()),
-            Keys::Wide(codes) => SortedKeys::Wide(order.iter().map(|&row| codes[row as usize]).collect()),
+            Keys::Wide(codes) => SortedKeys::Wide(order.iter().map(|&row| codes[row as usize] as i128).collect()),
             Keys::Bytes(rows) => SortedKeys::Bytes(SortedBytes::new(&rows, order)),
         }
     }
@@ -159,7 +166,50 @@ impl SortedKeys {
         match self {
             SortedKeys::Narrow(codes) => codes.len() * size_of::<u64>(),
             SortedKeys::Wide(codes) => codes.len() * size_of::<u128>(),
-            SortedKeys::Bytes(rows) => rows.bytes.len() + rows.len() * (size_of::<usize>() + size_of::<u64>()),
+            SortedKeys::Bytes(rows) => rows.bytes.len() + rows.len() * BYTES_HELD_BESIDE,
+        }
+    }
+
+    /// The codes of a column as [`Self::column`] makes it. Values are not copied.
+    pub fn of_column(column: &ArrayRef) -> Result<Self> {
+        match column.data_type() {
+            DataType::UInt64 => Ok(SortedKeys::Narrow(column.as_primitive::<UInt64Type>().values().clone())),
+            DataType::Decimal128(..) => Ok(SortedKeys::Wide(column.as_primitive::<Decimal128Type>().values().clone())),
+            DataType::Binary => Ok(SortedKeys::Bytes(SortedBytes::of_column(column.as_binary()))),
+            other => Err(Error::bug(format!("a run on the disk has keys of type {other}"))),
+        }
+    }
+
+    /// The codes of picked rows of several runs, which must be in order, as a column to be written. Fails if they have 2 GiB.
+    pub fn column(runs: &[&SortedKeys], picks: &[Pick]) -> Result<ArrayRef> {
+        macro_rules! numbers {
+            ($form:ident, $Array:ident) => {{
+                let code = |pick: &Pick| match runs[pick.block as usize] {
+                    SortedKeys::$form(codes) => codes[pick.row as usize],
+                    _ => unreachable!("all runs of one sort have one form"),
+                };
+                let codes: ScalarBuffer<_> = picks.iter().map(code).collect();
+                Ok(Arc::new($Array::new(codes, None)))
+            }};
+        }
+        match runs.first() {
+            Some(SortedKeys::Narrow(_)) => numbers!(Narrow, UInt64Array),
+            Some(SortedKeys::Wide(_)) => numbers!(Wide, Decimal128Array),
+            Some(SortedKeys::Bytes(_)) => {
+                let code = |pick: &Pick| match runs[pick.block as usize] {
+                    SortedKeys::Bytes(rows) => rows.row(pick.row as usize),
+                    _ => unreachable!("all runs of one sort have one form"),
+                };
+                let total: usize = picks.iter().map(|pick| code(pick).len()).sum();
+                if i32::try_from(total).is_err() {
+                    return Err(Error::unsupported("sort keys of 2 GiB or more cannot be spilled"));
+                }
+                let mut bytes = Vec::with_capacity(total);
+                picks.iter().for_each(|pick| bytes.extend_from_slice(code(pick)));
+                let offsets = OffsetBuffer::from_lengths(picks.iter().map(|pick| code(pick).len()));
+                Ok(Arc::new(BinaryArray::new(offsets, bytes.into(), None)))
+            }
+            None => Err(Error::bug("rows were picked from no run")),
         }
     }
 }
@@ -178,6 +228,16 @@ impl SortedBytes {
             offsets.push(bytes.len());
             before = key;
         }
+        Self { bytes: bytes.into(), offsets, differences }
+    }
+
+    fn of_column(column: &BinaryArray) -> Self {
+        let offsets: Vec<usize> = column.value_offsets().iter().map(|&offset| offset as usize).collect();
+        let bytes = column.values().clone();
+        let key = |row: usize| &bytes[offsets[row]..offsets[row + 1]];
+        let differences = (0..column.len())
+            .map(|row| if row == 0 { first_difference(key(0)) } else { difference(key(row - 1), key(row), 0) })
+            .collect();
         Self { bytes, offsets, differences }
     }
 
@@ -191,6 +251,9 @@ impl SortedBytes {
         &self.bytes[self.offsets[row]..self.offsets[row + 1]]
     }
 }
+
+/// Bytes that a code of bytes needs in memory beside its own: an offset and a difference.
+pub(super) const BYTES_HELD_BESIDE: usize = size_of::<usize>() + size_of::<u64>();
 
 fn sorted<T: Ord>(mut entries: Vec<T>) -> Vec<T> {
     entries.sort_unstable();

@@ -10,7 +10,6 @@
 
 use std::cmp::Ordering;
 
-use super::encoding::Code;
 use super::gather::Pick;
 use super::keys::{SortedBytes, SortedKeys, first_difference, settle};
 
@@ -20,8 +19,10 @@ const SAMPLES_PER_RANGE: usize = 16;
 /// A row of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Splitter {
-    run: u32,
-    row: u32,
+    /// The run's number.
+    pub run: u32,
+    /// The row in it.
+    pub row: u32,
 }
 
 /// Where a range begins or ends in each run.
@@ -37,33 +38,40 @@ trait Run {
     /// Compares two rows by their keys.
     fn compare(&self, row: u32, other: &Self, other_row: u32) -> Ordering;
     /// The code of a row where no row before it was merged.
-    fn first(&self, row: u32) -> Self::Code;
+    fn first_code(&self, row: u32) -> Self::Code;
     /// The code of a row after the row before it was merged.
-    fn next(&self, row: u32) -> Self::Code;
+    fn next_code(&self, row: u32) -> Self::Code;
     /// The order of two rows with the same code, and the new code of the larger one.
     fn settle(code: Self::Code, a: (&Self, u32), b: (&Self, u32)) -> (Ordering, Self::Code);
 }
 
-/// Keys that are numbers are their own codes.
-impl<K: Code> Run for Vec<K> {
-    type Code = K;
-    const LAST: K = K::LAST;
-    fn rows(&self) -> usize {
-        self.len()
-    }
-    fn compare(&self, row: u32, other: &Self, other_row: u32) -> Ordering {
-        self[row as usize].cmp(&other[other_row as usize])
-    }
-    fn first(&self, row: u32) -> K {
-        self[row as usize]
-    }
-    fn next(&self, row: u32) -> K {
-        self[row as usize]
-    }
-    fn settle(code: K, _: (&Self, u32), _: (&Self, u32)) -> (Ordering, K) {
-        (Ordering::Equal, code)
-    }
+/// Keys that are numbers are their own codes; those of 128 bits lie there as signed ones.
+macro_rules! numbers {
+    ($Stored:ty, $Code:ty) => {
+        impl Run for [$Stored] {
+            type Code = $Code;
+            const LAST: $Code = <$Code>::MAX;
+            fn rows(&self) -> usize {
+                self.len()
+            }
+            fn compare(&self, row: u32, other: &Self, other_row: u32) -> Ordering {
+                self.first_code(row).cmp(&other.first_code(other_row))
+            }
+            fn first_code(&self, row: u32) -> $Code {
+                self[row as usize] as $Code
+            }
+            fn next_code(&self, row: u32) -> $Code {
+                self.first_code(row)
+            }
+            fn settle(code: $Code, _: (&Self, u32), _: (&Self, u32)) -> (Ordering, $Code) {
+                (Ordering::Equal, code)
+            }
+        }
+    };
 }
+
+numbers!(u64, u64);
+numbers!(i128, u128);
 
 /// Keys of bytes have offset-value codes.
 impl Run for SortedBytes {
@@ -75,10 +83,10 @@ impl Run for SortedBytes {
     fn compare(&self, row: u32, other: &Self, other_row: u32) -> Ordering {
         self.row(row as usize).cmp(other.row(other_row as usize))
     }
-    fn first(&self, row: u32) -> u64 {
+    fn first_code(&self, row: u32) -> u64 {
         first_difference(self.row(row as usize))
     }
-    fn next(&self, row: u32) -> u64 {
+    fn next_code(&self, row: u32) -> u64 {
         self.differences[row as usize]
     }
     fn settle(code: u64, a: (&Self, u32), b: (&Self, u32)) -> (Ordering, u64) {
@@ -89,34 +97,40 @@ impl Run for SortedBytes {
 /// Calls a generic function with the runs in their form, which is the same for all runs of a sort.
 macro_rules! with_form {
     ($runs:expr, $form:ident => $call:expr) => {{
-        let runs: &[SortedKeys] = $runs;
+        let runs: &[&SortedKeys] = $runs;
         macro_rules! as_form {
-            ($variant:ident) => {{
-                let $form: Vec<_> = runs
+            ($variant:ident, $Form:ty) => {{
+                let $form: Vec<&$Form> = runs
                     .iter()
                     .map(|run| match run {
-                        SortedKeys::$variant(keys) => keys,
+                        SortedKeys::$variant(keys) => &keys as &$Form,
                         _ => unreachable!("all runs of one sort have one form"),
                     })
                     .collect();
                 $call
             }};
         }
-        match &runs[0] {
-            SortedKeys::Narrow(_) => as_form!(Narrow),
-            SortedKeys::Wide(_) => as_form!(Wide),
-            SortedKeys::Bytes(_) => as_form!(Bytes),
+        match runs[0] {
+            SortedKeys::Narrow(_) => as_form!(Narrow, [u64]),
+            SortedKeys::Wide(_) => as_form!(Wide, [i128]),
+            SortedKeys::Bytes(_) => as_form!(Bytes, SortedBytes),
         }
     }};
 }
 
-/// Rows that cut all rows into `ranges` ranges of about equal size: at most `ranges - 1`, in order. There must be a run.
-pub(super) fn splitters(runs: &[SortedKeys], ranges: usize) -> Vec<Splitter> {
-    with_form!(runs, form => find_splitters(&form, ranges))
+/// Rows that cut what lies between two bounds into `ranges` ranges of about equal size: at most `ranges - 1`, in order. There must
+/// be a run.
+pub(super) fn splitters(runs: &[&SortedKeys], from: &Bounds, to: &Bounds, ranges: usize) -> Vec<Splitter> {
+    with_form!(runs, form => find_splitters(&form, from, to, ranges))
+}
+
+/// Which of some rows comes first: its place.
+pub(super) fn first_of(runs: &[&SortedKeys], rows: &[Splitter]) -> Option<usize> {
+    with_form!(runs, form => (0..rows.len()).min_by(|&a, &b| order_of(&form, rows[a], rows[b])))
 }
 
 /// Where the rows from a splitter on begin in each run; without a splitter, the end of each run.
-pub(super) fn bounds(runs: &[SortedKeys], splitter: Option<Splitter>) -> Bounds {
+pub(super) fn bounds(runs: &[&SortedKeys], splitter: Option<Splitter>) -> Bounds {
     match splitter {
         None => runs.iter().map(|run| run.len() as u32).collect(),
         Some(splitter) => with_form!(runs, form => find_bounds(&form, splitter)),
@@ -124,31 +138,33 @@ pub(super) fn bounds(runs: &[SortedKeys], splitter: Option<Splitter>) -> Bounds 
 }
 
 /// The first `count` rows, in order, of what lies between two bounds.
-pub(super) fn merge(runs: &[SortedKeys], from: &Bounds, to: &Bounds, count: usize) -> Vec<Pick> {
+pub(super) fn merge(runs: &[&SortedKeys], from: &Bounds, to: &Bounds, count: usize) -> Vec<Pick> {
     with_form!(runs, form => merge_range(&form, from, to, count))
 }
 
-fn find_splitters<R: Run>(runs: &[&R], ranges: usize) -> Vec<Splitter> {
-    let rows: usize = runs.iter().map(|run| run.rows()).sum();
+fn find_splitters<R: Run + ?Sized>(runs: &[&R], from: &Bounds, to: &Bounds, ranges: usize) -> Vec<Splitter> {
+    let rows: usize = from.iter().zip(to).map(|(from, to)| (to - from) as usize).sum();
     let stride = (rows / ranges / SAMPLES_PER_RANGE).max(1);
     let mut samples = Vec::with_capacity(rows / stride + runs.len());
-    for (number, run) in runs.iter().enumerate() {
+    for (run, (from, to)) in from.iter().zip(to).enumerate() {
         // From the middle of the first stride: a sample stands for the rows around it.
-        samples.extend(
-            (stride / 2..run.rows()).step_by(stride).map(|row| Splitter { run: number as u32, row: row as u32 }),
-        );
+        let rows = (*from as usize + stride / 2..*to as usize).step_by(stride);
+        samples.extend(rows.map(|row| Splitter { run: run as u32, row: row as u32 }));
     }
-    samples.sort_unstable_by(|a, b| {
-        let keys = runs[a.run as usize].compare(a.row, runs[b.run as usize], b.row);
-        keys.then(a.run.cmp(&b.run)).then(a.row.cmp(&b.row))
-    });
+    samples.sort_unstable_by(|a, b| order_of(runs, *a, *b));
     let mut splitters: Vec<Splitter> =
         (1..ranges).filter_map(|range| samples.get(range * samples.len() / ranges).copied()).collect();
     splitters.dedup();
     splitters
 }
 
-fn find_bounds<R: Run>(runs: &[&R], splitter: Splitter) -> Bounds {
+/// The order in which all rows are merged: by key, and where keys are equal by run and place.
+fn order_of<R: Run + ?Sized>(runs: &[&R], a: Splitter, b: Splitter) -> Ordering {
+    let keys = runs[a.run as usize].compare(a.row, runs[b.run as usize], b.row);
+    keys.then(a.run.cmp(&b.run)).then(a.row.cmp(&b.row))
+}
+
+fn find_bounds<R: Run + ?Sized>(runs: &[&R], splitter: Splitter) -> Bounds {
     let split = runs[splitter.run as usize];
     let bound = |(number, run): (usize, &&R)| {
         let before: fn(Ordering) -> bool = match number.cmp(&(splitter.run as usize)) {
@@ -183,14 +199,14 @@ struct Head<C> {
 const EXHAUSTED: u32 = u32::MAX;
 
 /// What is left of one run in the range.
-struct Input<'a, R> {
+struct Input<'a, R: ?Sized> {
     run: &'a R,
     number: u32,
     row: u32,
     end: u32,
 }
 
-fn merge_range<R: Run>(runs: &[&R], from: &Bounds, to: &Bounds, count: usize) -> Vec<Pick> {
+fn merge_range<R: Run + ?Sized>(runs: &[&R], from: &Bounds, to: &Bounds, count: usize) -> Vec<Pick> {
     let mut inputs: Vec<Input<'_, R>> = runs
         .iter()
         .enumerate()
@@ -232,7 +248,7 @@ struct Tree<C> {
 
 impl<C: Copy + Ord> Tree<C> {
     /// A tree over inputs, at least two, that all have rows.
-    fn new<R: Run<Code = C>>(inputs: &[Input<'_, R>]) -> Self {
+    fn new<R: Run<Code = C> + ?Sized>(inputs: &[Input<'_, R>]) -> Self {
         let count = inputs.len();
         let exhausted = Head { code: R::LAST, input: EXHAUSTED };
         let mut winners = vec![exhausted; count];
@@ -240,7 +256,7 @@ impl<C: Copy + Ord> Tree<C> {
             inputs
                 .iter()
                 .enumerate()
-                .map(|(number, input)| Head { code: input.run.first(input.row), input: number as u32 }),
+                .map(|(number, input)| Head { code: input.run.first_code(input.row), input: number as u32 }),
         );
         let mut losers = vec![exhausted; count];
         for node in (1..count).rev() {
@@ -253,11 +269,11 @@ impl<C: Copy + Ord> Tree<C> {
     }
 
     /// The winner's row was taken: its input's next row plays against those who lost to it.
-    fn replace_winner<R: Run<Code = C>>(&mut self, inputs: &[Input<'_, R>]) {
+    fn replace_winner<R: Run<Code = C> + ?Sized>(&mut self, inputs: &[Input<'_, R>]) {
         let number = self.winner.input;
         let input = &inputs[number as usize];
         let mut candidate = if input.row < input.end {
-            Head { code: input.run.next(input.row), input: number }
+            Head { code: input.run.next_code(input.row), input: number }
         } else {
             Head { code: R::LAST, input: EXHAUSTED }
         };
@@ -271,7 +287,7 @@ impl<C: Copy + Ord> Tree<C> {
 }
 
 /// Puts the head that comes first into `winner`, the other into `loser`. Equal keys are ordered by input.
-fn play<R: Run>(inputs: &[Input<'_, R>], winner: &mut Head<R::Code>, loser: &mut Head<R::Code>) {
+fn play<R: Run + ?Sized>(inputs: &[Input<'_, R>], winner: &mut Head<R::Code>, loser: &mut Head<R::Code>) {
     let swap = match winner.code.cmp(&loser.code) {
         Ordering::Less => false,
         Ordering::Greater => true,
@@ -314,10 +330,11 @@ mod tests {
             ranges in 1_usize..9,
         ) {
             let runs: Vec<Vec<u64>> = runs.into_iter().map(|mut run| { run.sort_unstable(); run }).collect();
-            let keys: Vec<SortedKeys> = runs.iter().cloned().map(SortedKeys::Narrow).collect();
-            let splitters = splitters(&keys, ranges);
-            prop_assert!(splitters.len() < ranges);
+            let keys: Vec<SortedKeys> = runs.iter().cloned().map(|run| SortedKeys::Narrow(run.into())).collect();
+            let keys: Vec<&SortedKeys> = keys.iter().collect();
             let mut from: Bounds = vec![0; keys.len()];
+            let splitters = splitters(&keys, &from, &bounds(&keys, None), ranges);
+            prop_assert!(splitters.len() < ranges);
             let mut merged = Vec::new();
             for splitter in splitters.into_iter().map(Some).chain([None]) {
                 let to = bounds(&keys, splitter);
@@ -336,9 +353,10 @@ mod tests {
 
     #[test]
     fn equal_keys_are_cut_into_equal_ranges() {
-        let keys: Vec<SortedKeys> = (0..4).map(|_| SortedKeys::Narrow(vec![7; 1000])).collect();
+        let keys: Vec<SortedKeys> = (0..4).map(|_| SortedKeys::Narrow(vec![7; 1000].into())).collect();
+        let keys: Vec<&SortedKeys> = keys.iter().collect();
         let mut before = 0;
-        for splitter in splitters(&keys, 8) {
+        for splitter in splitters(&keys, &vec![0; 4], &vec![1000; 4], 8) {
             let rows: u32 = bounds(&keys, Some(splitter)).iter().sum();
             assert!((400..600).contains(&(rows - before)), "a range has {} of 4000 rows", rows - before);
             before = rows;

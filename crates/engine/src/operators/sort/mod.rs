@@ -9,8 +9,18 @@
 //!   one packet     pull   the next picks of the list are gathered into a batch                  source.rs
 //! ```
 //!
-//! A run holds its keys and its payload apart, both in order. So a run can be written to disk and read back row by row, and
-//! the last step reads each run from front to back.
+//! When memory is short:
+//!
+//! ```text
+//!   packets        push   the runs that a packet holds become one on the disk                   run_builder.rs, merge_job.rs
+//!                         and several on the disk one, if there are too many                    merge_plan.rs
+//!   packets        pull   while there are still too many, runs are merged; then range after     merge_source.rs, external.rs
+//!                         range of all runs is merged, and its rows are gathered                front.rs
+//!   one packet     pull   the rows of the ranges come in their order                            source.rs
+//! ```
+//!
+//! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each of which is a
+//! run again: so merging what was read is merging runs in memory.
 //!
 //! Rows with equal keys come in any order. How runs are cut depends on how packets shared the work, so which order they
 //! come in, and which of them a top-N keeps, may differ from run to run of the same query.
@@ -20,10 +30,16 @@
 //! * Bytes are reserved before they are held, by the packet that holds them; finished runs take their reservation along.
 
 mod encoding;
+mod external;
+mod front;
 mod gather;
 mod keys;
 mod merge;
+mod merge_job;
+mod merge_plan;
+mod merge_source;
 mod run_builder;
+mod run_file;
 mod sink;
 mod source;
 #[cfg(test)]
@@ -38,28 +54,66 @@ use diligence_base::Result;
 use crate::batch::Batch;
 use crate::pipeline::{Sink, Source};
 use crate::plan::SortKey;
+use crate::temp::TempSpace;
 use keys::SortedKeys;
+pub use merge_plan::SortPlan;
+use merge_source::{MergeSource, Nowhere};
 use sink::SortSink;
 use source::SortSource;
 
-/// A sort in two pipelines.
+/// A sort in two pipelines, and one beside the second for rows on the disk.
 pub struct SortParts {
     /// Takes the rows; where the first pipeline ends.
     pub sink: Arc<dyn Sink>,
+    /// Merges what is on the disk, on many packets, after the sink is complete; has no packets if nothing is there.
+    pub merge: Option<MergeParts>,
     /// Gives the rows in order, to one packet, after the sink is complete; where the next pipeline begins.
     pub source: Arc<dyn Source>,
 }
 
-/// Orders rows of `schema` by `keys`, and keeps the first `fetch` if given. Fails if a key's type has no order.
-///
-/// Without keys rows come in any order.
-pub fn sort(keys: &[SortKey], fetch: Option<usize>, schema: &SchemaRef) -> Result<SortParts> {
-    sort_with(keys, fetch, schema, Sizes::default())
+/// Where a sort puts what does not fit in memory.
+#[derive(Clone, Debug)]
+pub struct SpillTo {
+    /// Temp space.
+    pub space: TempSpace,
+    /// Which runs are merged when.
+    pub plan: SortPlan,
 }
 
-fn sort_with(keys: &[SortKey], fetch: Option<usize>, schema: &SchemaRef, sizes: Sizes) -> Result<SortParts> {
-    let shared = Arc::new(sink::Shared::new(keys, fetch, schema, sizes)?);
-    Ok(SortParts { sink: Arc::new(SortSink::new(shared.clone())), source: Arc::new(SortSource::new(shared)) })
+/// Orders rows of `schema` by `keys`, and keeps the first `fetch` if given. Fails if a key's type has no order.
+///
+/// Without keys rows come in any order. Without `spill_to`, running out of memory is an error.
+pub fn sort(
+    keys: &[SortKey],
+    fetch: Option<usize>,
+    schema: &SchemaRef,
+    spill_to: Option<&SpillTo>,
+) -> Result<SortParts> {
+    sort_with(keys, fetch, schema, spill_to, Sizes::default())
+}
+
+fn sort_with(
+    keys: &[SortKey],
+    fetch: Option<usize>,
+    schema: &SchemaRef,
+    spill_to: Option<&SpillTo>,
+    sizes: Sizes,
+) -> Result<SortParts> {
+    let shared = Arc::new(sink::Shared::new(keys, fetch, schema, spill_to, sizes)?);
+    Ok(SortParts {
+        sink: Arc::new(SortSink::new(shared.clone())),
+        merge: spill_to
+            .map(|_| MergeParts { source: Arc::new(MergeSource::new(shared.clone())), sink: Arc::new(Nowhere) }),
+        source: Arc::new(SortSource::new(shared)),
+    })
+}
+
+/// A pipeline that hands its rows to another one itself.
+pub struct MergeParts {
+    /// Where the work is done.
+    pub source: Arc<dyn Source>,
+    /// Where nothing arrives.
+    pub sink: Arc<dyn Sink>,
 }
 
 /// How the work is cut.
@@ -76,6 +130,9 @@ struct Sizes {
     /// The most rows that are wanted for which top-N is used. Above, it would hold and throw away as many rows as a sort
     /// orders, in steps that are longer than a quantum.
     top_rows_max: usize,
+    /// The most rows that are wanted for which top-N trusts that they fit in memory, and reserves nothing for writing them to the disk
+    /// before they turn out to be long. There may be a thousand small top-Ns at once.
+    top_rows_few: usize,
     /// Rows that top-N holds beyond twice the rows wanted, before it throws away.
     top_slack_rows: usize,
 }
@@ -88,6 +145,7 @@ impl Default for Sizes {
             range_rows: 64 * 1024,
             ranges_max: 4096,
             top_rows_max: 128 * 1024,
+            top_rows_few: 1024,
             top_slack_rows: 256,
         }
     }
@@ -97,4 +155,11 @@ impl Default for Sizes {
 struct Run {
     keys: SortedKeys,
     payload: Batch,
+}
+
+impl Run {
+    /// Bytes that it holds, and those of its places in a merge.
+    fn bytes(&self) -> Result<usize> {
+        Ok(self.keys.bytes() + gather::held_bytes(&self.payload)? + self.keys.len() * size_of::<gather::Pick>())
+    }
 }

@@ -1,17 +1,31 @@
-//! One packet's part of a sort: collects rows, and makes a run of them whenever there are enough.
+//! One packet's part of a sort: collects rows, and makes a run of them whenever there are enough. When memory is short its runs become
+//! one on the disk.
+//!
+//! ```text
+//!   batch --> pending --> collected, keys --close_run--> runs in memory --spill--> one run on the disk --> perhaps merged with others
+//! ```
+//!
+//! What making a run of the collected rows takes is reserved before they are collected. So whenever memory is refused, what is held
+//! can be written without asking for more.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 
 use super::Run;
+use super::external::pieces_of;
 use super::gather::{Pick, Text, concat_batches, gather, held_bytes, settle};
 use super::keys::Keys;
+use super::merge_job::{MergeJob, MergeMemory, Progress, Spare};
+use super::merge_plan;
+use super::run_file::minimal_buffers;
 use super::sink::Shared;
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Accept, Setup, SinkState};
+use crate::temp::SpillBuffers;
 
 /// Small batches are put together until there are so many of them, or so many of their rows: an array costs hundreds of
 /// bytes and a step in every gather, however few rows it has.
@@ -25,59 +39,241 @@ pub(super) struct RunBuilder {
     collected: Collected,
     keys: Keys,
     runs: Vec<Run>,
+    /// Rows that were pushed but for which there was no memory yet.
+    pending: VecDeque<Batch>,
+    /// Bytes of `pending`, as far as they are counted here and not with whoever made them.
+    pending_bytes: usize,
     memory: QueryMemory,
     reservation: Reservation,
-    /// Bytes of `runs`; what else is reserved belongs to `collected` and `keys`.
+    /// Bytes of `runs`; what else is reserved belongs to `collected` and `keys`, or is what is needed to make a run of them.
     run_bytes: usize,
+    /// What a packet that may use the disk has reserved whatever happens.
+    minimal: Option<SpillBuffers>,
+    job: Option<Job>,
+}
+
+/// What a packet does while it takes no rows: its runs become one on the disk, or runs on the disk a longer one.
+struct Job {
+    merge: MergeJob,
+    /// How many runs the sort can merge at once, as far as one can tell.
+    fan_in: usize,
+}
+
+/// What became of a batch.
+enum Taken {
+    Yes,
+    /// There is no memory for it, because of this error.
+    NoRoom(Batch, Error),
 }
 
 impl RunBuilder {
-    pub fn new(shared: Arc<Shared>, setup: &Setup) -> Self {
-        let keys = shared.encoder.empty();
+    /// Fails with kind `Resource` if there is no memory for the least that a packet needs.
+    pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
         let memory = setup.memory.clone();
-        let reservation = memory.reservation(shared.name());
-        Self { shared, collected: Collected::default(), keys, runs: Vec::new(), memory, reservation, run_bytes: 0 }
+        let keys = shared.encoder.empty();
+        let mut reservation = memory.reservation(shared.name());
+        let minimal = match shared.disk_if_any() {
+            None => None,
+            Some(disk) => {
+                reservation.grow(disk.work_bytes())?;
+                Some(minimal_buffers(&disk.space, memory.reservation(shared.name()))?)
+            }
+        };
+        Ok(Self {
+            shared,
+            collected: Collected::default(),
+            keys,
+            runs: Vec::new(),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            memory,
+            reservation,
+            run_bytes: 0,
+            minimal,
+            job: None,
+        })
     }
 
-    /// Makes a run of the collected rows.
+    /// Takes over settled batches that somebody else has collected, with what is reserved for them.
+    pub fn take_over(&mut self, batches: Vec<Batch>, reservation: Reservation) -> Result<()> {
+        self.pending_bytes += batches.iter().map(held_bytes).sum::<Result<usize>>()?;
+        self.pending.extend(batches);
+        self.reservation.absorb(reservation);
+        Ok(())
+    }
+
+    /// Bytes of what is held with so many rows more, and of what making a run of the collected ones takes: without and with the least
+    /// that is reserved for collecting.
+    fn held_bytes(&self, rows: usize, payload_bytes: usize, key_bytes: usize) -> (usize, usize) {
+        /// For each row the entry that is sorted, its number, the place it comes from, and its pick in a merge.
+        const ROW_BYTES: usize = size_of::<(u128, u64)>() + 3 * size_of::<Pick>();
+        let collected = if rows + self.keys.len() == 0 {
+            0
+        } else {
+            // For a moment rows are held twice; and vectors of keys may be half empty.
+            2 * (self.collected.bytes + payload_bytes)
+                + 3 * (self.keys.bytes() + key_bytes)
+                + ROW_BYTES * (self.keys.len() + rows)
+        };
+        let rest = self.pending_bytes + self.run_bytes + self.batch_bytes();
+        (rest + collected, rest + collected.max(self.batch_bytes()))
+    }
+
+    /// What a batch takes on its way to the disk.
+    fn batch_bytes(&self) -> usize {
+        self.shared.disk_if_any().map_or(0, |disk| disk.space.cluster_bytes())
+    }
+
+    /// Reserves what is needed for what is held.
+    fn reserve_held(&mut self) {
+        let (held, needed) = self.held_bytes(0, 0, 0);
+        self.reservation.shrink(self.reservation.bytes().saturating_sub(needed));
+        if self.reservation.grow(needed - self.reservation.bytes()).is_err() {
+            // Rows and keys may turn out longer than they looked. They are held already.
+            self.reservation.overdraw(held.saturating_sub(self.reservation.bytes()));
+        }
+    }
+
+    /// Collects a settled batch, if there is memory for it.
+    fn take(&mut self, batch: Batch) -> Result<Taken> {
+        let columns = self.shared.encoder.columns(&batch)?;
+        let key_bytes = self.shared.encoder.bytes_expected(&columns, batch.rows());
+        let (_, needed) = self.held_bytes(batch.rows(), held_bytes(&batch)?, key_bytes);
+        if let Err(error) = self.reservation.grow(needed.saturating_sub(self.reservation.bytes())) {
+            return Ok(Taken::NoRoom(batch, error));
+        }
+        self.shared.encoder.append(&columns, batch.rows(), &mut self.keys)?;
+        self.collected.push(batch, &self.shared)?;
+        self.reserve_held();
+        if self.keys.len() >= self.shared.sizes.run_rows || self.collected.bytes >= self.shared.sizes.run_bytes {
+            self.close_run()?;
+        }
+        Ok(Taken::Yes)
+    }
+
+    /// Makes a run of the collected rows, for which everything is reserved.
     fn close_run(&mut self) -> Result<()> {
         if self.keys.len() == 0 {
             return Ok(());
         }
         let shared = self.shared.clone();
-        // For a moment rows are held twice, and beside them the entries that are sorted.
-        let entry_bytes = self.keys.len() * size_of::<(u128, u64)>();
-        self.reservation.grow(self.collected.bytes + self.keys.bytes() + entry_bytes)?;
         let keys = std::mem::replace(&mut self.keys, shared.encoder.empty());
         let order = keys.order(&shared.encoder);
         let payload = std::mem::take(&mut self.collected).in_order(&order, &shared)?;
         let run = Run { keys: keys.into_sorted(&order), payload };
-        self.run_bytes += run.keys.bytes() + held_bytes(&run.payload)?;
+        self.run_bytes += run.bytes()?;
         self.runs.push(run);
-        self.reservation.resize(self.run_bytes)
+        self.reserve_held();
+        Ok(())
+    }
+
+    /// Goes on until all pending rows are collected.
+    fn advance(&mut self, waker: &Waker) -> Result<Accept> {
+        loop {
+            if self.job.is_some() {
+                if let Some(accept) = self.work(waker)? {
+                    return Ok(accept);
+                }
+                continue;
+            }
+            let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
+            if self.pending_bytes > 0 {
+                self.pending_bytes = self.pending_bytes.saturating_sub(held_bytes(&batch)?);
+            }
+            if let Taken::NoRoom(batch, error) = self.take(batch)? {
+                self.make_room(batch, error)?;
+            }
+        }
+    }
+
+    /// Makes a run of what is collected, or if nothing is, spills what is held, so that there is room for a batch. If nothing is held
+    /// either, a half of the batch must do.
+    fn make_room(&mut self, batch: Batch, error: Error) -> Result<()> {
+        if self.minimal.is_none() {
+            return Err(error);
+        }
+        if self.keys.len() > 0 {
+            // Rows in a run take less than rows that are to be put in order: perhaps that is enough.
+            self.pending.push_front(batch);
+            return self.close_run();
+        }
+        if self.runs.is_empty() {
+            let half = batch.rows() / 2;
+            if half == 0 {
+                return Err(error);
+            }
+            self.pending.push_front(settle(&batch.slice(half, batch.rows() - half), &self.shared.schema)?);
+            self.pending.push_front(settle(&batch.slice(0, half), &self.shared.schema)?);
+            return Ok(());
+        }
+        self.pending.push_front(batch);
+        self.spill()
+    }
+
+    /// Begins to write the runs to the disk, as one.
+    fn spill(&mut self) -> Result<()> {
+        let Some(minimal) = &self.minimal else { return Err(Error::bug("a sort without temp space went there")) };
+        let bytes = std::mem::take(&mut self.run_bytes);
+        let shared = self.shared.clone();
+        let disk = shared.disk()?;
+        // The packet's minimum stays with the packet: nobody else gets it when the runs are gone.
+        let kept = disk.work_bytes() + self.pending_bytes;
+        let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(kept));
+        let pieces = pieces_of(std::mem::take(&mut self.runs), &mut of_runs)?;
+        let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.reservation);
+        // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it will not, more
+        // runs are merged before that.
+        let fan_in = merge_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
+        self.job = Some(Job { merge, fan_in });
+        Ok(())
+    }
+
+    /// Works on the job. `None`: it is done.
+    fn work(&mut self, waker: &Waker) -> Result<Option<Accept>> {
+        let Some(Job { merge, .. }) = &mut self.job else { return Ok(None) };
+        match merge.step(waker)? {
+            Progress::Wait => return Ok(Some(Accept::Wait)),
+            Progress::Again => {
+                // Others shall have their turn.
+                waker.wake_by_ref();
+                return Ok(Some(Accept::Wait));
+            }
+            Progress::Done => {}
+        }
+        let Some(Job { merge, fan_in }) = self.job.take() else { return Ok(None) };
+        let shared = self.shared.clone();
+        let disk = shared.disk()?;
+        shared.collect_disk([merge.finish()])?;
+        self.reserve_held();
+        if let (Some(mut runs), Some(minimal)) = (shared.claim_merge(fan_in)?, &self.minimal) {
+            let all: Vec<_> = runs.iter().collect();
+            let (count, memory) = MergeMemory::for_some(&all, Spare::WRITE, minimal, &self.reservation)?;
+            shared.collect_disk(runs.drain(count..))?;
+            self.job = Some(Job { merge: MergeJob::of_disk(runs, memory, disk, &self.reservation), fan_in });
+        }
+        Ok(None)
     }
 }
 
 impl SinkState for RunBuilder {
-    fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
-        let columns = self.shared.encoder.columns(&batch)?;
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         // What a batch of text needs is known exactly only once it is settled; it is reserved before it is kept.
-        let batch = settle(&batch, &self.shared.schema)?;
-        self.reservation.grow(held_bytes(&batch)?)?;
-        self.shared.encoder.append(&columns, batch.rows(), &mut self.keys)?;
-        self.collected.push(batch, &self.shared)?;
-        self.reservation.resize(self.run_bytes + self.collected.bytes + self.keys.bytes())?;
-        if self.keys.len() >= self.shared.sizes.run_rows || self.collected.bytes >= self.shared.sizes.run_bytes {
-            self.close_run()?;
-        }
-        Ok(Accept::More)
+        self.pending.push_back(settle(&batch, &self.shared.schema)?);
+        self.advance(waker)
     }
 
-    fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        self.advance(waker)
+    }
+
+    fn finish(&mut self, waker: &Waker) -> Result<Accept> {
+        if self.advance(waker)? == Accept::Wait {
+            return Ok(Accept::Wait);
+        }
         self.close_run()?;
         let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation(self.shared.name()));
         self.run_bytes = 0;
-        self.shared.collect(std::mem::take(&mut self.runs), reservation)?;
+        self.shared.collect(std::mem::take(&mut self.runs), reservation, self.minimal.take())?;
         Ok(Accept::More)
     }
 }
@@ -117,6 +313,12 @@ impl Collected {
             self.close_small(shared)?;
         }
         Ok(())
+    }
+
+    /// What was pushed, in blocks.
+    pub fn into_blocks(mut self, shared: &Shared) -> Result<Vec<Batch>> {
+        self.close_small(shared)?;
+        Ok(self.blocks)
     }
 
     /// The rows in the given order, as one batch. Fewer rows than there are may be asked for.

@@ -7,17 +7,22 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 
 use super::encoding::KeyEncoder;
+use super::external::{Brought, External, take};
 use super::gather::Pick;
 use super::keys::SortedKeys;
 use super::merge::{self, Bounds, Splitter};
+use super::merge_plan::{self, SortPlan};
 use super::run_builder::RunBuilder;
+use super::run_file::DiskRun;
 use super::top_rows::TopRows;
-use super::{Run, Sizes};
+use super::{Run, Sizes, SpillTo};
 use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::plan::SortKey;
+use crate::query::profile::Spills;
 use crate::sync::{Mutex, atomic::AtomicU64};
+use crate::temp::{SpillBuffers, TempSpace};
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {
@@ -31,24 +36,61 @@ pub(super) struct Shared {
     /// Rows wanted.
     pub fetch: Option<usize>,
     pub sizes: Sizes,
+    /// Where rows go that do not fit in memory.
+    disk: Option<Disk>,
     /// Top-N: some packet holds enough rows with leads up to this one. All ones if no packet does.
     pub lead_bound: AtomicU64,
     phase: Mutex<Phase>,
 }
 
+/// Temp space, as a sort uses it.
+pub(super) struct Disk {
+    pub space: TempSpace,
+    pub plan: SortPlan,
+    pub spills: Arc<Spills>,
+    pub schema: SchemaRef,
+    /// Rows that are wanted of a run.
+    pub rows_wanted: usize,
+}
+
+/// Clusters of memory that a packet has reserved from beginning to end, beside its buffers: one for rows while it collects, one for a
+/// batch on its way to the disk.
+const WORK_CLUSTERS: usize = 2;
+
+impl Disk {
+    /// What a packet has reserved at least.
+    pub fn work_bytes(&self) -> usize {
+        WORK_CLUSTERS * self.space.cluster_bytes()
+    }
+}
+
 /// The phases of a sort.
 ///
 /// ```text
-///   Collecting --parts--> Merging --complete--> Sorted
-///       (runs)        (runs, ranges)       (payloads, picks)
+///                          in memory:  Merging --complete--> Sorted
+///                                    (runs, ranges)     (payloads, picks)
+///   Collecting ------parts------+
+///     (runs)               on disk:  -------complete-------> External
+///                                                          (runs, ranges)
 /// ```
 enum Phase {
     /// Packets bring their runs.
-    Collecting { runs: Vec<Run>, reservation: Option<Reservation> },
+    Collecting(Collected),
     /// Ranges are being merged.
     Merging(Arc<Merge>),
     /// Rows can be read.
     Sorted(Arc<Sorted>),
+    /// Runs can be merged, and rows read meanwhile.
+    External(Arc<External>),
+}
+
+/// What packets have brought.
+#[derive(Default)]
+struct Collected {
+    memory: Vec<Run>,
+    disk: Vec<DiskRun>,
+    reservation: Option<Reservation>,
+    buffers: Vec<SpillBuffers>,
 }
 
 /// Runs, and the ranges in which they are merged.
@@ -59,7 +101,13 @@ struct Merge {
     splitters: Vec<Splitter>,
     /// The order of each range's rows, once it is merged.
     ranges: Vec<OnceLock<Vec<Pick>>>,
-    reservation: Mutex<Option<Reservation>>,
+    reservation: Option<Reservation>,
+}
+
+/// What a finished sort has for its reader.
+pub(super) enum SortResult {
+    Sorted(Arc<Sorted>),
+    External(Arc<External>),
 }
 
 /// Rows in order.
@@ -74,14 +122,28 @@ pub(super) struct Sorted {
 }
 
 impl Shared {
-    pub fn new(keys: &[SortKey], fetch: Option<usize>, schema: &SchemaRef, sizes: Sizes) -> Result<Self> {
+    pub fn new(
+        keys: &[SortKey],
+        fetch: Option<usize>,
+        schema: &SchemaRef,
+        spill_to: Option<&SpillTo>,
+        sizes: Sizes,
+    ) -> Result<Self> {
+        let disk = spill_to.map(|SpillTo { space, plan }| Disk {
+            space: space.clone(),
+            plan: *plan,
+            spills: Arc::default(),
+            schema: schema.clone(),
+            rows_wanted: fetch.unwrap_or(usize::MAX),
+        });
         Ok(Self {
             encoder: KeyEncoder::new(keys)?,
             schema: schema.clone(),
             fetch,
             sizes,
+            disk,
             lead_bound: AtomicU64::new(u64::MAX),
-            phase: Mutex::new(Phase::Collecting { runs: Vec::new(), reservation: None }),
+            phase: Mutex::new(Phase::Collecting(Collected::default())),
         })
     }
 
@@ -95,22 +157,56 @@ impl Shared {
         if self.top_rows().is_some() { "TopN" } else { "Sort" }
     }
 
-    /// Takes a packet's runs and what they have reserved.
-    pub fn collect(&self, more: Vec<Run>, reserved: Reservation) -> Result<()> {
-        match &mut *self.phase.lock() {
-            Phase::Collecting { runs, reservation } => {
-                runs.extend(more);
-                absorb(reservation, reserved);
-                Ok(())
+    /// Temp space; must be asked for only after it was used.
+    pub fn disk(&self) -> Result<&Disk> {
+        self.disk.as_ref().ok_or_else(|| Error::bug("a sort without temp space went there"))
+    }
+
+    /// Temp space, if there is any.
+    pub fn disk_if_any(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Takes a packet's runs in memory, what they have reserved, and the buffers that it has reserved as its minimum.
+    pub fn collect(&self, more: Vec<Run>, reserved: Reservation, minimal: Option<SpillBuffers>) -> Result<()> {
+        self.collected(|collected| {
+            collected.memory.extend(more);
+            absorb(&mut collected.reservation, reserved);
+            collected.buffers.extend(minimal);
+        })
+    }
+
+    /// Takes runs on the disk.
+    pub fn collect_disk(&self, runs: impl IntoIterator<Item = DiskRun>) -> Result<()> {
+        self.collected(|collected| collected.disk.extend(runs))
+    }
+
+    /// Runs on the disk that are to be merged now: if the sort can merge `fan_in` of them.
+    pub fn claim_merge(&self, fan_in: usize) -> Result<Option<Vec<DiskRun>>> {
+        let plan = self.disk()?.plan;
+        self.collected(|collected| {
+            // Long rows need memory that nobody knows to be there while packets still collect.
+            if collected.disk.iter().any(|run| run.long_bytes() > 0) {
+                return None;
             }
+            let sizes: Vec<_> = collected.disk.iter().map(DiskRun::size).collect();
+            plan.merge_early(&sizes, fan_in.max(merge_plan::FAN_IN_MIN))
+                .map(|places| take(&mut collected.disk, &places))
+        })
+    }
+
+    fn collected<T>(&self, change: impl FnOnce(&mut Collected) -> T) -> Result<T> {
+        match &mut *self.phase.lock() {
+            Phase::Collecting(collected) => Ok(change(collected)),
             _ => Err(Error::bug("a packet brought rows to a sort that was finished")),
         }
     }
 
-    /// The rows in order.
-    pub fn sorted(&self) -> Result<Arc<Sorted>> {
+    /// The rows in order, or how they are to be merged.
+    pub fn result(&self) -> Result<SortResult> {
         match &*self.phase.lock() {
-            Phase::Sorted(sorted) => Ok(sorted.clone()),
+            Phase::Sorted(sorted) => Ok(SortResult::Sorted(sorted.clone())),
+            Phase::External(external) => Ok(SortResult::External(external.clone())),
             _ => Err(Error::bug("a sort was read before it was finished")),
         }
     }
@@ -118,18 +214,25 @@ impl Shared {
     /// Moves on to merging.
     fn begin_merge(&self) -> Result<Arc<Merge>> {
         let mut phase = self.phase.lock();
-        let Phase::Collecting { runs, reservation } = &mut *phase else {
+        let Phase::Collecting(collected) = &mut *phase else {
             return Err(Error::bug("a sort was cut into parts twice"));
         };
-        let runs = std::mem::take(runs);
-        let reservation = reservation.take();
+        // Nothing will be written any more.
+        collected.buffers.clear();
+        let runs = std::mem::take(&mut collected.memory);
+        let mut reservation = collected.reservation.take();
+        if let Some(reservation) = &mut reservation {
+            let held = runs.iter().map(Run::bytes).sum::<Result<usize>>()?;
+            reservation.shrink(reservation.bytes().saturating_sub(held));
+        }
         let (keys, payloads): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.keys, run.payload)).unzip();
         let splitters = if keys.len() < 2 {
             Vec::new()
         } else {
             let rows: usize = keys.iter().map(SortedKeys::len).sum();
             let ranges = rows.div_ceil(self.sizes.range_rows).clamp(1, self.sizes.ranges_max);
-            merge::splitters(&keys, ranges)
+            let keys: Vec<&SortedKeys> = keys.iter().collect();
+            merge::splitters(&keys, &vec![0; keys.len()], &merge::bounds(&keys, None), ranges)
         };
         // One run is in order as it is.
         let ranges = if keys.len() < 2 { 0 } else { splitters.len() + 1 };
@@ -138,10 +241,24 @@ impl Shared {
             payloads,
             splitters,
             ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
-            reservation: Mutex::new(reservation),
+            reservation,
         });
         *phase = Phase::Merging(merge.clone());
         Ok(merge)
+    }
+
+    /// True if some rows are on the disk.
+    fn has_spilled(&self) -> Result<bool> {
+        self.collected(|collected| !collected.disk.is_empty())
+    }
+
+    /// Moves on to merging what is on the disk.
+    fn begin_external(&self) -> Result<()> {
+        let Collected { memory, disk, reservation, buffers } = self.collected(std::mem::take)?;
+        let Some(reservation) = reservation else { return Err(Error::bug("a sort on the disk has reserved nothing")) };
+        let external = External::new(Brought { disk, memory, reservation, buffers });
+        *self.phase.lock() = Phase::External(Arc::new(external));
+        Ok(())
     }
 
     fn merging(&self) -> Result<Arc<Merge>> {
@@ -155,16 +272,18 @@ impl Shared {
     fn end_merge(&self, merge: Arc<Merge>) -> Result<()> {
         let mut phase = self.phase.lock();
         // Drop the phase's own reference, so that ours is the last.
-        *phase = Phase::Collecting { runs: Vec::new(), reservation: None };
-        let Merge { keys, payloads, ranges, reservation, .. } =
+        *phase = Phase::Collecting(Collected::default());
+        let Merge { keys, payloads, ranges, mut reservation, .. } =
             Arc::into_inner(merge).ok_or_else(|| Error::bug("a sort was completed while it was merged"))?;
         let picks = ranges
             .into_iter()
             .map(|range| range.into_inner().ok_or_else(|| Error::bug("a range of a sort was not merged")))
             .collect::<Result<Vec<_>>>()?;
-        let mut reservation = reservation.into_inner();
         if let Some(reservation) = &mut reservation {
-            reservation.shrink(keys.iter().map(SortedKeys::bytes).sum());
+            let rows: usize = keys.iter().map(SortedKeys::len).sum();
+            let given: usize = picks.iter().map(Vec::len).sum();
+            // Keys are gone, and so are the places of rows that nobody wants.
+            reservation.shrink(keys.iter().map(SortedKeys::bytes).sum::<usize>() + (rows - given) * size_of::<Pick>());
         }
         drop(keys);
         let wanted = self.fetch.unwrap_or(usize::MAX);
@@ -186,38 +305,47 @@ impl Sink for SortSink {
         self.shared.name()
     }
 
+    fn spills(&self) -> Option<Arc<Spills>> {
+        self.shared.disk_if_any().map(|disk| disk.spills.clone())
+    }
+
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         let shared = self.shared.clone();
         Ok(match shared.top_rows() {
             Some(0) => Box::new(Nothing),
-            Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)),
-            None => Box::new(RunBuilder::new(shared, setup)),
+            Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)?),
+            None => Box::new(RunBuilder::new(shared, setup)?),
         })
     }
 
     fn parts(&self) -> Result<usize> {
+        if self.shared.has_spilled()? {
+            return Ok(0);
+        }
         Ok(self.shared.begin_merge()?.ranges.len())
     }
 
-    fn part(&self, index: usize, setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
         let merge = self.shared.merging()?;
+        let keys: Vec<&SortedKeys> = merge.keys.iter().collect();
         let from: Bounds = match index.checked_sub(1) {
-            None => vec![0; merge.keys.len()],
-            Some(before) => merge::bounds(&merge.keys, Some(merge.splitters[before])),
+            None => vec![0; keys.len()],
+            Some(before) => merge::bounds(&keys, Some(merge.splitters[before])),
         };
-        let to = merge::bounds(&merge.keys, merge.splitters.get(index).copied());
+        let to = merge::bounds(&keys, merge.splitters.get(index).copied());
         let total = |bounds: &Bounds| bounds.iter().map(|&row| row as usize).sum::<usize>();
         let (first, end) = (total(&from), total(&to));
         // What lies behind the rows wanted is not merged.
         let count = end.min(self.shared.fetch.unwrap_or(usize::MAX)).saturating_sub(first);
-        let mut reservation = setup.memory.reservation(self.shared.name());
-        reservation.grow(count * size_of::<Pick>())?;
-        let picks = if count == 0 { Vec::new() } else { merge::merge(&merge.keys, &from, &to, count) };
-        absorb(&mut merge.reservation.lock(), reservation);
+        // Picks were reserved with the runs.
+        let picks = if count == 0 { Vec::new() } else { merge::merge(&keys, &from, &to, count) };
         merge.ranges[index].set(picks).map_err(|_| Error::bug("a range of a sort was merged twice"))
     }
 
     fn complete(&self) -> Result<()> {
+        if matches!(*self.shared.phase.lock(), Phase::Collecting(_)) {
+            return self.shared.begin_external();
+        }
         self.shared.end_merge(self.shared.merging()?)
     }
 }

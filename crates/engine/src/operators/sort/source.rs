@@ -5,8 +5,9 @@ use std::task::Waker;
 
 use diligence_base::Result;
 
+use super::external::ExternalReader;
 use super::gather::{Pick, Text, gather};
-use super::sink::{Shared, Sorted};
+use super::sink::{Shared, SortResult, Sorted};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 
 /// Where sorted rows come from.
@@ -31,8 +32,12 @@ impl Source for SortSource {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let sorted = match self.shared.result()? {
+            SortResult::Sorted(sorted) => sorted,
+            SortResult::External(external) => return Ok(Box::new(ExternalReader::new(external))),
+        };
         Ok(Box::new(SortReader {
-            sorted: self.shared.sorted()?,
+            sorted,
             shared: self.shared.clone(),
             batch_rows: setup.batch_rows.max(1),
             range: 0,

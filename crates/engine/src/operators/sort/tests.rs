@@ -1,5 +1,8 @@
 //! Sorts of random rows against the slow judge.
 
+mod engines;
+mod spilled;
+
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -15,7 +18,8 @@ use super::*;
 use crate::expressions::Expr;
 use crate::memory::{Broker, QueryMemory};
 use crate::operators::limit::limit;
-use crate::pipeline::{Accept, Flow, Output, Pull, Setup};
+use crate::pipeline::{Accept, Flow, Output, Pull, Setup, Sink, Source};
+use crate::query::profile::SpillCounts;
 use crate::reference::sort::{Row, judge, rows_of};
 
 /// A sort to be tried.
@@ -139,51 +143,43 @@ impl Case {
 
     /// Sorts, skips and keeps as a plan would; the sort knows of the limit if `bounded`.
     fn run(&self, records: &[RecordBatch], bounded: bool) -> Result<Vec<Row>> {
-        let memory = Broker::new(1 << 30).account(QueryId(7), None);
+        Ok(self.run_within(records, bounded, 1 << 30, None)?.0)
+    }
+
+    /// The same with a budget and temp space, and what was written there.
+    fn run_within(
+        &self,
+        records: &[RecordBatch],
+        bounded: bool,
+        budget_bytes: usize,
+        spill_to: Option<&SpillTo>,
+    ) -> Result<(Vec<Row>, SpillCounts)> {
+        let memory = Broker::new(budget_bytes).account(QueryId(7), None);
         let setup = Setup { memory: memory.clone(), temp: None, batch_rows: self.batch_rows, packets: self.packets };
         let fetch = self.fetch.filter(|_| bounded).map(|fetch| self.skip + fetch);
-        let SortParts { sink, source } = sort_with(&self.sort_keys(), fetch, &self.schema, self.sizes)?;
+        let SortParts { sink, merge, source } =
+            sort_with(&self.sort_keys(), fetch, &self.schema, spill_to, self.sizes)?;
         assert_eq!(source.packets_max(), 1);
-        let mut states = (0..self.packets).map(|_| sink.open(&setup).map(Some)).collect::<Result<Vec<_>>>()?;
-        for (index, record) in records.iter().enumerate() {
-            // Packets get unequal shares.
-            let place = (index * index + index / 3) % self.packets;
-            let Some(state) = &mut states[place] else { continue };
-            match state.push(self.batch(record, index), Waker::noop())? {
-                Accept::More => {}
-                Accept::Wait => panic!("a sort never waits"),
-                Accept::Enough => states[place] = None,
-            }
-        }
-        for mut state in states.into_iter().flatten() {
-            assert_eq!(state.finish(Waker::noop())?, Accept::More);
-        }
+        let batches = records.iter().enumerate().map(|(index, record)| self.batch(record, index));
+        fill(sink.as_ref(), batches, &setup, &|| Ok(()))?;
         for part in (0..sink.parts()?).rev() {
             sink.part(part, &setup)?;
         }
         sink.complete()?;
-        let mut reader = source.open(&setup)?;
         let mut limiter = limit(self.skip, self.fetch).open(&setup)?;
         let mut out = Output::default();
+        read(merge.as_ref(), source.as_ref(), &setup, &|| Ok(()), |batch| {
+            assert!((1..=self.batch_rows).contains(&batch.rows()));
+            Ok(limiter.push(batch, &mut out)? != Flow::Done)
+        })?;
         let mut answer = Vec::new();
-        loop {
-            match reader.pull(Waker::noop())? {
-                Pull::Batch(batch) => {
-                    assert!((1..=self.batch_rows).contains(&batch.rows()));
-                    if limiter.push(batch, &mut out)? == Flow::Done {
-                        break;
-                    }
-                }
-                Pull::Done => break,
-                other => panic!("a sort answers with batches, not {other:?}"),
-            }
-        }
         while let Some(batch) = out.take() {
             answer.push(batch.to_record_batch(&self.schema)?);
         }
-        drop((reader, source, sink));
+        let spilled = sink.spills().map(|spills| spills.counts()).unwrap_or_default();
+        drop((source, merge, sink));
         assert_eq!(memory.reserved_bytes(), 0, "bytes stay reserved");
-        rows_of(&answer)
+        Ok((rows_of(&answer)?, spilled))
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -202,6 +198,81 @@ impl Case {
         }
         Ok(())
     }
+}
+
+/// Pushes batches, so that packets get unequal shares. `step` is called before each call and may end it.
+fn fill(
+    sink: &dyn Sink,
+    batches: impl Iterator<Item = Batch>,
+    setup: &Setup,
+    step: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let mut states = (0..setup.packets).map(|_| sink.open(setup).map(Some)).collect::<Result<Vec<_>>>()?;
+    for (index, batch) in batches.enumerate() {
+        let place = (index * index + index / 3) % setup.packets;
+        let Some(state) = &mut states[place] else { continue };
+        step()?;
+        let mut accept = state.push(batch, Waker::noop())?;
+        while accept == Accept::Wait {
+            step()?;
+            accept = state.ready(Waker::noop())?;
+        }
+        if accept == Accept::Enough {
+            states[place] = None;
+        }
+    }
+    for mut state in states.into_iter().flatten() {
+        while state.finish(Waker::noop())? == Accept::Wait {
+            step()?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a complete sort, until it ends or enough is read; mergers have their turns in between.
+fn read(
+    merge: Option<&MergeParts>,
+    source: &dyn Source,
+    setup: &Setup,
+    step: &dyn Fn() -> Result<()>,
+    mut more: impl FnMut(Batch) -> Result<bool>,
+) -> Result<()> {
+    let mut mergers = Vec::new();
+    if let Some(MergeParts { source, .. }) = merge {
+        for _ in 0..source.packets_max().min(setup.packets) {
+            mergers.push(source.open(setup)?);
+        }
+    }
+    let mut reader = Some(source.open(setup)?);
+    while let Some(state) = &mut reader {
+        let mut is_stuck = true;
+        step()?;
+        match state.pull(Waker::noop())? {
+            Pull::Batch(batch) => {
+                if !more(batch)? {
+                    reader = None;
+                }
+                is_stuck = false;
+            }
+            Pull::Done => return Ok(()),
+            Pull::Wait => {}
+            Pull::Again => panic!("a sort answers with batches"),
+        }
+        for index in (0..mergers.len()).rev() {
+            match mergers[index].pull(Waker::noop())? {
+                Pull::Again => is_stuck = false,
+                Pull::Wait => {}
+                Pull::Done => drop(mergers.swap_remove(index)),
+                Pull::Batch(_) => panic!("mergers hand their rows over themselves"),
+            }
+        }
+        assert!(!is_stuck || mergers.is_empty() || reader.is_none(), "everybody waits");
+    }
+    // The reader has gone: mergers end.
+    for mut merger in mergers {
+        assert!(matches!(merger.pull(Waker::noop())?, Pull::Done), "a merger goes on for nobody");
+    }
+    Ok(())
 }
 
 prop_compose! {
@@ -237,6 +308,7 @@ fn case() -> impl Strategy<Value = Case> {
                 range_rows: sizes.2,
                 ranges_max: 16,
                 top_rows_max: sizes.3 * 4,
+                top_rows_few: 0,
                 top_slack_rows: sizes.4,
             },
             skip: window.0,
@@ -314,7 +386,7 @@ fn more_runs_than_a_text_column_may_have_buffers() {
 fn a_schema_without_columns_and_keys_keeps_its_rows() {
     let schema = Arc::new(Schema::empty());
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
-    let SortParts { sink, source } = sort(&[], Some(7), &schema).unwrap();
+    let SortParts { sink, source, .. } = sort(&[], Some(7), &schema, None).unwrap();
     let mut state = sink.open(&setup).unwrap();
     for _ in 0..3 {
         state.push(Batch::from_arrays(vec![], 5), Waker::noop()).unwrap();
@@ -331,12 +403,12 @@ fn a_schema_without_columns_and_keys_keeps_its_rows() {
 }
 
 #[test]
-fn a_small_budget_ends_the_sort_with_a_clear_error_and_gives_everything_back() {
+fn without_temp_space_a_small_budget_ends_the_sort_with_a_clear_error_and_gives_everything_back() {
     let case = integers(5_000, None);
     let broker = Broker::new(100 * 1024);
     let memory = broker.account(QueryId(1), None);
     let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 1 };
-    let parts = sort_with(&case.sort_keys(), None, &case.schema, case.sizes).unwrap();
+    let parts = sort_with(&case.sort_keys(), None, &case.schema, None, case.sizes).unwrap();
     let mut state = parts.sink.open(&setup).unwrap();
     let failed = case.batches.iter().find_map(|rows| {
         let batch = Batch::from_record_batch(&case.record_batch(rows));
@@ -351,7 +423,7 @@ fn a_small_budget_ends_the_sort_with_a_clear_error_and_gives_everything_back() {
 fn a_decimal_beyond_its_precision_is_an_error() {
     let schema = Arc::new(Schema::new(vec![Field::new("d", DataType::Decimal128(3, 0), true)]));
     let keys = [SortKey { expression: Expr::column(0, &schema).unwrap(), options: SortOptions::default() }];
-    let parts = sort(&keys, None, &schema).unwrap();
+    let parts = sort(&keys, None, &schema, None).unwrap();
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     let values: ArrayRef =
         Arc::new(arrow::array::Decimal128Array::from(vec![5, 1000]).with_data_type(DataType::Decimal128(3, 0)));
@@ -362,7 +434,7 @@ fn a_decimal_beyond_its_precision_is_an_error() {
 #[test]
 fn reading_before_the_end_is_a_bug() {
     let case = integers(0, None);
-    let parts = sort(&case.sort_keys(), None, &case.schema).unwrap();
+    let parts = sort(&case.sort_keys(), None, &case.schema, None).unwrap();
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     assert_eq!(parts.source.open(&setup).err().expect("nothing is sorted yet").kind(), ErrorKind::Bug);
 }

@@ -4,6 +4,8 @@
 //! can matter. The lead of the lowest threshold of all packets is shared. So after the first batches almost every row is
 //! thrown away by one comparison of numbers, before its payload or even its key is looked at.
 //!
+//! Where many rows are wanted, or long ones, and memory is short, all that is held goes to a sort; rows below the threshold follow.
+//!
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
 use std::sync::Arc;
@@ -11,17 +13,17 @@ use std::task::Waker;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::Run;
 use super::encoding::{FirstText, KeyEncoder};
-use super::gather::{held_bytes, settle};
+use super::gather::{Pick, held_bytes, settle};
 use super::keys::Keys;
-use super::run_builder::Collected;
+use super::run_builder::{Collected, RunBuilder};
 use super::sink::Shared;
 use crate::batch::{Batch, Selection};
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, SinkState};
 use crate::sync::atomic::Ordering::Relaxed;
 
@@ -41,17 +43,33 @@ pub(super) struct TopRows {
     threshold: Keys,
     /// The first key of the threshold, if it is a text.
     threshold_text: Option<FirstText>,
-    memory: QueryMemory,
+    setup: Setup,
     reservation: Reservation,
+    overflow: Overflow,
+}
+
+/// A sort that takes what is too much for a top-N: many long rows may be wanted.
+enum Overflow {
+    /// There is none yet, since little is held.
+    No,
+    /// It has reserved what it needs at least.
+    Ready(Box<RunBuilder>),
+    /// It has all rows.
+    Begun(Box<RunBuilder>),
 }
 
 impl TopRows {
-    /// `wanted` must not be zero.
-    pub fn new(shared: Arc<Shared>, wanted: usize, setup: &Setup) -> Self {
-        let memory = setup.memory.clone();
-        let reservation = memory.reservation(shared.name());
+    /// `wanted` must not be zero. Fails with kind `Resource` if many rows are wanted and there is no memory for the least that a sort
+    /// needs.
+    pub fn new(shared: Arc<Shared>, wanted: usize, setup: &Setup) -> Result<Self> {
+        let reservation = setup.memory.reservation(shared.name());
         let (keys, threshold) = (shared.encoder.empty(), shared.encoder.empty());
-        Self {
+        let overflow = if shared.disk_if_any().is_some() && wanted > shared.sizes.top_rows_few {
+            Overflow::Ready(Box::new(RunBuilder::new(shared.clone(), setup)?))
+        } else {
+            Overflow::No
+        };
+        Ok(Self {
             shared,
             wanted,
             keys,
@@ -59,9 +77,10 @@ impl TopRows {
             collected: Collected::default(),
             threshold,
             threshold_text: None,
-            memory,
+            setup: setup.clone(),
             reservation,
-        }
+            overflow,
+        })
     }
 
     /// Keeps only the rows wanted, and lowers the threshold.
@@ -88,6 +107,11 @@ impl TopRows {
         self.leads = self.leads.take().map(|leads| rows.iter().map(|&row| leads[row as usize]).collect());
         self.collected.push(payload, &shared)?;
         self.reserve_held()
+    }
+
+    /// What putting the rows in order takes beside them.
+    fn finishing_bytes(&self) -> usize {
+        self.collected.bytes() + self.keys.bytes() + self.keys.len() * size_of::<Pick>()
     }
 
     fn reserve_held(&mut self) -> Result<()> {
@@ -146,8 +170,62 @@ impl TopRows {
     }
 }
 
+impl TopRows {
+    /// Keeps rows that may matter. Fails with kind `Resource` if there is no memory; if rows were not added, they come back.
+    fn keep(&mut self, kept: Batch, keys: Keys, leads: Option<Vec<u64>>) -> Result<(), (Error, Option<Batch>)> {
+        let added = |error| (error, None);
+        let bytes = held_bytes(&kept).map_err(added)? + keys.bytes();
+        if let Err(error) = self.reservation.grow(bytes) {
+            return Err((error, Some(kept)));
+        }
+        self.keys.extend(keys);
+        if let Some(leads) = leads {
+            self.leads.get_or_insert_default().extend(leads);
+        }
+        self.collected.push(kept, &self.shared).map_err(added)?;
+        self.reserve_held().map_err(added)?;
+        let held = self.keys.len();
+        let first_time = self.threshold.len() == 0 && held >= self.wanted;
+        let too_many = held > 2 * self.wanted + self.shared.sizes.top_slack_rows;
+        if first_time || too_many || held > self.wanted && self.collected.blocks() > BLOCKS_MAX {
+            self.throw_away().map_err(added)?;
+        }
+        Ok(())
+    }
+
+    /// Has a sort ready once so much is held that it would be of use: so many bytes are about to be added.
+    fn prepare_to_overflow(&mut self, bytes: usize) {
+        let Some(disk) = self.shared.disk_if_any() else { return };
+        if matches!(self.overflow, Overflow::No) && self.reservation.bytes() + bytes > disk.space.cluster_bytes() {
+            // Without memory for one, there is still what is held.
+            if let Ok(sort) = RunBuilder::new(self.shared.clone(), &self.setup) {
+                self.overflow = Overflow::Ready(Box::new(sort));
+            }
+        }
+    }
+
+    /// Hands what is held to a sort, because of an error.
+    fn overflow(&mut self, error: Error, rest: Option<Batch>, waker: &Waker) -> Result<Accept> {
+        let mut sort = match std::mem::replace(&mut self.overflow, Overflow::No) {
+            Overflow::Ready(sort) if error.kind() == ErrorKind::Resource => sort,
+            _ => return Err(error),
+        };
+        let blocks = std::mem::take(&mut self.collected).into_blocks(&self.shared)?;
+        self.keys = self.shared.encoder.empty();
+        self.leads = None;
+        let nothing = self.reservation.sibling();
+        sort.take_over(blocks, std::mem::replace(&mut self.reservation, nothing))?;
+        let accept = match rest {
+            Some(rest) => sort.push(rest, waker),
+            None => sort.ready(waker),
+        };
+        self.overflow = Overflow::Begun(sort);
+        accept
+    }
+}
+
 impl SinkState for TopRows {
-    fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let mut found = self.candidates(&batch)?;
         if found.rows.len() > self.wanted {
             let (mut smallest, _) = found.keys.smallest(self.wanted);
@@ -166,36 +244,45 @@ impl SinkState for TopRows {
                 None => return Ok(Accept::More),
             }
         };
+        if let Overflow::Begun(sort) = &mut self.overflow {
+            return sort.push(kept, waker);
+        }
         let kept = settle(&kept, &self.shared.schema)?;
-        self.reservation.grow(held_bytes(&kept)? + keys.bytes())?;
-        self.keys.extend(keys);
-        if let Some(leads) = leads {
-            self.leads.get_or_insert_default().extend(leads);
+        self.prepare_to_overflow(held_bytes(&kept)?);
+        match self.keep(kept, keys, leads) {
+            Ok(()) => Ok(Accept::More),
+            Err((error, rest)) => self.overflow(error, rest, waker),
         }
-        self.collected.push(kept, &self.shared)?;
-        self.reserve_held()?;
-        let held = self.keys.len();
-        let first_time = self.threshold.len() == 0 && held >= self.wanted;
-        let too_many = held > 2 * self.wanted + self.shared.sizes.top_slack_rows;
-        if first_time || too_many || held > self.wanted && self.collected.blocks() > BLOCKS_MAX {
-            self.throw_away()?;
-        }
-        Ok(Accept::More)
     }
 
-    fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        match &mut self.overflow {
+            Overflow::Begun(sort) => sort.ready(waker),
+            Overflow::No | Overflow::Ready(_) => Ok(Accept::More),
+        }
+    }
+
+    fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
+        if !matches!(self.overflow, Overflow::Begun(_))
+            && let Err(error) = self.reservation.grow(self.finishing_bytes())
+        {
+            self.overflow(error, None, waker)?;
+        }
+        if let Overflow::Begun(sort) = &mut self.overflow {
+            return sort.finish(waker);
+        }
+        self.overflow = Overflow::No;
         if self.keys.len() > 0 {
-            self.reservation.grow(self.collected.bytes() + self.keys.bytes())?;
             let keys = std::mem::replace(&mut self.keys, shared.encoder.empty());
             let mut order = keys.order(&shared.encoder);
             order.truncate(self.wanted);
             let payload = std::mem::take(&mut self.collected).in_order(&order, &shared)?;
             let run = Run { keys: keys.into_sorted(&order), payload };
             self.leads = None;
-            self.reservation.resize(run.keys.bytes() + held_bytes(&run.payload)?)?;
-            let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation(shared.name()));
-            shared.collect(vec![run], reservation)?;
+            self.reservation.resize(run.bytes()?)?;
+            let reservation = std::mem::replace(&mut self.reservation, self.setup.memory.reservation(shared.name()));
+            shared.collect(vec![run], reservation, None)?;
         }
         Ok(Accept::More)
     }

@@ -1,0 +1,428 @@
+//! The end of a sort that went to the disk: merges until the rest can be merged at once, and then merges that by ranges, many packets at
+//! the same time, for one packet that wants the rows in order.
+//!
+//! ```text
+//!   mergers     one of them   writes what is left in memory, and merges runs, while there are too many for the memory
+//!               all           take ranges of the front, merge them, and gather their rows:                front.rs
+//!                                 range 4    range 5    range 6
+//!   reader      one           takes the ranges' batches in their order, and so lets mergers go on with ranges behind them
+//! ```
+//!
+//! ```text
+//!   Preparing ----> Merging ----> Ended
+//!       |                            ^
+//!       +------- reader gone --------+
+//! ```
+//!
+//! Invariant: of ranges whose rows nobody has read yet there are no more than memory was reserved for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::Result;
+
+use super::Run;
+use super::front::{Front, MergeRange, Piece};
+use super::gather::{Pick, held_bytes};
+use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
+use super::merge_plan;
+use super::run_file::DiskRun;
+use super::sink::{Disk, Shared};
+use crate::batch::Batch;
+use crate::memory::Reservation;
+use crate::pipeline::{Pull, Setup, SourceState};
+use crate::sync::Mutex;
+use crate::temp::SpillBuffers;
+
+/// Ranges that packets may be ahead of the reader, for each packet: one is merged while one waits to be read.
+const RANGES_PER_PACKET: usize = 2;
+
+/// A sort that went to the disk, once its input has ended.
+pub(super) struct External {
+    state: Mutex<State>,
+}
+
+struct State {
+    stage: Stage,
+    /// Packets that can do nothing at the moment.
+    mergers: Vec<Waker>,
+    reader: Option<Waker>,
+}
+
+enum Stage {
+    /// `None`: a packet has it.
+    Preparing(Option<Box<Preparing>>),
+    Merging(Box<Merging>),
+    Ended,
+}
+
+/// What packets have brought.
+pub(super) struct Brought {
+    pub disk: Vec<DiskRun>,
+    pub memory: Vec<Run>,
+    /// Of the runs in memory, and the minimum of each packet.
+    pub reservation: Reservation,
+    /// The minimal buffers of the packets, at least one of them.
+    pub buffers: Vec<SpillBuffers>,
+}
+
+/// Before the last merge.
+struct Preparing {
+    brought: Brought,
+    job: Option<MergeJob>,
+}
+
+/// The last merge.
+struct Merging {
+    front: Front,
+    ranges_max: usize,
+    /// Ranges that were taken from the front, and those whose rows were read.
+    taken: u64,
+    read: u64,
+    /// Merged ranges that were not read yet.
+    merged: BTreeMap<u64, Merged>,
+    /// Rows that are wanted beyond the ranges taken.
+    rows_left: usize,
+    has_ended: bool,
+    /// For ranges and what batches need beside their clusters.
+    _reservation: Reservation,
+}
+
+/// The rows of a range.
+struct Merged {
+    batches: VecDeque<Batch>,
+    /// What they hold beyond what is reserved for a range.
+    _excess: Reservation,
+}
+
+impl External {
+    pub fn new(brought: Brought) -> Self {
+        let preparing = Box::new(Preparing { brought, job: None });
+        let state = State { stage: Stage::Preparing(Some(preparing)), mergers: Vec::new(), reader: None };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Ends it: nobody reads any more.
+    fn end(&self) {
+        let (stage, wakers) = {
+            let mut state = self.state.lock();
+            let stage = std::mem::replace(&mut state.stage, Stage::Ended);
+            (stage, state.wakers())
+        };
+        drop(stage);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The rows of the next range; `None` at the end. After `Pending` the waker is woken when it is worth asking again.
+    fn poll_read(&self, waker: &Waker) -> Poll<Option<Merged>> {
+        let (merged, mergers) = {
+            let mut state = self.state.lock();
+            let merged = match &mut state.stage {
+                Stage::Ended => return Poll::Ready(None),
+                Stage::Merging(merging) => merging.next_merged(),
+                Stage::Preparing(_) => Poll::Pending,
+            };
+            if merged.is_pending() {
+                state.reader = Some(waker.clone());
+                return Poll::Pending;
+            }
+            (merged, std::mem::take(&mut state.mergers))
+        };
+        mergers.into_iter().for_each(Waker::wake);
+        merged
+    }
+}
+
+impl State {
+    /// Everybody who waits.
+    fn wakers(&mut self) -> Vec<Waker> {
+        let mut wakers = std::mem::take(&mut self.mergers);
+        wakers.extend(self.reader.take());
+        wakers
+    }
+}
+
+impl Preparing {
+    /// A step towards the last merge. `None`: go on; `Some(Pending)`: the waker will be woken.
+    fn step(&mut self, disk: &Disk, setup: &Setup, waker: &Waker) -> Result<Option<Poll<Merging>>> {
+        if let Some(job) = &mut self.job {
+            match job.step(waker)? {
+                Progress::Again => {}
+                Progress::Wait => return Ok(Some(Poll::Pending)),
+                Progress::Done => self.brought.disk.extend(self.job.take().map(MergeJob::finish)),
+            }
+            return Ok(None);
+        }
+        // What one packet has reserved as its minimum is enough to go on with; the rest is memory for the last merge.
+        let Brought { memory, reservation, buffers, .. } = &mut self.brought;
+        buffers.truncate(1);
+        let held = memory.iter().map(Run::bytes).sum::<Result<usize>>()? + disk.work_bytes();
+        reservation.shrink(reservation.bytes().saturating_sub(held));
+        // A range under way keeps the cluster that it finishes, and its rows are held twice until they are read.
+        let ranges_max = setup.packets * RANGES_PER_PACKET;
+        let spare = Spare { clusters: setup.packets, bytes: ranges_max * disk.space.cluster_bytes() };
+        if let Some(merging) = self.last_merge(disk, spare, ranges_max)? {
+            return Ok(Some(Poll::Ready(merging)));
+        }
+        let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
+        let minimal = &buffers[0];
+        self.job = Some(if memory.is_empty() {
+            let sizes: Vec<_> = runs.iter().map(DiskRun::size).collect();
+            let mut shortest: Vec<_> = runs.iter().collect();
+            shortest.sort_by_key(|run| run.size().bytes);
+            let (fan_in, found) = MergeMemory::for_some(&shortest, Spare::WRITE, minimal, reservation)?;
+            let places = merge_plan::merge_late(&sizes, fan_in).unwrap_or_else(|| (0..runs.len()).collect());
+            let merged = take(runs, &places);
+            MergeJob::of_disk(merged, found, disk, reservation)
+        } else {
+            // No more of them than makes room to read the rest.
+            let wanted = (runs.len() + 1) * merge_plan::CLUSTERS_PER_INPUT * disk.space.cluster_bytes()
+                + spare.total(&disk.space);
+            let (mut written, mut bytes) = (Vec::new(), 0);
+            while bytes < wanted
+                && let Some(run) = memory.pop()
+            {
+                bytes += run.bytes()?;
+                written.push(run);
+            }
+            let pieces = pieces_of(written, reservation)?;
+            MergeJob::of_memory(pieces, bytes, minimal, disk, reservation)
+        });
+        Ok(None)
+    }
+
+    /// The last merge, if there is memory to read all runs at once.
+    fn last_merge(&mut self, disk: &Disk, spare: Spare, ranges_max: usize) -> Result<Option<Merging>> {
+        let cluster_bytes = disk.space.cluster_bytes();
+        let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
+        let all: Vec<_> = runs.iter().collect();
+        let minimal = &buffers[0];
+        let (found, ranges_max) = match MergeMemory::for_all(&all, spare, minimal, reservation)? {
+            Some(found) => (found, ranges_max),
+            // Two runs can always be merged, one range after another.
+            None if all.len() <= 2 && memory.is_empty() => (MergeMemory::minimal(minimal), 1),
+            None => return Ok(None),
+        };
+        let memory_rows: usize = memory.iter().map(|run| run.keys.len()).sum();
+        let memory_bytes = memory.iter().map(Run::bytes).sum::<Result<usize>>()?;
+        let rows = memory_rows + runs.iter().map(|run| run.rows()).sum::<u64>() as usize;
+        let bytes = memory_bytes + runs.iter().map(|run| run.size().bytes).sum::<u64>() as usize;
+        let mut pieces = Vec::new();
+        if !memory.is_empty() {
+            pieces = pieces_of(std::mem::take(memory), reservation)?;
+        }
+        let MergeMemory { buffers, ahead, beside } = found;
+        // Without memory for ranges, one of them is what the packet's own minimum is for.
+        let held = beside.unwrap_or_else(|| reservation.split(usize::MAX));
+        let readers = std::mem::take(runs).into_iter().map(|run| run.read(&buffers, ahead, true)).collect();
+        Ok(Some(Merging {
+            front: Front::new(readers, pieces, rows_in(cluster_bytes, bytes, rows)),
+            ranges_max,
+            taken: 0,
+            read: 0,
+            merged: BTreeMap::new(),
+            rows_left: disk.rows_wanted,
+            has_ended: false,
+            _reservation: held,
+        }))
+    }
+}
+
+/// Runs in memory as pieces, each with its part of what is reserved for all of them.
+pub(super) fn pieces_of(runs: Vec<Run>, reservation: &mut Reservation) -> Result<Vec<Piece>> {
+    runs.into_iter()
+        .map(|run| {
+            let bytes = run.bytes()?;
+            Ok(Piece::of_memory(run, reservation.split(bytes)))
+        })
+        .collect()
+}
+
+/// Takes out what stands at some places, which ascend.
+pub(super) fn take<T>(all: &mut Vec<T>, places: &[usize]) -> Vec<T> {
+    let mut taken: Vec<T> = places.iter().rev().map(|&place| all.remove(place)).collect();
+    taken.reverse();
+    taken
+}
+
+impl Merging {
+    /// The next range, with its number and how many of its rows are wanted.
+    fn poll_take(&mut self, waker: &Waker) -> Poll<Result<Option<(u64, MergeRange, usize)>>> {
+        let range = match self.front.poll_range(waker) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(range) => range?,
+        };
+        let Some(range) = range.filter(|_| self.rows_left > 0) else {
+            self.has_ended = true;
+            return Poll::Ready(Ok(None));
+        };
+        let rows = range.rows().min(self.rows_left);
+        self.rows_left -= rows;
+        self.has_ended = self.rows_left == 0;
+        self.taken += 1;
+        Poll::Ready(Ok(Some((self.taken - 1, range, rows))))
+    }
+
+    /// The range that is to be read next, if it is merged; `Ready(None)` behind the last one.
+    fn next_merged(&mut self) -> Poll<Option<Merged>> {
+        if self.has_ended && self.read == self.taken {
+            return Poll::Ready(None);
+        }
+        match self.merged.remove(&self.read) {
+            None => Poll::Pending,
+            Some(merged) => {
+                self.read += 1;
+                Poll::Ready(Some(merged))
+            }
+        }
+    }
+}
+
+/// One packet that merges.
+pub(super) struct Merger {
+    external: Arc<External>,
+    shared: Arc<Shared>,
+    setup: Setup,
+    preparing: Option<Box<Preparing>>,
+}
+
+impl Merger {
+    pub fn new(external: Arc<External>, shared: Arc<Shared>, setup: &Setup) -> Self {
+        Self { external, shared, setup: setup.clone(), preparing: None }
+    }
+
+    fn prepare(&mut self, mut preparing: Box<Preparing>, waker: &Waker) -> Result<Pull> {
+        let disk = self.shared.disk()?;
+        match preparing.step(disk, &self.setup, waker)? {
+            None => self.preparing = Some(preparing),
+            Some(Poll::Pending) => {
+                self.preparing = Some(preparing);
+                return Ok(Pull::Wait);
+            }
+            Some(Poll::Ready(merging)) => {
+                // The minimal buffers, unless the merge uses them, are free from now on.
+                drop(preparing);
+                let wakers = {
+                    let mut state = self.external.state.lock();
+                    if matches!(state.stage, Stage::Preparing(_)) {
+                        state.stage = Stage::Merging(Box::new(merging));
+                    }
+                    state.wakers()
+                };
+                wakers.into_iter().for_each(Waker::wake);
+            }
+        }
+        Ok(Pull::Again)
+    }
+
+    /// Merges a range and hands it to the reader.
+    fn merge(&self, number: u64, range: &MergeRange, rows: usize) -> Result<()> {
+        let picks = range.merge(rows);
+        let gathered =
+            picks.chunks(self.setup.batch_rows.max(1)).map(|picks| range.payload(picks, &self.shared.schema));
+        let batches = gathered.collect::<Result<VecDeque<Batch>>>()?;
+        let bytes = batches.iter().map(held_bytes).sum::<Result<usize>>()? + picks.len() * size_of::<Pick>();
+        // Rows may be longer here than elsewhere: they are in memory, so they are counted.
+        let mut excess = self.setup.memory.reservation(self.shared.name());
+        excess.overdraw(bytes.saturating_sub(self.shared.disk()?.space.cluster_bytes()));
+        let reader = {
+            let mut state = self.external.state.lock();
+            if let Stage::Merging(merging) = &mut state.stage {
+                merging.merged.insert(number, Merged { batches, _excess: excess });
+            }
+            state.reader.take()
+        };
+        reader.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+}
+
+/// What a packet that merges finds to do.
+enum Turn {
+    Prepare(Box<Preparing>),
+    /// A range by its number, with the rows that are wanted of it; none at the end.
+    Merge(Option<(u64, MergeRange, usize)>),
+    Wait,
+    Done,
+}
+
+impl State {
+    /// What a packet does next. It has `preparing` if it is the one that prepares.
+    fn turn(&mut self, preparing: Option<Box<Preparing>>, waker: &Waker) -> Result<Turn> {
+        let turn = match &mut self.stage {
+            Stage::Ended => Turn::Done,
+            Stage::Preparing(waiting) => preparing.or_else(|| waiting.take()).map_or(Turn::Wait, Turn::Prepare),
+            Stage::Merging(merging) if merging.has_ended => Turn::Done,
+            Stage::Merging(merging) if merging.taken - merging.read >= merging.ranges_max as u64 => Turn::Wait,
+            Stage::Merging(merging) => match merging.poll_take(waker) {
+                Poll::Pending => Turn::Wait,
+                Poll::Ready(taken) => Turn::Merge(taken?),
+            },
+        };
+        if matches!(turn, Turn::Wait) {
+            self.mergers.push(waker.clone());
+        }
+        Ok(turn)
+    }
+}
+
+impl SourceState for Merger {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        let preparing = self.preparing.take();
+        let (turn, wakers) = {
+            let mut state = self.external.state.lock();
+            let turn = state.turn(preparing, waker)?;
+            // After a range the others may find another one, or the end.
+            let wakers = if matches!(turn, Turn::Merge(_)) { state.wakers() } else { Vec::new() };
+            (turn, wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        match turn {
+            Turn::Done => return Ok(Pull::Done),
+            Turn::Wait => return Ok(Pull::Wait),
+            Turn::Prepare(preparing) => return self.prepare(preparing, waker),
+            Turn::Merge(None) => {}
+            Turn::Merge(Some((number, range, rows))) => self.merge(number, &range, rows)?,
+        }
+        Ok(Pull::Again)
+    }
+}
+
+/// The packet that wants the rows in order.
+pub(super) struct ExternalReader {
+    external: Arc<External>,
+    merged: Option<Merged>,
+}
+
+impl ExternalReader {
+    pub fn new(external: Arc<External>) -> Self {
+        Self { external, merged: None }
+    }
+}
+
+impl SourceState for ExternalReader {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        loop {
+            if let Some(batch) = self.merged.as_mut().and_then(|merged| merged.batches.pop_front()) {
+                return Ok(Pull::Batch(batch));
+            }
+            match self.external.poll_read(waker) {
+                Poll::Pending => return Ok(Pull::Wait),
+                Poll::Ready(None) => {
+                    // What was reserved for merging is of use to others.
+                    self.external.end();
+                    return Ok(Pull::Done);
+                }
+                Poll::Ready(merged) => self.merged = merged,
+            }
+        }
+    }
+}
+
+impl Drop for ExternalReader {
+    fn drop(&mut self) {
+        // Mergers must not wait for a reader that has gone.
+        self.external.end();
+    }
+}
