@@ -231,6 +231,13 @@ impl Reservation {
         Self { account: self.account.clone(), operator: self.operator, bytes: 0 }
     }
 
+    /// A reservation of `bytes` of these (all of them if there are fewer): for a part that goes its own way.
+    pub fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { account: self.account.clone(), operator: self.operator, bytes }
+    }
+
     /// Takes over what another reservation of the same query holds.
     pub fn absorb(&mut self, mut other: Reservation) {
         debug_assert!(Arc::ptr_eq(&self.account, &other.account));
@@ -315,5 +322,9 @@ mod tests {
         assert_eq!((first.bytes(), memory.reserved_bytes()), (15, 15));
         first.resize(4).unwrap();
         assert_eq!(memory.reserved_bytes(), 4);
+        let part = first.split(3);
+        assert_eq!((first.bytes(), part.bytes(), first.split(9).bytes()), (1, 3, 1));
+        drop(part);
+        assert_eq!(memory.reserved_bytes(), 0);
     }
 }

@@ -76,6 +76,7 @@ impl PipelinePacket {
                 return Ok(step);
             }
         }
+        self.links.iter_mut().for_each(|link| link.out.set_waker(quantum.waker));
         let mut now_ns = quantum.now_ns();
         loop {
             self.heed_enough();
@@ -105,8 +106,7 @@ impl PipelinePacket {
                 let link = &mut self.links[index];
                 let flow = link.state.more(&mut link.out)?;
                 link.meter.worked(lap(quantum, now_ns));
-                self.heed(index, flow);
-                return Ok(None);
+                return Ok(self.heed(index, flow));
             }
         }
         match self.phase {
@@ -116,8 +116,8 @@ impl PipelinePacket {
                 let link = &mut self.links[index];
                 let flow = link.state.finish(&mut link.out)?;
                 link.meter.worked(lap(quantum, now_ns));
-                link.more = flow == Flow::MoreOutput;
-                Ok(None)
+                link.more = matches!(flow, Flow::MoreOutput | Flow::Wait);
+                Ok((flow == Flow::Wait).then_some(Step::Wait))
             }
             Phase::Finishing(_) | Phase::Sinking => {
                 self.phase = Phase::Sinking;
@@ -158,8 +158,7 @@ impl PipelinePacket {
         if let Some(link) = self.links.get_mut(index) {
             let flow = link.state.push(batch, &mut link.out)?;
             link.meter.worked(lap(quantum, now_ns));
-            self.heed(index, flow);
-            return Ok(None);
+            return Ok(self.heed(index, flow));
         }
         self.sink_meter.passed(Counts::of(&batch));
         let accept = self.sink.push(batch, quantum.waker)?;
@@ -174,7 +173,7 @@ impl PipelinePacket {
             // Whatever the operators still hold is wanted by nobody.
             self.source = None;
             for link in &mut self.links {
-                link.out = Output::default();
+                link.out.clear();
                 link.more = false;
             }
             self.phase = Phase::Sinking;
@@ -182,19 +181,20 @@ impl PipelinePacket {
         self.held_back.then_some(Step::Wait)
     }
 
-    /// Does what an operator's answer says.
-    fn heed(&mut self, index: usize, flow: Flow) {
-        self.links[index].more = flow == Flow::MoreOutput;
+    /// Does what an operator's answer says. One that waits keeps the packet from going on, unless it has put out something.
+    fn heed(&mut self, index: usize, flow: Flow) -> Option<Step> {
+        self.links[index].more = matches!(flow, Flow::MoreOutput | Flow::Wait);
         // `Done` while input still comes: everything before the operator is dropped, and it is finished next.
         let already_finishing = matches!(self.phase, Phase::Finishing(next) if next > index);
         if flow == Flow::Done && !already_finishing && self.phase != Phase::Sinking {
             self.source = None;
             for link in &mut self.links[..index] {
-                link.out = Output::default();
+                link.out.clear();
                 link.more = false;
             }
             self.phase = Phase::Finishing(index);
         }
+        (flow == Flow::Wait && self.links[index].out.is_empty()).then_some(Step::Wait)
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_full_limit_ends_packets_that_find_nothing() {
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: BATCH_ROWS_MAX, packets: 2 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 };
         let first_three = limit(0, Some(3));
         let meter = || Meter::new(Arc::default());
         let packet = |rows: Option<Batch>| {

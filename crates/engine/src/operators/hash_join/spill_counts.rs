@@ -1,0 +1,67 @@
+//! What a join that did not fit has written to temp space.
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Counters of one join's run.
+#[derive(Debug, Default)]
+pub struct SpillCounts {
+    partitions: AtomicUsize,
+    spilled: AtomicUsize,
+    levels: AtomicUsize,
+    blocks: AtomicUsize,
+    reversed: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+/// The same at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spilled {
+    /// Partitions made, over all levels.
+    pub partitions: usize,
+    /// Those of them that went to temp space.
+    pub partitions_spilled: usize,
+    /// How often rows were partitioned at most: 1 without recursion.
+    pub levels: usize,
+    /// Blocks of a build side that were joined one after another because partitioning does not help.
+    pub blocks: usize,
+    /// Pairs of partitions whose sides changed their roles.
+    pub reversed: usize,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+impl SpillCounts {
+    /// Rows are being partitioned at a level, from 0.
+    pub(super) fn partitioned(&self, level: u32, fan_out: usize) {
+        self.partitions.fetch_add(fan_out, Ordering::Relaxed);
+        self.levels.fetch_max(level as usize + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn spilled_partition(&self) {
+        self.spilled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn spilled_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn block(&self) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn reversed(&self) {
+        self.reversed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counters at this moment.
+    pub fn get(&self) -> Spilled {
+        Spilled {
+            partitions: self.partitions.load(Ordering::Relaxed),
+            partitions_spilled: self.spilled.load(Ordering::Relaxed),
+            levels: self.levels.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            reversed: self.reversed.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
