@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::memory::display_bytes;
+use crate::operators::hash_join::Spilled;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows, batches and bytes.
@@ -106,6 +107,8 @@ pub struct OperatorProfile {
     pub counts: Counts,
     /// Time on workers, in nanoseconds.
     pub worked_ns: u64,
+    /// What it has written to temp space, if it had to.
+    pub spilled: Option<Spilled>,
 }
 
 /// One pipeline of a finished or running query.
@@ -174,7 +177,7 @@ impl fmt::Display for Profile {
                 display_ns(pipeline.queued_ns),
             )?;
             for operator in &pipeline.operators {
-                writeln!(
+                write!(
                     f,
                     "  {}: {} rows, {} batches, {}, worked {}",
                     operator.name,
@@ -183,6 +186,10 @@ impl fmt::Display for Profile {
                     display_bytes(operator.counts.bytes as usize),
                     display_ns(operator.worked_ns),
                 )?;
+                if let Some(spilled) = &operator.spilled {
+                    write!(f, ", {spilled}")?;
+                }
+                writeln!(f)?;
             }
         }
         Ok(())

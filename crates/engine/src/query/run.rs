@@ -19,6 +19,7 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::info::{QueryInfo, QueryState, Waits};
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile};
+use crate::operators::hash_join::SpillCounts;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
@@ -49,7 +50,7 @@ enum SinkState {
 /// What an ended or running query keeps for its profile.
 struct Traced {
     stage: &'static str,
-    operators: Vec<(String, Arc<super::profile::Totals>)>,
+    operators: Vec<(String, Arc<super::profile::Totals>, Option<Arc<SpillCounts>>)>,
     packets: Vec<Arc<Packet>>,
     /// Of packets that are gone.
     waits: Waits,
@@ -103,10 +104,11 @@ impl QueryRun {
             .pipelines
             .iter()
             .map(|pipeline| {
-                let mut operators = vec![(pipeline.source.name.clone(), pipeline.source.totals.clone())];
-                operators.extend(pipeline.operators.iter().map(|part| (part.name.clone(), part.totals.clone())));
+                let mut operators = vec![(pipeline.source.name.clone(), pipeline.source.totals.clone(), None)];
+                let chain = pipeline.operators.iter();
+                operators.extend(chain.map(|Part { part, name, totals }| (name.clone(), totals.clone(), part.spill_counts())));
                 let sink = &graph.sinks[pipeline.sink].sink;
-                operators.push((format!("=> {}", sink.name), sink.totals.clone()));
+                operators.push((format!("=> {}", sink.name), sink.totals.clone(), None));
                 Traced {
                     stage: pipeline.stage.name(),
                     operators,
@@ -451,10 +453,11 @@ impl Traced {
             operators: self
                 .operators
                 .iter()
-                .map(|(name, totals)| OperatorProfile {
+                .map(|(name, totals, spilled)| OperatorProfile {
                     name: name.clone(),
                     counts: totals.counts(),
                     worked_ns: totals.worked_ns(),
+                    spilled: spilled.as_ref().map(|counts| counts.get()).filter(|spilled| spilled.partitions > 0),
                 })
                 .collect(),
         }

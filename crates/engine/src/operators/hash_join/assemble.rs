@@ -58,7 +58,7 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub fn new(keys: Vec<KeyColumn>, rows: usize, valid: Option<NullBuffer>, matched: Option<BooleanBuffer>) -> Self {
-        let bounds = keys.iter().map(bounds).collect();
+        let bounds = keys.iter().map(KeyColumn::bounds).collect();
         let sorted = match &keys[..] {
             [KeyColumn { data: KeyData::Words(words), nulls: None }] => words.is_sorted(),
             _ => false,
@@ -95,16 +95,6 @@ impl Chunk {
 
     pub fn partitions(&self) -> &Partitions {
         self.partitions.get_or_init(|| Partitions::new(self.hashes(), self.valid.as_ref()))
-    }
-}
-
-fn bounds(key: &KeyColumn) -> (u64, u64) {
-    let words = key.words();
-    let widened = |(min, max): (u64, u64), word: u64| (min.min(word), max.max(word));
-    match &key.nulls {
-        None => words.iter().copied().fold((u64::MAX, 0), widened),
-        Some(_) if words.is_empty() => (u64::MAX, 0),
-        Some(nulls) => nulls.valid_indices().map(|row| words[row]).fold((u64::MAX, 0), widened),
     }
 }
 

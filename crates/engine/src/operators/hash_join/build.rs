@@ -23,7 +23,7 @@ use super::partitions::{Partitions, Side};
 use super::rows::BuildRows;
 use super::{Config, Shared};
 use crate::batch::Batch;
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
@@ -59,10 +59,6 @@ impl Gathered {
     fn packets(&self) -> impl Iterator<Item = &Incoming<Chunk>> + Clone {
         self.unsplit.iter().chain(self.stores.iter().map(|(_, store)| store))
     }
-
-    fn bytes(&self) -> usize {
-        self.packets().map(Incoming::bytes).sum()
-    }
 }
 
 impl Build {
@@ -70,7 +66,7 @@ impl Build {
         Self { config, shared, filters, assembling: Mutex::new(None), packets: AtomicUsize::new(1) }
     }
 
-    /// The filters that may be filled: from a complete build side, or not at all.
+    /// The filters that the table fills: those of a build side that fits.
     fn filters(&self) -> &Filters {
         if self.shared.partitions.get().is_some() { &[] } else { &self.filters }
     }
@@ -98,7 +94,7 @@ impl Sink for Build {
             is_handed_over: false,
             failed: None,
             owner: self.shared.next_owner(),
-            packets: setup.packets,
+            memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
         }))
@@ -130,6 +126,9 @@ impl Sink for Build {
         let assembling = self.assembling.lock().take().and_then(Arc::into_inner);
         let assembling = assembling.ok_or_else(|| Error::bug("a join's table was completed while worked on"))?;
         let is_complete = self.shared.partitions.get().is_none();
+        if let Some(filters) = self.shared.filters.get() {
+            filters.finish(&self.config, &self.filters)?;
+        }
         let built = Arc::new(assembling.finish(self.filters(), is_complete, None)?);
         *self.shared.published.held.lock() = Some(built.held.clone());
         *self.shared.built.lock() = Some(built);
@@ -151,7 +150,7 @@ struct BuildState {
     /// What went wrong where nobody could be told.
     failed: Option<Error>,
     owner: u64,
-    packets: usize,
+    memory: QueryMemory,
 }
 
 /// What is to be done before the next batch is taken.
@@ -175,8 +174,7 @@ impl SinkState for BuildState {
             }
         }
         if self.shared.gives_back.load(Ordering::Relaxed) {
-            let partitions = self.shared.partition(&self.config, self.incoming.bytes());
-            partitions.inspect(|partitions| partitions.spill_all());
+            self.begin_partitions().inspect(|partitions| partitions.spill_all());
         }
         self.todo.push_back(Todo::Split(rows, None));
         self.work(waker)
@@ -206,9 +204,8 @@ impl SinkState for BuildState {
             let Err(error) = self.reserve_finishing(&mut gathered) else { return Ok(Accept::More) };
             match shared.partitions.get() {
                 None => {
-                    let bytes = gathered.bytes();
                     drop(gathered);
-                    shared.partition(&self.config, bytes).ok_or(error)?;
+                    self.begin_partitions().ok_or(error)?;
                 }
                 Some(partitions) => partitions.spill(partitions.largest_resident().ok_or(error)?),
             }
@@ -222,8 +219,12 @@ impl BuildState {
         if error.kind() != ErrorKind::Resource {
             return Err(error);
         }
-        let bytes = self.shared.gathered.lock().bytes() + self.packets * self.incoming.bytes();
-        self.shared.partition(&self.config, bytes).map(|_| ()).ok_or(error)
+        self.begin_partitions().map(|_| ()).ok_or(error)
+    }
+
+    /// All that the query has by now is about what it may have.
+    fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
+        self.shared.partition(&self.config, self.memory.reserved_bytes(), &self.shared.filter_keys)
     }
 
     /// Does what is to be done before the next batch is taken.
@@ -288,6 +289,7 @@ impl BuildState {
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
         let reservation = reservation.map(Arc::new);
+        self.shared.filters.get().inspect(|filters| filters.add(&rows));
         for (partition, batch) in split(rows, &self.config, partitions)? {
             partitions.belong(partition);
             self.todo.push_back(Todo::Place(partition, batch, reservation.clone()));

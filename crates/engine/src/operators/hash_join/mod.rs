@@ -43,6 +43,7 @@ mod probe;
 mod rows;
 mod shared_vec;
 mod spill_counts;
+mod spilled_filters;
 mod splitting;
 mod table;
 mod table_work;
@@ -76,6 +77,7 @@ pub(super) use unmatched::Unmatched;
 
 use emit::{Held, PairJoin, Published, StoredSource, Wanted, marks_held};
 use keys::KeyKind;
+use spilled_filters::SpilledFilters;
 use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
 
 /// The three places of a join in the pipelines.
@@ -148,7 +150,10 @@ pub fn hash_join(
         stored: wanted.columns,
         pairs: pairs.clone(),
     });
-    let shared = Arc::new(Shared::default());
+    let mut filter_keys: Vec<usize> = filters.iter().map(|(_, key)| *key).collect();
+    filter_keys.sort_unstable();
+    filter_keys.dedup();
+    let shared = Arc::new(Shared { filter_keys, ..Shared::default() });
     let mut after_probe: Vec<(Arc<dyn Source>, &'static str)> = vec![];
     if marks_held(join.join_type) {
         let published = shared.published.clone();
@@ -223,6 +228,9 @@ struct Shared {
     buffers: Mutex<Option<SpillBuffers>>,
     /// Set when the join does not fit.
     partitions: OnceLock<Arc<Partitions>>,
+    /// The filters of a build side that does not fit, and the keys that they are wanted of.
+    filters: OnceLock<SpilledFilters>,
+    filter_keys: Vec<usize>,
     /// The join is asked to go to temp space as far as it can.
     gives_back: AtomicBool,
     counts: Arc<SpillCounts>,
@@ -235,9 +243,11 @@ impl Shared {
         self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// From now on rows are partitioned; `memory_bytes` is about what the join may have. `None` without temp space.
-    fn partition(&self, config: &Config, memory_bytes: usize) -> Option<&Arc<Partitions>> {
+    /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
+    /// made. `None` without temp space.
+    fn partition(&self, config: &Config, memory_bytes: usize, filters: &[usize]) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers.lock().clone()?;
+        self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
         Some(self.partitions.get_or_init(|| {
             let partitions = match config.can_partition() {
                 true => fan_out(memory_bytes, buffers.space().cluster_bytes()),

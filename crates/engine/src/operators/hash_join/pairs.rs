@@ -89,7 +89,7 @@ impl Pair {
     }
 
     /// Bytes of its table while that is made, about.
-    fn table_bytes(&self) -> usize {
+    pub fn table_bytes(&self) -> usize {
         let Some(build) = &self.build else { return 0 };
         2 * build.file().bytes() as usize + TABLE_BYTES_PER_ROW * build.rows() as usize
     }

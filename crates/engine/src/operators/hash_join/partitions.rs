@@ -29,8 +29,8 @@ use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 
 /// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, batches fall into
 /// pieces of a few rows.
-const FAN_OUT_MIN: usize = 4;
-const FAN_OUT_MAX: usize = 64;
+pub(super) const FAN_OUT_MIN: usize = 4;
+const FAN_OUT_MAX: usize = 32;
 
 /// The share of the memory that the clusters being filled may have.
 pub(super) const CLUSTERS_SHARE: usize = 4;

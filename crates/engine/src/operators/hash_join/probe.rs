@@ -132,7 +132,7 @@ impl ProbeState {
             return;
         };
         let bytes = table.held.reservation.as_ref().map_or(0, Reservation::bytes);
-        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes) else {
+        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, &[]) else {
             self.built = Some(table.clone());
             return;
         };

@@ -1,5 +1,8 @@
 //! What a join that did not fit has written to temp space.
 
+use std::fmt;
+
+use crate::memory::display_bytes;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Counters of one join's run.
@@ -9,7 +12,6 @@ pub struct SpillCounts {
     spilled: AtomicUsize,
     levels: AtomicUsize,
     blocks: AtomicUsize,
-    reversed: AtomicUsize,
     bytes: AtomicU64,
 }
 
@@ -24,10 +26,22 @@ pub struct Spilled {
     pub levels: usize,
     /// Blocks of a build side that were joined one after another because partitioning does not help.
     pub blocks: usize,
-    /// Pairs of partitions whose sides changed their roles.
-    pub reversed: usize,
     /// Bytes written.
     pub bytes: u64,
+}
+
+impl fmt::Display for Spilled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "spilled {} of {} partitions, {} levels, {} blocks, {} written",
+            self.partitions_spilled,
+            self.partitions,
+            self.levels,
+            self.blocks,
+            display_bytes(self.bytes as usize),
+        )
+    }
 }
 
 impl SpillCounts {
@@ -49,10 +63,6 @@ impl SpillCounts {
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn reversed(&self) {
-        self.reversed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// The counters at this moment.
     pub fn get(&self) -> Spilled {
         Spilled {
@@ -60,7 +70,6 @@ impl SpillCounts {
             partitions_spilled: self.spilled.load(Ordering::Relaxed),
             levels: self.levels.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
-            reversed: self.reversed.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
         }
     }

@@ -11,7 +11,7 @@ use super::emit::needs_held_rows;
 use super::keys::hash_rows;
 use super::loading::Loading;
 use super::pairs::{Pair, Work, rows_of};
-use super::partitions::{CLUSTERS_SHARE, Partitions, Side, fan_out};
+use super::partitions::{CLUSTERS_SHARE, FAN_OUT_MIN, Partitions, Side, fan_out};
 use super::{Config, Shared};
 use crate::batch::Batch;
 use crate::memory::Reservation;
@@ -41,7 +41,9 @@ impl Splitting {
         owner: u64,
     ) -> Self {
         let memory_bytes = loading.bytes();
-        let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes());
+        // Twice as many as would fit one by one: some are larger than others.
+        let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
+        let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
         let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers));
         let partitions =
             Partitions::new(work.pair.level, fan_out, memory_bytes / CLUSTERS_SHARE, buffers, &shared.counts);

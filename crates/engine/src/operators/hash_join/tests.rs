@@ -203,8 +203,11 @@ impl std::task::Wake for Unpark {
     }
 }
 
+#[track_caller]
 fn wait() {
+    let start = std::time::Instant::now();
     std::thread::park_timeout(std::time::Duration::from_secs(10));
+    assert!(start.elapsed().as_secs() < 10, "nobody woke the packet");
 }
 
 /// A packet of the probe side, until it ends.
