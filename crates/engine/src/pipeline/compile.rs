@@ -300,8 +300,8 @@ impl Compiler<'_> {
         built(self, build);
         tail.after_sinks.push(build);
         let mut feeding = self.node(right, tail.clone().with(parts.probe, name))?;
-        if let Some(unmatched) = parts.unmatched {
-            let rest = self.pipeline(StageId::Join, unmatched, "Unmatched rows", tail);
+        for (source, name) in parts.after_probe {
+            let rest = self.pipeline(StageId::Join, source, name, tail.clone());
             self.graph.pipelines[rest].after_pipelines = feeding.clone();
             feeding.push(rest);
         }
