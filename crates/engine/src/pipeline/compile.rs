@@ -268,7 +268,7 @@ impl Compiler<'_> {
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
                 self.node(&window.input, Tail::new(sink))?;
-                let source = WindowSource::new(window, &plan.schema, receiver);
+                let source = WindowSource::new(window, &plan.schema, receiver)?;
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
             Node::Foreign(foreign) => self.foreign(foreign, name, tail),
