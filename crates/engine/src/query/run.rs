@@ -106,7 +106,9 @@ impl QueryRun {
             .map(|pipeline| {
                 let mut operators = vec![(pipeline.source.name.clone(), pipeline.source.totals.clone(), None)];
                 let chain = pipeline.operators.iter();
-                operators.extend(chain.map(|Part { part, name, totals }| (name.clone(), totals.clone(), part.spill_counts())));
+                operators.extend(
+                    chain.map(|Part { part, name, totals }| (name.clone(), totals.clone(), part.spill_counts())),
+                );
                 let sink = &graph.sinks[pipeline.sink].sink;
                 operators.push((format!("=> {}", sink.name), sink.totals.clone(), None));
                 Traced {

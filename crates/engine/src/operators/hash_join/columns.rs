@@ -260,8 +260,10 @@ impl Assembly {
             first_blocks.push(blocks.len());
             blocks.append(&mut packet.blocks);
         }
-        let mut slots: Vec<Vec<Option<Chunk>>> =
-            packets.into_iter().map(|packet| packet.chunks.into_iter().map(|(chunk, _)| Some(chunk)).collect()).collect();
+        let mut slots: Vec<Vec<Option<Chunk>>> = packets
+            .into_iter()
+            .map(|packet| packet.chunks.into_iter().map(|(chunk, _)| Some(chunk)).collect())
+            .collect();
         let chunks: Vec<(Chunk, usize)> = order
             .iter()
             .filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, first_blocks[packet])))
@@ -386,9 +388,7 @@ impl Assembly {
                 let data = ArrayData::builder(physical).len(self.rows).add_buffer(buffer).nulls(nulls);
                 Ok(make_array(data.build().map_err(from_arrow)?))
             }
-            Kind::Views { values } => {
-                Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls))
-            }
+            Kind::Views { values } => Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls)),
             Kind::Other(done) => {
                 done.into_inner().ok_or_else(|| Error::bug("a column of the build side was not put together"))
             }

@@ -46,7 +46,16 @@ impl Dump {
             own.overdraw(is_found.len());
             own
         });
-        Self { built, config, next: 0, is_found, rows: vec![], codes: vec![], writes: vec![], _reservation: reservation }
+        Self {
+            built,
+            config,
+            next: 0,
+            is_found,
+            rows: vec![],
+            codes: vec![],
+            writes: vec![],
+            _reservation: reservation,
+        }
     }
 
     /// Writes until all is written. Called again with the same `owner` when the waker was woken.
@@ -95,21 +104,21 @@ impl Dump {
     fn rows_of(&self, picked: Vec<u32>, codes: &[u64]) -> Result<BuildRows> {
         let Built { held, lookup } = &*self.built;
         let packing = lookup.table.as_ref().and_then(|table| table.packing());
-        let matched = held.matched.as_ref().map(|matched| {
-            BooleanBuffer::collect_bool(picked.len(), |index| matched.get(picked[index] as usize))
-        });
+        let matched = held
+            .matched
+            .as_ref()
+            .map(|matched| BooleanBuffer::collect_bool(picked.len(), |index| matched.get(picked[index] as usize)));
         let rows: Arc<UInt32Array> = Arc::new(picked.into());
-        let columns: Vec<_> =
-            held.columns.iter().map(|column| Column::picked(column.clone(), rows.clone())).collect();
+        let columns: Vec<_> = held.columns.iter().map(|column| Column::picked(column.clone(), rows.clone())).collect();
         let keys = self.config.keys.iter().enumerate().map(|(key, _)| {
             if let Some(kept) = self.config.key_columns[key] {
                 return KeyKind::Bytes.column(&columns[kept].flat()?);
             }
             if let Some(KeyValues::Words(words, nulls)) = lookup.values.get(key) {
                 let words = rows.values().iter().map(|&row| words[row as usize]).collect();
-                let nulls = nulls.as_ref().map(|nulls| {
-                    rows.values().iter().map(|&row| nulls.is_valid(row as usize)).collect::<NullBuffer>()
-                });
+                let nulls = nulls
+                    .as_ref()
+                    .map(|nulls| rows.values().iter().map(|&row| nulls.is_valid(row as usize)).collect::<NullBuffer>());
                 return Ok(KeyColumn { data: KeyData::Words(words), nulls });
             }
             Ok(match packing {

@@ -53,7 +53,6 @@ mod unmatched;
 
 use std::sync::{Arc, OnceLock};
 
-
 use arrow::array::BinaryViewArray;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -70,15 +69,15 @@ use crate::sync::{
 };
 use crate::temp::SpillBuffers;
 
-pub use spill_counts::{SpillCounts, Spilled};
 pub(super) use columns::Assembly;
+pub use spill_counts::{SpillCounts, Spilled};
 pub(super) use table::Table;
 pub(super) use unmatched::Unmatched;
 
 use emit::{Held, PairJoin, Published, StoredSource, Wanted, marks_held};
 use keys::KeyKind;
-use spilled_filters::SpilledFilters;
 use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
+use spilled_filters::SpilledFilters;
 
 /// The three places of a join in the pipelines.
 pub struct JoinParts {
@@ -244,10 +243,12 @@ impl Shared {
     }
 
     /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
-    /// made. `None` without temp space.
-    fn partition(&self, config: &Config, memory_bytes: usize, filters: &[usize]) -> Option<&Arc<Partitions>> {
+    /// made, while the build side comes in. `None` without temp space.
+    fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers.lock().clone()?;
-        self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+        if let Some(filters) = filters {
+            self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+        }
         Some(self.partitions.get_or_init(|| {
             let partitions = match config.can_partition() {
                 true => fan_out(memory_bytes, buffers.space().cluster_bytes()),

@@ -130,7 +130,8 @@ mod tests {
         let keys = [key(&[10, 13, 14, 10, 12], None), key(&second, Some(&[true, true, true, true, false]))];
         packing.pack(&keys, &mut codes);
         assert_eq!(codes, vec![1 << 2, 3 | 1 << 2, NO_CODE, NO_CODE, 2]);
-        let [first, second] = [packing.unpacked(0, &[1 << 2, 3 | 2 << 2, 2]), packing.unpacked(1, &[1 << 2, 3 | 2 << 2, 2])];
+        let [first, second] =
+            [packing.unpacked(0, &[1 << 2, 3 | 2 << 2, 2]), packing.unpacked(1, &[1 << 2, 3 | 2 << 2, 2])];
         assert_eq!((first.words(), &first.nulls), (&[10, 13, 12][..], &None));
         assert_eq!((&second.words()[..2], second.is_null(2)), (&[1 << 40, (1 << 40) + 1][..], true));
     }

@@ -37,10 +37,7 @@ use super::{Built, Config, Shared};
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
-use crate::sync::{
-    Mutex,
-    atomic::Ordering,
-};
+use crate::sync::{Mutex, atomic::Ordering};
 use crate::temp::{BatchFile, BatchReader, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
 
 /// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not fit then is

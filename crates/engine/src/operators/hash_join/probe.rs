@@ -16,12 +16,12 @@ use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
 use super::cross_pairs::{CrossHeld, CrossPairs};
+use super::dump::Dump;
 use super::emit::{Held, InWork, ProbeSeen, needs_held_rows};
 use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::NO_CODE;
-use super::table::{Found, Table, hash_as_word};
-use super::dump::Dump;
 use super::partitions::{Partitions, Side};
+use super::table::{Found, Table, hash_as_word};
 use super::{Built, Config, KeyValues, Lookup, Shared, SpillCounts};
 use crate::batch::{Batch, nulls_of, views};
 use crate::memory::Reservation;
@@ -132,7 +132,7 @@ impl ProbeState {
             return;
         };
         let bytes = table.held.reservation.as_ref().map_or(0, Reservation::bytes);
-        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, &[]) else {
+        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, None) else {
             self.built = Some(table.clone());
             return;
         };
@@ -146,8 +146,8 @@ impl ProbeState {
         }
     }
 
-    /// Puts aside the rows of partitions in temp space that the build side has rows of. The others, if there are any, find what they
-    /// find in the table: rows without a possible partner are among them.
+    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any, find what they
+    /// find in the table, which is nothing for those that have no partner at all.
     fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
         let config = self.lookups.config.clone();
         let mut hashes = Vec::with_capacity(input.rows());
@@ -159,11 +159,20 @@ impl ProbeState {
         for (partition, is_away) in is_away.iter_mut().enumerate() {
             *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
         }
+        // Without a table at hand, all rows must go where the build rows are.
+        let may_match = match (&self.built, self.shared.filters.get()) {
+            (Some(_), Some(filters)) if config.can_partition() => filters.may_match(&hashes),
+            _ => None,
+        };
+        let can_match = |row: usize| {
+            valid.as_ref().is_none_or(|valid| valid.is_valid(row))
+                && may_match.as_ref().is_none_or(|may_match| may_match.value(row))
+        };
         let mut stay = vec![];
         let mut away = vec![vec![]; partitions.len()];
         for (row, &hash) in hashes.iter().enumerate() {
             let partition = partitions.of(hash);
-            match is_away[partition] && valid.as_ref().is_none_or(|valid| valid.is_valid(row)) {
+            match is_away[partition] && can_match(row) {
                 true => away[partition].push(row as u32),
                 false => stay.push(row as u32),
             }

@@ -13,7 +13,7 @@ use diligence_base::{Error, Result};
 
 use super::assemble::Chunk;
 use super::emit::{StoredSource, marks_held};
-use super::keys::{KeyColumn, KeyData, KeyKind};
+use super::keys::{KeyColumn, KeyData, KeyKind, hash_rows};
 use super::{Config, Key};
 use crate::batch::{Batch, Column};
 
@@ -61,7 +61,11 @@ impl Config {
     /// The rows of a spilled batch.
     pub fn unspilled(&self, batch: &Batch) -> Result<BuildRows> {
         let mut word_columns = self.stored.len()..;
-        let keys = self.keys.iter().zip(&self.key_columns).map(|(key, kept)| self.read_key(key, *kept, batch, || word_columns.next().unwrap_or(0)));
+        let keys = self
+            .keys
+            .iter()
+            .zip(&self.key_columns)
+            .map(|(key, kept)| self.read_key(key, *kept, batch, || word_columns.next().unwrap_or(0)));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let matched = match marks_held(self.pairs.join_type) {
             true => Some(batch.flat(batch.columns().len() - 1)?.as_boolean().values().clone()),
@@ -115,6 +119,13 @@ impl BuildRows {
             columns.push(Column::flat_array(Arc::new(BooleanArray::new(matched, None))));
         }
         Batch::new(columns, rows)
+    }
+
+    /// The hash of each row's keys.
+    pub fn hashes(&self) -> Vec<u64> {
+        let mut hashes = Vec::with_capacity(self.rows);
+        hash_rows(&self.keys, &mut hashes);
+        hashes
     }
 
     /// Bytes that the keys hold as a chunk.

@@ -15,8 +15,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::Operator as BinaryOperator;
-use diligence_base::seams::MemoryTempFiles;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
+use diligence_base::seams::MemoryTempFiles;
 use proptest::prelude::*;
 
 use super::*;
@@ -526,8 +526,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     let threads = dice.chance(20);
     let batch_count = left_batches.len() + right_batches.len();
     let give_back = (memory == Memory::Short && dice.chance(30)).then(|| dice.below(batch_count + 1));
-    let rows =
-        run_giving_back(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
+    let rows = run_giving_back(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
     let spilled = parts.probe.spill_counts().map_or(Spilled::default(), |counts| counts.get());
     let context = format!(
         "seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}, null-equal {null_equal}, \

@@ -61,12 +61,7 @@ impl SourceState for UnmatchedState {
 }
 
 impl UnmatchedState {
-    pub fn new(
-        pairs: Arc<PairJoin>,
-        published: Arc<Published>,
-        null_aware: bool,
-        batch_rows: usize,
-    ) -> Result<Self> {
+    pub fn new(pairs: Arc<PairJoin>, published: Arc<Published>, null_aware: bool, batch_rows: usize) -> Result<Self> {
         let held = published.held.lock().clone();
         let held =
             held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;

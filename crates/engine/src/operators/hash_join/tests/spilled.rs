@@ -42,16 +42,7 @@ fn join_numbers(
     let temp = small_clusters(&MemoryTempFiles::default(), 2);
     let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets };
     let batches = |rows: &[(i64, i64)]| rows.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
-    let rows = run_giving_back(
-        &mut Dice(7),
-        &parts,
-        &setup,
-        batches(left),
-        batches(right),
-        &schema,
-        false,
-        give_back,
-    );
+    let rows = run_giving_back(&mut Dice(7), &parts, &setup, batches(left), batches(right), &schema, false, give_back);
     let spilled = parts.probe.spill_counts().unwrap().get();
     drop(parts);
     is_left_empty(&temp, &broker, "numbers");
@@ -78,7 +69,10 @@ fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
             bytes.push(spilled.bytes);
         }
         // More memory, fewer bytes; but for the pieces of batches, which are smaller where there are more partitions.
-        assert!(bytes.is_sorted_by(|less, more| *less * 3 / 2 >= *more) && bytes[0] > 2 * bytes[3], "{join_type}: {bytes:?}");
+        assert!(
+            bytes.is_sorted_by(|less, more| *less * 3 / 2 >= *more) && bytes[0] > 2 * bytes[3],
+            "{join_type}: {bytes:?}"
+        );
     }
 }
 
@@ -102,6 +96,25 @@ fn a_filter_of_a_spilled_build_side_is_complete() {
         assert_eq!(kept(0), 20_000);
         assert!(kept(100_000) < 8_000, "{} others", kept(100_000));
         assert_eq!(filter.bounds().unwrap().1, ScalarValue::Int64(Some(19_999)));
+    }
+}
+
+#[test]
+fn probe_rows_without_a_partner_are_not_written() {
+    let left = pairs_of_numbers(20_000);
+    let others: Vec<_> = (0..30_000).map(|n| (n + 1_000_000, n)).collect();
+    for join_type in [JoinType::Inner, JoinType::Right, JoinType::Full] {
+        let (rows, few, _) = join_numbers(join_type, &left, &others, 500_000, 2, None);
+        assert_eq!(
+            rows.len(),
+            match join_type {
+                JoinType::Inner => 0,
+                JoinType::Right => 30_000,
+                _ => 50_000,
+            }
+        );
+        let (_, all, _) = join_numbers(join_type, &left, &pairs_of_numbers(30_000), 500_000, 2, None);
+        assert!(few.bytes < all.bytes * 3 / 4, "{join_type}: {few:?}, {all:?}");
     }
 }
 
@@ -164,7 +177,8 @@ fn a_join_that_is_dropped_leaves_nothing() {
         let mut next = || numbers(rows.by_ref().take(500).collect::<Vec<_>>().into_iter());
         let mut builder = parts.build.open(&setup).unwrap();
         let (build_batches, probe_batches) = (batches.min(40), batches - batches.min(40));
-        (0..build_batches).for_each(|_| assert_eq!(builder.push(next(), Waker::noop()).unwrap(), crate::pipeline::Accept::More));
+        (0..build_batches)
+            .for_each(|_| assert_eq!(builder.push(next(), Waker::noop()).unwrap(), crate::pipeline::Accept::More));
         if probe_batches > 0 {
             builder.finish(Waker::noop()).unwrap();
             drop(builder);
@@ -196,7 +210,11 @@ fn a_full_disk_ends_the_join() {
     let temp = small_clusters(&MemoryTempFiles::failing(Fault::Full, 5), 0);
     let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
     let mut builder = parts.build.open(&setup).unwrap();
-    let mut batches = pairs_of_numbers(20_000).chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect::<Vec<_>>().into_iter();
+    let mut batches = pairs_of_numbers(20_000)
+        .chunks(500)
+        .map(|chunk| numbers(chunk.iter().copied()))
+        .collect::<Vec<_>>()
+        .into_iter();
     let error = batches.find_map(|batch| builder.push(batch, Waker::noop()).err()).unwrap();
     assert!(error.message().contains("temp"), "{error}");
     drop((builder, parts));
