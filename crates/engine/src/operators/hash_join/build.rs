@@ -18,7 +18,6 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
 use super::incoming::{AllIn, Incoming, Room};
-use super::keys::hash_rows;
 use super::partitions::{Partitions, Side};
 use super::rows::BuildRows;
 use super::{Config, Shared};
@@ -216,7 +215,7 @@ impl BuildState {
 
     /// All that the query has by now is about what it may have.
     fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
-        self.shared.partition(&self.config, self.memory.reserved_bytes(), &self.shared.filter_keys)
+        self.shared.partition(&self.config, self.memory.reserved_bytes(), Some(&self.shared.filter_keys))
     }
 
     /// Does what is to be done before the next batch is taken.
@@ -281,8 +280,9 @@ impl BuildState {
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
         let reservation = reservation.map(Arc::new);
-        self.shared.filters.get().inspect(|filters| filters.add(&rows));
-        for (partition, batch) in split(rows, &self.config, partitions)? {
+        let hashes = rows.hashes();
+        self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
+        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)? {
             partitions.belong(partition);
             self.todo.push_back(Todo::Place(partition, batch, reservation.clone()));
         }
@@ -362,7 +362,6 @@ pub(super) fn keep(incoming: &mut Incoming<Chunk>, room: Room, rows: BuildRows) 
 
 /// Rows as spilled batches, partition by partition.
 pub(super) fn split(rows: BuildRows, config: &Config, partitions: &Partitions) -> Result<Vec<(usize, Batch)>> {
-    let mut hashes = Vec::with_capacity(rows.rows);
-    hash_rows(&rows.keys, &mut hashes);
+    let hashes = rows.hashes();
     partitions.split(&rows.into_spilled(config), &hashes)
 }

@@ -253,10 +253,12 @@ impl Shared {
     }
 
     /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
-    /// made. `None` without temp space.
-    fn partition(&self, config: &Config, memory_bytes: usize, filters: &[usize]) -> Option<&Arc<Partitions>> {
+    /// made, while the build side comes in. `None` without temp space.
+    fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers.lock().clone()?;
-        self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+        if let Some(filters) = filters {
+            self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+        }
         Some(self.partitions.get_or_init(|| {
             let partitions = match config.can_partition() {
                 true => fan_out(memory_bytes, buffers.space().cluster_bytes()),

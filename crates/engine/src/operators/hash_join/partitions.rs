@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //! * A partition that has been spilled once stays so: nobody keeps rows of it in memory.
-//! * Writing never fails for lack of memory as long as the buffers' minimum is one cluster more than what others hold: where
-//!   another cluster is refused, the clusters at hand are closed, however little they hold, and come back when they are written.
+//! * Writing does not fail for lack of memory, since the buffers have a minimum: where another cluster is refused, the clusters at
+//!   hand are closed, however little they hold, and come back when they are written.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -39,6 +39,9 @@ pub(super) const CLUSTERS_SHARE: usize = 4;
 /// allocated at once): temp space allocates single clusters out of large extents.
 const GROUP_CLUSTERS: usize = 2;
 
+/// How often a packet asks again for a cluster that others took before it.
+const REFUSALS_MAX: usize = 1000;
+
 /// The side whose rows a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -52,6 +55,8 @@ struct Slot {
     writer: Option<BatchWriter>,
     /// Who is in the middle of a batch.
     owner: Option<u64>,
+    /// How often another cluster was refused to the owner, one time after another.
+    refusals: usize,
     waiting: Vec<Waker>,
 }
 
@@ -200,13 +205,23 @@ impl Partitions {
         owner: u64,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        match self.poll_write_once(side, partition, batch, owner, waker) {
-            Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource => {
-                self.close_clusters();
-                self.poll_write_once(side, partition, batch, owner, waker)
-            }
-            done => done,
+        let is_refused =
+            |done: &Poll<Result<()>>| matches!(done, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource);
+        let mut done = self.poll_write_once(side, partition, batch, owner, waker);
+        if is_refused(&done) {
+            self.close_clusters();
+            done = self.poll_write_once(side, partition, batch, owner, waker);
         }
+        if is_refused(&done) && self.buffers.clusters() > 0 {
+            // Other packets were faster, and fill what came back.
+            let mut slot = self.slot(side, partition).lock();
+            slot.refusals += 1;
+            if slot.refusals < REFUSALS_MAX {
+                waker.wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        done
     }
 
     fn poll_write_once(
@@ -235,7 +250,7 @@ impl Partitions {
                     slot.owner = Some(owner);
                     return done;
                 }
-                Poll::Ready(Ok(())) => slot.owner = None,
+                Poll::Ready(Ok(())) => (slot.owner, slot.refusals) = (None, 0),
             }
             std::mem::take(&mut slot.waiting)
         };

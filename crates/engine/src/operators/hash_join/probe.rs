@@ -133,7 +133,7 @@ impl ProbeState {
             return;
         };
         let bytes = table.held.reservation.as_ref().map_or(0, Reservation::bytes);
-        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, &[]) else {
+        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, None) else {
             self.built = Some(table.clone());
             return;
         };
@@ -147,8 +147,8 @@ impl ProbeState {
         }
     }
 
-    /// Puts aside the rows of partitions in temp space that the build side has rows of. The others, if there are any, find what they
-    /// find in the table: rows without a possible partner are among them.
+    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any, find what they
+    /// find in the table, which is nothing for those that have no partner at all.
     fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
         let config = self.lookups.config.clone();
         let mut hashes = Vec::with_capacity(input.rows());
@@ -160,11 +160,20 @@ impl ProbeState {
         for (partition, is_away) in is_away.iter_mut().enumerate() {
             *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
         }
+        // Without a table at hand, all rows must go where the build rows are.
+        let may_match = match (&self.built, self.shared.filters.get()) {
+            (Some(_), Some(filters)) if config.can_partition() => filters.may_match(&hashes),
+            _ => None,
+        };
+        let can_match = |row: usize| {
+            valid.as_ref().is_none_or(|valid| valid.is_valid(row))
+                && may_match.as_ref().is_none_or(|may_match| may_match.value(row))
+        };
         let mut stay = vec![];
         let mut away = vec![vec![]; partitions.len()];
         for (row, &hash) in hashes.iter().enumerate() {
             let partition = partitions.of(hash);
-            match is_away[partition] && valid.as_ref().is_none_or(|valid| valid.is_valid(row)) {
+            match is_away[partition] && can_match(row) {
                 true => away[partition].push(row as u32),
                 false => stay.push(row as u32),
             }

@@ -13,7 +13,7 @@ use diligence_base::{Error, Result};
 
 use super::assemble::Chunk;
 use super::emit::{StoredSource, marks_held};
-use super::keys::{KeyColumn, KeyData, KeyKind};
+use super::keys::{KeyColumn, KeyData, KeyKind, hash_rows};
 use super::{Config, Key};
 use crate::batch::{Batch, Column};
 
@@ -119,6 +119,13 @@ impl BuildRows {
             columns.push(Column::flat_array(Arc::new(BooleanArray::new(matched, None))));
         }
         Batch::new(columns, rows)
+    }
+
+    /// The hash of each row's keys.
+    pub fn hashes(&self) -> Vec<u64> {
+        let mut hashes = Vec::with_capacity(self.rows);
+        hash_rows(&self.keys, &mut hashes);
+        hashes
     }
 
     /// Bytes that the keys hold as a chunk.

@@ -1,11 +1,13 @@
 //! Runtime filters of a build side that does not fit (Gamma's bit vector filters): a Bloom filter for each key that a scan wants to
-//! know, filled as rows are told apart by partition.
+//! know, and one of whole rows' hashes, which keeps probe rows without a partner from being written. They are filled as rows are told
+//! apart by partition.
 //!
 //! Invariant: every row of the build side is told apart once and added then, wherever it stays; so when the build side is complete, the
 //! filter is. It is only shown to a scan then, and only if it has not become too full.
 
 use std::sync::Arc;
 
+use arrow::buffer::BooleanBuffer;
 use diligence_base::Result;
 
 use super::Config;
@@ -29,6 +31,7 @@ const OVERFULL: usize = 2;
 #[derive(Default)]
 pub(super) struct SpilledFilters {
     keys: Vec<KeyFilter>,
+    hashes: Option<FilterWork>,
     keys_max: usize,
     rows: AtomicUsize,
     _reservation: Option<Reservation>,
@@ -43,25 +46,26 @@ struct KeyFilter {
 }
 
 impl SpilledFilters {
-    /// Empty filters of these keys, if there is memory for them.
+    /// Empty filters of these keys.
     pub fn new(keys: &[usize], memory_bytes: usize, mut reservation: Reservation) -> Self {
-        let bytes = (memory_bytes / MEMORY_SHARE / keys.len().max(1)).min(BYTES_MAX);
+        let bytes = (memory_bytes / MEMORY_SHARE / (keys.len() + 1)).min(BYTES_MAX);
         let keys_max = bytes * 8 / BITS_PER_KEY;
-        if keys_max == 0 || reservation.grow(keys.len() * bytes).is_err() {
-            return Self::default();
-        }
+        // Memory is short now, but rows are about to leave it, and what is not written for it is much more.
+        reservation.overdraw((keys.len() + 1) * bytes);
         let filter = |&key: &usize| {
             let work = Arc::new(FilterWork::new(None, keys_max, keys_max)?);
             let (min, max) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
             Some(KeyFilter { key, work, min, max, has_null: AtomicBool::new(false) })
         };
         let keys = keys.iter().filter_map(filter).collect();
-        Self { keys, keys_max, rows: AtomicUsize::new(0), _reservation: Some(reservation) }
+        let hashes = FilterWork::new(None, keys_max, keys_max);
+        Self { keys, hashes, keys_max, rows: AtomicUsize::new(0), _reservation: Some(reservation) }
     }
 
-    /// Adds rows.
-    pub fn add(&self, rows: &BuildRows) {
+    /// Adds rows with their hashes.
+    pub fn add(&self, rows: &BuildRows, hashes: &[u64]) {
         self.rows.fetch_add(rows.rows, Ordering::Relaxed);
+        self.hashes.iter().for_each(|filter| filter.add_hashes(hashes));
         for filter in &self.keys {
             let key = &rows.keys[filter.key];
             filter.work.add(key, rows.valid.as_ref());
@@ -74,9 +78,18 @@ impl SpilledFilters {
         }
     }
 
+    fn is_useful(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) <= OVERFULL * self.keys_max
+    }
+
+    /// All rows are in: which of these hashes some row may have; `None` if that cannot be said.
+    pub fn may_match(&self, hashes: &[u64]) -> Option<BooleanBuffer> {
+        self.hashes.as_ref().filter(|_| self.is_useful()).map(|filter| filter.test_hashes(hashes))
+    }
+
     /// All rows are in: shows the filters to those who asked for them.
     pub fn finish(&self, config: &Config, filters: &Filters) -> Result<()> {
-        if self.rows.load(Ordering::Relaxed) > OVERFULL * self.keys_max {
+        if !self.is_useful() {
             return Ok(());
         }
         for (filter, key) in filters {

@@ -100,6 +100,25 @@ fn a_filter_of_a_spilled_build_side_is_complete() {
 }
 
 #[test]
+fn probe_rows_without_a_partner_are_not_written() {
+    let left = pairs_of_numbers(20_000);
+    let others: Vec<_> = (0..30_000).map(|n| (n + 1_000_000, n)).collect();
+    for join_type in [JoinType::Inner, JoinType::Right, JoinType::Full] {
+        let (rows, few, _) = join_numbers(join_type, &left, &others, 500_000, 2, None);
+        assert_eq!(
+            rows.len(),
+            match join_type {
+                JoinType::Inner => 0,
+                JoinType::Right => 30_000,
+                _ => 50_000,
+            }
+        );
+        let (_, all, _) = join_numbers(join_type, &left, &pairs_of_numbers(30_000), 500_000, 2, None);
+        assert!(few.bytes < all.bytes * 3 / 4, "{join_type}: {few:?}, {all:?}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_partitioned_again() {
     let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(100));
     let (rows, spilled, _) = join_numbers(JoinType::Left, &left, &right, 200_000, 1, None);
