@@ -23,6 +23,7 @@ use crate::sync::{
     self, Mutex,
     atomic::{AtomicU64, Ordering},
 };
+use crate::temp::TempSpace;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -60,6 +61,8 @@ pub struct EngineOptions {
     pub spawn: Arc<dyn Spawn>,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
+    /// Where rows go that do not fit in memory; without it queries fail instead.
+    pub temp: Option<TempSpace>,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +75,7 @@ impl Default for EngineOptions {
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
             runtime_env: Arc::default(),
+            temp: None,
         }
     }
 }
@@ -98,6 +102,7 @@ pub struct Engine {
     mode: Mode,
     workers: usize,
     runtime_env: Arc<RuntimeEnv>,
+    temp: Option<TempSpace>,
     runtime: Option<tokio::runtime::Runtime>,
     next_query: AtomicU64,
     books: Arc<Mutex<Books>>,
@@ -142,6 +147,7 @@ impl Engine {
             mode: options.mode,
             workers: options.workers,
             runtime_env: options.runtime_env,
+            temp: options.temp,
             runtime: Some(runtime),
             next_query: AtomicU64::new(1),
             books: Arc::default(),
@@ -197,6 +203,7 @@ impl Engine {
     fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
         Setup {
             memory: self.broker.account(id, options.memory_limit_bytes),
+            temp: self.temp.clone(),
             batch_rows: options.batch_rows.max(1),
             packets: options.packets.unwrap_or(self.workers).max(1),
         }

@@ -153,6 +153,11 @@ impl QueryMemory {
         self.0.reserved_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes it may reserve at most: its own limit, or the budget that it shares with others.
+    pub fn limit_bytes(&self) -> usize {
+        self.0.limit_bytes.min(self.0.broker.budget_bytes())
+    }
+
     /// The most this query has had reserved at once.
     pub fn peak_bytes(&self) -> usize {
         self.0.peak_bytes.load(Ordering::Relaxed)
@@ -223,6 +228,15 @@ impl Reservation {
         } else {
             self.shrink(self.bytes - bytes);
             Ok(())
+        }
+    }
+
+    /// Reserves exactly what is held: gives back what is too much, and overdraws if it is not enough.
+    pub fn settle(&mut self, held_bytes: usize) {
+        match held_bytes.checked_sub(self.bytes) {
+            Some(more) if self.grow(more).is_err() => self.overdraw(more),
+            Some(_) => {}
+            None => self.shrink(self.bytes - held_bytes),
         }
     }
 

@@ -7,12 +7,15 @@ use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::memory::QueryMemory;
+use crate::temp::TempSpace;
 
 /// What opening a state may use.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where reservations come from.
     pub memory: QueryMemory,
+    /// Where rows go that do not fit; without it an operator fails instead.
+    pub temp: Option<TempSpace>,
     /// Rows in a batch at most.
     pub batch_rows: usize,
     /// Packets that may work on one pipeline at most: how far to split shared work.

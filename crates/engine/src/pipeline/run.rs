@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_full_limit_ends_packets_that_find_nothing() {
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: BATCH_ROWS_MAX, packets: 2 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 };
         let first_three = limit(0, Some(3));
         let meter = || Meter::new(Arc::default());
         let packet = |rows: Option<Batch>| {

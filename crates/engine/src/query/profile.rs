@@ -27,9 +27,51 @@ impl Counts {
     }
 }
 
+/// What an operator has written to temp space, counted by all of its packets.
+#[derive(Debug, Default)]
+pub struct SpillCounts {
+    partitions: AtomicU64,
+    levels: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The same at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spilled {
+    /// Partitions with rows, over all levels.
+    pub partitions: u64,
+    /// How often rows were partitioned at most: 1 without recursion, 0 if nothing was spilled.
+    pub levels: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl SpillCounts {
+    /// A partition has got its first rows, at a level from 0.
+    pub(crate) fn partition(&self, level: u32) {
+        self.partitions.fetch_add(1, Ordering::Relaxed);
+        self.levels.fetch_max(u64::from(level) + 1, Ordering::Relaxed);
+    }
+
+    /// Bytes were written.
+    pub(crate) fn written(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters at this moment.
+    pub fn get(&self) -> Spilled {
+        Spilled {
+            partitions: self.partitions.load(Ordering::Relaxed),
+            levels: self.levels.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// Totals of one source, operator or sink over all packets.
 #[derive(Debug, Default)]
 pub struct Totals {
+    spilled: Arc<SpillCounts>,
     rows: AtomicU64,
     batches: AtomicU64,
     bytes: AtomicU64,
@@ -37,6 +79,16 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Totals of an operator that counts what it spills.
+    pub fn with_spilled(spilled: Arc<SpillCounts>) -> Self {
+        Self { spilled, ..Self::default() }
+    }
+
+    /// What was written to temp space.
+    pub fn spilled(&self) -> Spilled {
+        self.spilled.get()
+    }
+
     /// What came out (of a sink: what went in).
     pub fn counts(&self) -> Counts {
         Counts {
@@ -106,6 +158,8 @@ pub struct OperatorProfile {
     pub counts: Counts,
     /// Time on workers, in nanoseconds.
     pub worked_ns: u64,
+    /// What it has written to temp space, if anything.
+    pub spilled: Spilled,
 }
 
 /// One pipeline of a finished or running query.
@@ -174,7 +228,7 @@ impl fmt::Display for Profile {
                 display_ns(pipeline.queued_ns),
             )?;
             for operator in &pipeline.operators {
-                writeln!(
+                write!(
                     f,
                     "  {}: {} rows, {} batches, {}, worked {}",
                     operator.name,
@@ -183,6 +237,12 @@ impl fmt::Display for Profile {
                     display_bytes(operator.counts.bytes as usize),
                     display_ns(operator.worked_ns),
                 )?;
+                let Spilled { partitions, levels, bytes } = operator.spilled;
+                if levels > 0 {
+                    let bytes = display_bytes(bytes as usize);
+                    write!(f, ", spilled {bytes} in {partitions} partitions, levels {levels}")?;
+                }
+                writeln!(f)?;
             }
         }
         Ok(())

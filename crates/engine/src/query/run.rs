@@ -455,6 +455,7 @@ impl Traced {
                     name: name.clone(),
                     counts: totals.counts(),
                     worked_ns: totals.worked_ns(),
+                    spilled: totals.spilled(),
                 })
                 .collect(),
         }

@@ -119,6 +119,24 @@ impl KeyLayout {
         Ok(Self { columns: placed, value_words, null_words, bytes_slots })
     }
 
+    /// The layout of a group's key and a value of it beside each other: how DISTINCT's pairs lie in temp space. The group's words
+    /// come first, [`words_max`](Self::words_max) of them; the last column is the value, placed as in `pairs`.
+    pub fn beside(&self, pairs: &KeyLayout) -> Self {
+        let mut columns = self.columns.clone();
+        columns.iter_mut().for_each(|column| column.null_bit = None);
+        if let Some(value) = pairs.columns.first() {
+            let bytes_slot = value.bytes_slot.map(|_| self.bytes_slots);
+            columns.push(KeyColumn { word: self.words_max() + value.word, bytes_slot, ..value.clone() });
+        }
+        let value_words = self.words_max() + pairs.value_words;
+        Self { columns, value_words, null_words: 0, bytes_slots: self.bytes_slots + pairs.bytes_slots }
+    }
+
+    /// The words that hold the lengths of byte columns, in the order of their slots.
+    pub fn bytes_words(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().filter(|column| column.bytes_slot.is_some()).map(|column| column.word)
+    }
+
     /// Words of a key in a table that may hold NULLs.
     pub fn words_max(&self) -> usize {
         self.value_words + self.null_words
@@ -184,7 +202,18 @@ impl KeyColumn {
 /// The hash of a key. Low bits choose a slot, high bits a partition.
 #[inline(always)]
 pub(super) fn hash_key(words: &[u64], value_words: usize) -> u64 {
-    let mut hash = SEED;
+    hash_from(SEED, words, value_words)
+}
+
+/// Another hash of a key for every level of partitioning from 1 on: keys that one level cannot tell apart, the next can.
+pub(super) fn hash_level(level: u32, words: &[u64], value_words: usize) -> u64 {
+    let seed = SEED ^ u64::from(level).wrapping_mul(COMBINE_MULTIPLIER);
+    folded(hash_from(seed, words, value_words), MULTIPLIER)
+}
+
+#[inline(always)]
+fn hash_from(seed: u64, words: &[u64], value_words: usize) -> u64 {
+    let mut hash = seed;
     for &word in &words[..value_words] {
         hash = folded(hash ^ word, MULTIPLIER);
     }

@@ -39,6 +39,8 @@ impl Dice {
     }
 }
 
+mod spilled;
+
 const KEYS: usize = 9;
 
 fn input_schema() -> SchemaRef {
@@ -355,17 +357,7 @@ fn run(
     output: &SchemaRef,
     setup: &Setup,
 ) -> Result<Vec<RecordBatch>> {
-    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
-    let mut wanting = vec![true; setup.packets];
-    for batch in batches {
-        let packet = dice.roll(setup.packets);
-        if wanting[packet] {
-            wanting[packet] = states[packet].push(batch.clone(), Waker::noop())? == Accept::More;
-        }
-    }
-    for mut state in states {
-        state.finish(Waker::noop())?;
-    }
+    fill(dice, parts, batches, setup)?;
     for part in 0..parts.sink.parts()? {
         parts.sink.part(part, setup)?;
     }
@@ -380,10 +372,36 @@ fn run(
                 results.push(batch.to_record_batch(output)?);
             }
             Pull::Done => drop(readers.swap_remove(packet)),
-            other => panic!("groups are there at once: {other:?}"),
+            // Nothing is lost by asking too early.
+            Pull::Again | Pull::Wait => assert!(setup.temp.is_some(), "groups are there at once"),
         }
     }
     Ok(results)
+}
+
+/// Deals batches to packets until all are in.
+fn fill(dice: &mut Dice, parts: &AggregateParts, batches: &[Batch], setup: &Setup) -> Result<()> {
+    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
+    let mut answers = vec![Accept::More; setup.packets];
+    for batch in batches {
+        let packet = dice.roll(setup.packets);
+        while answers[packet] == Accept::Wait {
+            // It may wait for others that wait.
+            for (state, answer) in states.iter_mut().zip(&mut answers).filter(|(_, answer)| **answer == Accept::Wait) {
+                *answer = state.ready(Waker::noop());
+            }
+        }
+        if answers[packet] == Accept::More {
+            answers[packet] = states[packet].push(batch.clone(), Waker::noop())?;
+        }
+    }
+    while !states.is_empty() {
+        let packet = dice.roll(states.len());
+        if states[packet].finish(Waker::noop())? != Accept::Wait {
+            drop(states.swap_remove(packet));
+        }
+    }
+    Ok(())
 }
 
 fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
@@ -399,7 +417,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
 }
 
 fn setup(packets: usize, batch_rows: usize) -> Setup {
-    Setup { memory: QueryMemory::unbounded(), batch_rows, packets }
+    Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets }
 }
 
 fn small_tuning(dice: &mut Dice) -> Tuning {
@@ -555,7 +573,7 @@ fn long_strings_are_held_by_group_and_not_by_row() {
         let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
         let broker = crate::memory::Broker::new(1 << 30);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
-        let setup = Setup { memory, batch_rows: 100, packets: 2 };
+        let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
         let tuning = Tuning {
             local_groups: 200,
             handed_groups: 0,
@@ -605,7 +623,7 @@ fn no_memory_is_an_error_that_says_so() {
     let (plan, output) = plan_of(&["text", "big"], None, native_calls());
     let broker = crate::memory::Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, batch_rows: 100, packets: 2 };
+    let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
     let error = run(&mut dice, &parts, &batches, &output, &setup).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);

@@ -222,6 +222,13 @@ impl BatchWriter {
         self.writer.submit();
     }
 
+    /// Ends the present cluster, however little it holds. Whether there was one, or full ones that wait for [`Self::submit`].
+    pub fn close_cluster(&mut self) -> bool {
+        let any = self.writer.room() > 0 || self.writer.waiting_clusters() > 0;
+        self.writer.close_cluster();
+        any
+    }
+
     /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not arrive.
     pub fn finish(self) -> BatchFile {
         debug_assert!(self.done == 0 && self.long.is_none(), "a batch was not written to its end");
