@@ -213,6 +213,17 @@ impl Reservation {
         self.bytes += bytes;
     }
 
+    /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the query may have.
+    pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
+        let Err(error) = self.grow(bytes) else { return Ok(()) };
+        let limit = self.account.limit_bytes.min(self.account.broker.budget_bytes());
+        if self.account.reserved_bytes.load(Ordering::Relaxed).saturating_add(bytes) > limit.saturating_mul(2) {
+            return Err(error.context("one row needs more memory than there is"));
+        }
+        self.overdraw(bytes);
+        Ok(())
+    }
+
     /// Gives `bytes` back; all of them if there are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);

@@ -240,10 +240,10 @@ pub(super) struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// So many zeros. Fails with kind `Resource` if they cannot be reserved.
+    /// So many zeros, for one row as a rule. Fails with kind `Resource` if they cannot be reserved.
     pub fn new(buffers: &SpillBuffers, bytes: usize) -> Result<Self> {
         let mut reservation = buffers.sibling();
-        reservation.grow(bytes)?;
+        reservation.grow_for_one_row(bytes)?;
         Ok(Self { bytes: MutableBuffer::from_len_zeroed(bytes), reservation })
     }
 

@@ -174,8 +174,10 @@ impl LocalGroups {
 
     /// Takes the groups of whoever holds most, to be written. False if nobody holds any, or there is no temp space.
     fn evict(&mut self) -> Result<bool> {
-        self.outgoing = self.shared.evict(&self.setup)?;
-        Ok(!self.outgoing.is_empty())
+        let evicted = self.shared.evict(&self.setup)?;
+        let any = evicted.is_some();
+        self.outgoing = evicted.unwrap_or_default();
+        Ok(any)
     }
 }
 
@@ -364,8 +366,8 @@ impl Groups {
         self.reservation.bytes() + self.chunk_bytes + merging
     }
 
-    /// Gives everything away; the table is empty afterwards. A table is left as it is if `in_table`.
-    pub fn take_out(&mut self, in_table: bool) -> Result<Vec<Handed>> {
+    /// Gives everything away, with all memory; a table that is to go to temp space need not be `sorted`.
+    pub fn take_out(&mut self, sorted: bool) -> Result<Vec<Handed>> {
         let mut handed = Vec::new();
         if let Some(Consolidation { chunks, next, merged, .. }) = self.consolidation.take() {
             handed.extend(chunks.into_iter().map(|chunk| Handed::Chunk(chunk, next..PARTITIONS)));
@@ -373,26 +375,22 @@ impl Groups {
         }
         handed.extend(self.chunks.drain(..).map(|chunk| Handed::Chunk(chunk, 0..PARTITIONS)));
         self.chunk_bytes = 0;
-        if self.program.grouped && self.table.groups() == 0 {
-            return Ok(handed);
-        }
         let large = self.packets > 1 && self.table.groups() > self.tuning.handed_groups;
-        if !in_table && self.program.grouped && (large || !handed.is_empty() || self.table.repeats) {
-            // A refusal has changed nothing: then the table goes as it is.
+        if sorted && self.program.grouped && (large || !handed.is_empty() || self.table.repeats) {
             match self.flush() {
-                Ok(chunk) => {
-                    handed.push(Handed::Chunk(chunk, 0..PARTITIONS));
-                    return Ok(handed);
-                }
+                Ok(chunk) => handed.push(Handed::Chunk(chunk, 0..PARTITIONS)),
                 Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
+                // The refusal has changed nothing: the table goes as it is.
                 Err(_) => {}
             }
         }
         let table = std::mem::replace(&mut self.table, GroupTable::new(self.program.clone())?);
         let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
-        self.direct.forget();
+        self.direct = DirectGroups::default();
         self.rows = 0;
-        handed.push(Handed::Table(table, reservation, self.memory.clone()));
+        if !self.program.grouped || table.groups() > 0 {
+            handed.push(Handed::Table(table, reservation, self.memory.clone()));
+        }
         Ok(handed)
     }
 
@@ -434,7 +432,7 @@ impl SinkState for LocalGroups {
         }
         if !std::mem::replace(&mut self.finished, true) {
             // What goes to temp space anyhow need not be sorted.
-            let handed = self.groups.lock().take_out(self.shared.has_spilled())?;
+            let handed = self.groups.lock().take_out(!self.shared.has_spilled())?;
             handed.into_iter().for_each(|handed| self.shared.hand_over(handed));
         }
         Ok(Accept::More)

@@ -157,10 +157,10 @@ impl Shared {
         self.spill.get().is_some_and(|spill| spill.is_underway(waker))
     }
 
-    /// Takes out the groups of the packets that have ended, or else of the packet that holds most, to be written. Nothing if there
-    /// are none, or there is no temp space.
-    pub fn evict(&self, setup: &Setup) -> Result<VecDeque<Outgoing>> {
-        let Some(spill) = self.spill(setup, true)? else { return Ok(VecDeque::new()) };
+    /// Takes out the groups of the packets that have ended, or else of the packet that holds most, to be written. `None` if nobody
+    /// holds anything, or there is no temp space.
+    pub fn evict(&self, setup: &Setup) -> Result<Option<VecDeque<Outgoing>>> {
+        let Some(spill) = self.spill(setup, true)? else { return Ok(None) };
         let mut outgoing = VecDeque::new();
         if self.program.grouped {
             let handed = std::mem::take(&mut *self.handed.lock());
@@ -180,11 +180,14 @@ impl Shared {
         let held = working.iter().map(|groups| groups.lock().held_bytes()).collect::<Vec<_>>();
         let mut working = held.into_iter().zip(working).collect::<Vec<_>>();
         working.sort_by_key(|(bytes, _)| *bytes);
+        let mut given_back = false;
         while outgoing.is_empty()
-            && let Some((_, groups)) = working.pop()
+            && let Some((bytes, groups)) = working.pop()
         {
             if self.program.grouped {
-                let handed = groups.lock().take_out(true)?;
+                let handed = groups.lock().take_out(false)?;
+                // A table that has just been flushed has memory, but no groups.
+                given_back |= bytes > 0;
                 outgoing = self.outgoing(spill, handed)?;
             } else if let Some((states, held)) = groups.lock().take_pairs()? {
                 outgoing.push_back(Outgoing::of_pairs(spill, states, held));
@@ -193,7 +196,7 @@ impl Shared {
         if !outgoing.is_empty() {
             self.has_spilled.store(true, Ordering::Release);
         }
-        Ok(outgoing)
+        Ok((given_back || !outgoing.is_empty()).then_some(outgoing))
     }
 
     fn outgoing(&self, spill: &Arc<Spill>, handed: Vec<Handed>) -> Result<VecDeque<Outgoing>> {

@@ -183,7 +183,10 @@ fn array(dice: &mut Dice, index: usize, rows: usize, domain: usize, nulls: usize
         // Halves of small integers: their sums are exact in every order.
         11 => (Arc::new(Float64Array::from(options(dice, rows, nulls, |dice| number(dice) as f64 * 0.5))), false),
         12 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(60)))), false),
-        13 => (Arc::new(UInt64Array::from(options(dice, rows, nulls, |dice| u64::MAX - dice.roll(5) as u64))), false),
+        13 => {
+            let make = |dice: &mut Dice| if huge { u64::MAX - dice.roll(5) as u64 } else { dice.roll(1000) as u64 };
+            (Arc::new(UInt64Array::from(options(dice, rows, nulls, make))), false)
+        }
         _ => {
             let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
             (Arc::new(StringArray::from_iter(strings)), true)
@@ -373,7 +376,10 @@ fn run(
             }
             Pull::Done => drop(readers.swap_remove(packet)),
             // Nothing is lost by asking too early.
-            Pull::Again | Pull::Wait => assert!(setup.temp.is_some(), "groups are there at once"),
+            Pull::Again | Pull::Wait => {
+                assert!(setup.temp.is_some(), "groups are there at once");
+                std::thread::yield_now();
+            }
         }
     }
     Ok(results)
@@ -473,8 +479,13 @@ fn key_names(dice: &mut Dice) -> Vec<String> {
     keys
 }
 
+/// Sums of huge values overflow as a rule, and then there is nothing to compare.
+fn huge() -> prop::bool::Weighted {
+    prop::bool::weighted(0.2)
+}
+
 fn shapes() -> impl Strategy<Value = Shape> {
-    (0usize..600, 1usize..120, 1usize..200, prop_oneof![Just(0usize), Just(10), Just(60)], any::<bool>()).prop_map(
+    (0usize..600, 1usize..120, 1usize..200, prop_oneof![Just(0usize), Just(10), Just(60)], huge()).prop_map(
         |(rows, batch_rows, domain, nulls_percent, huge)| Shape { rows, batch_rows, domain, nulls_percent, huge },
     )
 }

@@ -16,9 +16,9 @@ use super::super::states::Placement;
 use super::files::PartitionFiles;
 use super::outgoing::Outgoing;
 use super::resolve::Resolve;
-use super::{LEVELS_MAX, ONE_GROUP_SHARE, Spill};
+use super::{LEVELS_MAX, Spill};
 use crate::batch::Batch;
-use crate::memory::{MORE_MEMORY_HINT, Reservation, display_bytes};
+use crate::memory::Reservation;
 use crate::temp::{BatchFile, BatchReader};
 
 /// Rows that are looked up at once.
@@ -134,7 +134,8 @@ impl Merge {
             let rows = step.min(batch.rows() - first);
             let some = batch.slice(first, rows);
             let reservation = &mut self.reservation;
-            match self.held.absorb(&self.spill, &some, &mut |bytes| reservation.grow(bytes.saturating_sub(reservation.bytes()))) {
+            let reserve = &mut |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
+            match self.held.absorb(&self.spill, &some, reserve) {
                 Ok(()) => first += rows,
                 Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
                 Err(_) if self.can_split() => {
@@ -144,21 +145,21 @@ impl Merge {
                 Err(_) if rows > 1 => step = rows / 2,
                 Err(_) => {
                     let reservation = &mut self.reservation;
-                    let reserve = &mut |bytes: usize| overdraw(&self.spill, reservation, bytes);
-                    self.held.absorb(&self.spill, &some, reserve)?;
+                    self.held.absorb(&self.spill, &some, &mut |bytes| {
+                        reservation.grow_for_one_row(bytes.saturating_sub(reservation.bytes()))
+                    })?;
                     first += rows;
                 }
             }
         }
         // Accumulators say afterwards how much they have taken.
-        let held = self.held.bytes();
-        let more = held.saturating_sub(self.reservation.bytes());
+        let more = self.held.bytes().saturating_sub(self.reservation.bytes());
         if self.reservation.grow(more).is_err() {
             if self.can_split() {
                 self.reservation.overdraw(more);
                 return self.begin_split();
             }
-            overdraw(&self.spill, &mut self.reservation, held)?;
+            self.reservation.grow_for_one_row(more)?;
         }
         Ok(())
     }
@@ -192,13 +193,13 @@ impl Merge {
     fn end(&mut self) -> Result<Merged> {
         if let Held::Groups(table) = &mut self.held {
             table.resize_states()?;
-            let bytes = table.bytes() + table.finishing_bytes();
-            if self.reservation.grow(bytes.saturating_sub(self.reservation.bytes())).is_err() {
+            let more = (table.bytes() + table.finishing_bytes()).saturating_sub(self.reservation.bytes());
+            if self.reservation.grow(more).is_err() {
                 if self.can_split() {
                     self.begin_split()?;
                     return Ok(Merged::Again);
                 }
-                overdraw(&self.spill, &mut self.reservation, bytes)?;
+                self.reservation.grow_for_one_row(more)?;
             }
         }
         let empty = self.reservation.sibling();
@@ -240,20 +241,6 @@ impl Held {
             Self::Pairs(tables) => absorb_pairs(tables, spill, &columns, batch.rows(), reserve),
         }
     }
-}
-
-/// Has `bytes` reserved although they were refused: for one group, since there is no other way to its result.
-fn overdraw(spill: &Spill, reservation: &mut Reservation, bytes: usize) -> Result<()> {
-    let more = bytes.saturating_sub(reservation.bytes());
-    let limit = spill.memory.limit_bytes();
-    let most = limit.saturating_add(limit / ONE_GROUP_SHARE);
-    if spill.memory.reserved_bytes().saturating_add(more) > most {
-        let needed = display_bytes(bytes);
-        let message = format!("not enough memory: one group of an aggregate needs {needed}, and its query has {}", display_bytes(limit));
-        return Err(Error::resource(message).with_hint(MORE_MEMORY_HINT));
-    }
-    reservation.overdraw(more);
-    Ok(())
 }
 
 fn absorb_groups(

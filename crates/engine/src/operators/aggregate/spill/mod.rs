@@ -59,10 +59,6 @@ const CLUSTERS_SHARE: usize = 8;
 /// Levels of partitioning: after so many hashes, keys that are still together are one key, or made to collide.
 const LEVELS_MAX: u32 = 16;
 
-/// By how much one group may exceed the memory that a query may have, in parts of it: its result is one row, and there is no other
-/// way to make it.
-const ONE_GROUP_SHARE: usize = 1;
-
 /// What the packets of a spilled aggregate share.
 pub(super) struct Spill {
     pub program: Arc<Program>,

@@ -12,11 +12,11 @@ use crate::temp::{Compression, TempOptions, TempSpace};
 
 const CLUSTER: usize = 4096;
 
-fn temp_space(files: &MemoryTempFiles) -> TempSpace {
+fn temp_space(files: &MemoryTempFiles, threads: usize) -> TempSpace {
     TempSpace::open(&TempOptions {
         directories: vec![PathBuf::from("/temp")],
         cluster_bytes: CLUSTER,
-        threads: 0,
+        threads,
         files: Arc::new(files.clone()),
         compression: Compression::None,
         ..TempOptions::default()
@@ -33,14 +33,20 @@ struct Tight {
 
 impl Tight {
     fn new(budget_bytes: usize, packets: usize, files: &MemoryTempFiles) -> Self {
+        Self::with_threads(budget_bytes, packets, files, 0)
+    }
+
+    fn with_threads(budget_bytes: usize, packets: usize, files: &MemoryTempFiles, threads: usize) -> Self {
         let broker = Broker::new(budget_bytes);
-        let temp = temp_space(files);
+        let temp = temp_space(files, threads);
         let memory = broker.account(QueryId(1), None);
         let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 64, packets };
         Self { broker, temp, setup }
     }
 
     fn assert_nothing_is_left(&self) {
+        // What is under way to the disk is let go of there.
+        self.temp.close();
         assert_eq!(self.broker.reserved_bytes(), 0, "every reservation is given back");
         let info = self.temp.info();
         assert_eq!(info.files, 0, "every file is dropped");
@@ -63,8 +69,10 @@ fn check_spilled(
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
     let tuning = if dice.chance(70) { small_tuning(&mut dice) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
-    let budget = 96 * 1024 + dice.roll(400 * 1024);
-    let tight = Tight::new(budget, packets, &MemoryTempFiles::default());
+    // What every packet needs for a row, and some more; one group's accumulators are larger than its row.
+    let budget = (96 + 64 * packets) * 1024 + dice.roll(300 * 1024);
+    let threads = if dice.chance(30) { 2 } else { 0 };
+    let tight = Tight::with_threads(budget, packets, &MemoryTempFiles::default(), threads);
     let found = run(&mut dice, &parts, &batches, &output, &tight.setup);
     let spilled = parts.spilled.get();
     match (expected, found) {
@@ -87,7 +95,7 @@ fn check_spilled(
 }
 
 fn large_shapes() -> impl Strategy<Value = Shape> {
-    (500usize..6000, 1usize..700, 1usize..4000, prop_oneof![Just(0usize), Just(10), Just(60)], any::<bool>()).prop_map(
+    (300usize..2500, 1usize..500, 100usize..2500, prop_oneof![Just(0usize), Just(10), Just(60)], huge()).prop_map(
         |(rows, batch_rows, domain, nulls_percent, huge)| Shape { rows, batch_rows, domain, nulls_percent, huge },
     )
 }
@@ -142,14 +150,13 @@ fn wide_shape(rows: usize) -> Shape {
 fn partitions_that_do_not_fit_are_split_again() {
     use functions::count::count_udaf;
     let counts = || vec![count_star().build(), call(count_udaf(), &["text"]).distinct().build()];
-    let levels = |keys: &[&str], calls| {
+    let split = |keys: &[&str], calls| {
         let spilled = check_spilled(5, wide_shape(60_000), 2, keys, None, calls);
-        assert!(spilled.bytes > 0 && spilled.partitions > 4, "{spilled:?}");
-        spilled.levels
+        assert!(spilled.bytes > 0 && spilled.partitions > 4 && spilled.levels >= 2, "{spilled:?} by {keys:?}");
     };
-    assert!(levels(&["text", "big"], vec![count_star().build()]) >= 2);
-    assert!(levels(&[], counts()) >= 2);
-    assert!(levels(&["bool"], counts()) >= 2);
+    split(&["text", "big"], vec![count_star().build()]);
+    split(&[], counts());
+    split(&["bool"], counts());
 }
 
 /// Whenever a query ends, nothing is left of it.
@@ -217,6 +224,40 @@ fn a_fault_of_temp_space_ends_the_query_or_nothing() {
             assert!(ended_well || fault != Fault::Short, "{fault:?} at {at}");
         }
     }
+}
+
+/// On workers, with I/O threads and wake-ups: the same rows as in memory, and nothing is left.
+#[test]
+fn a_query_that_spills_says_so_in_its_profile() {
+    use crate::query::QueryOptions;
+    use crate::{Engine, EngineOptions};
+    let mut dice = Dice(21);
+    let shape = Shape { rows: 40_000, batch_rows: 2000, domain: 40_000, nulls_percent: 5, huge: false };
+    let rows = batches(&mut dice, shape);
+    let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
+    let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();
+    let run = |memory_bytes: usize, temp: Option<TempSpace>| {
+        let engine =
+            Engine::start(EngineOptions { workers: 2, memory_bytes, temp, ..EngineOptions::default() }).unwrap();
+        let (plan, output) = plan_of(&["text", "date"], None, calls());
+        let input = plan::Plan::new(plan::Node::Values { batches: rows.clone() }, input_schema());
+        let plan = plan::Aggregate { input: Box::new(input), ..plan };
+        let plan = plan::Plan::new(plan::Node::Aggregate(plan), output);
+        let mut stream = engine.run(&plan, QueryOptions::default()).unwrap();
+        let mut found = Vec::new();
+        while let Some(batch) = stream.next_blocking() {
+            found.push(batch.unwrap());
+        }
+        assert_eq!(engine.broker().reserved_bytes(), 0);
+        (rows_of(&found), stream.profile().to_string())
+    };
+    let (expected, profile) = run(1 << 30, None);
+    assert!(!profile.contains("spilled"), "{profile}");
+    let temp = temp_space(&MemoryTempFiles::default(), 2);
+    let (found, profile) = run(4 << 20, Some(temp.clone()));
+    assert!(profile.contains(", spilled "), "{profile}");
+    assert!(found == expected, "{} rows and {}", found.len(), expected.len());
+    assert_eq!(temp.info().files, 0);
 }
 
 #[test]
