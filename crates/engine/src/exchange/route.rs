@@ -237,15 +237,15 @@ impl SinkState for Out {
         }
     }
 
-    fn ready(&mut self, waker: &Waker) -> Accept {
-        match &self.route {
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        Ok(match &self.route {
             Route::InTurn(next) => match self.senders[*next].ready(waker) {
                 // The batch that it gets will tell.
                 Accept::Enough => Accept::More,
                 answer => answer,
             },
             _ => combine(self.senders.iter().map(|sender| sender.ready(waker))),
-        }
+        })
     }
 
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {

@@ -215,7 +215,6 @@ impl Compiler<'_> {
             Node::Aggregate(node) => {
                 let parts = aggregate(node, &node.input.schema, &plan.schema)?;
                 let sink = self.sink(parts.sink, &name, StageId::Aggregate);
-                self.graph.sinks[sink].sink.totals = Arc::new(Totals::with_spilled(parts.spilled));
                 self.node(&node.input, Tail::new(sink))?;
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Aggregate, parts.source, "Groups", tail)])

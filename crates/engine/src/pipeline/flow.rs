@@ -1,12 +1,14 @@
 //! The three roles in a pipeline and the words they answer with.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Waker;
 
 use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::memory::QueryMemory;
+use crate::query::profile::Spills;
 use crate::temp::TempSpace;
 
 /// What opening a state may use.
@@ -133,6 +135,10 @@ pub trait Sink: Send + Sync {
     fn parts(&self) -> Result<usize> {
         Ok(0)
     }
+    /// What it writes to the disk, if it may. Asked once, before anything else.
+    fn spills(&self) -> Option<Arc<Spills>> {
+        None
+    }
     /// One piece of finishing work.
     fn part(&self, _index: usize, _setup: &Setup) -> Result<()> {
         Ok(())
@@ -147,9 +153,10 @@ pub trait Sink: Send + Sync {
 pub trait SinkState: Send {
     /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says `More`.
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
-    /// Asked after a wake-up, for a sink that waits for several: one of them may still be full.
-    fn ready(&mut self, _waker: &Waker) -> Accept {
-        Accept::More
+    /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it does a piece of
+    /// it, and wakes itself for the next one.
+    fn ready(&mut self, _waker: &Waker) -> Result<Accept> {
+        Ok(Accept::More)
     }
     /// The packet's input has ended: hand over what is held. After [`Accept::Wait`] it is called again when woken.
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {

@@ -71,7 +71,9 @@ impl PipelinePacket {
 
     fn work(&mut self, quantum: &Quantum<'_>) -> Result<Step> {
         if self.held_back {
-            let accept = self.sink.ready(quantum.waker);
+            let mut now_ns = quantum.now_ns();
+            let accept = self.sink.ready(quantum.waker)?;
+            self.sink_meter.worked(lap(quantum, &mut now_ns));
             if let Some(step) = self.obey(accept) {
                 return Ok(step);
             }

@@ -27,51 +27,9 @@ impl Counts {
     }
 }
 
-/// What an operator has written to temp space, counted by all of its packets.
-#[derive(Debug, Default)]
-pub struct SpillCounts {
-    partitions: AtomicU64,
-    levels: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// The same at a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spilled {
-    /// Partitions with rows, over all levels.
-    pub partitions: u64,
-    /// How often rows were partitioned at most: 1 without recursion, 0 if nothing was spilled.
-    pub levels: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl SpillCounts {
-    /// A partition has got its first rows, at a level from 0.
-    pub(crate) fn partition(&self, level: u32) {
-        self.partitions.fetch_add(1, Ordering::Relaxed);
-        self.levels.fetch_max(u64::from(level) + 1, Ordering::Relaxed);
-    }
-
-    /// Bytes were written.
-    pub(crate) fn written(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// The counters at this moment.
-    pub fn get(&self) -> Spilled {
-        Spilled {
-            partitions: self.partitions.load(Ordering::Relaxed),
-            levels: self.levels.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-        }
-    }
-}
-
 /// Totals of one source, operator or sink over all packets.
 #[derive(Debug, Default)]
 pub struct Totals {
-    spilled: Arc<SpillCounts>,
     rows: AtomicU64,
     batches: AtomicU64,
     bytes: AtomicU64,
@@ -79,16 +37,6 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Totals of an operator that counts what it spills.
-    pub fn with_spilled(spilled: Arc<SpillCounts>) -> Self {
-        Self { spilled, ..Self::default() }
-    }
-
-    /// What was written to temp space.
-    pub fn spilled(&self) -> Spilled {
-        self.spilled.get()
-    }
-
     /// What came out (of a sink: what went in).
     pub fn counts(&self) -> Counts {
         Counts {
@@ -107,6 +55,43 @@ impl Totals {
     pub(crate) fn add_worked_ns(&self, ns: u64) {
         self.worked_ns.fetch_add(ns, Ordering::Relaxed);
     }
+}
+
+/// What an operator has written to temp space: files (runs of a sort, partitions), the levels of recursion or merging, bytes.
+#[derive(Debug, Default)]
+pub struct Spills {
+    files: AtomicU64,
+    levels: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Spills {
+    /// A file was written, of so many bytes, on some level, from 1.
+    pub fn add(&self, level: usize, bytes: u64) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.levels.fetch_max(level as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was written so far.
+    pub fn counts(&self) -> SpillCounts {
+        SpillCounts {
+            files: self.files.load(Ordering::Relaxed),
+            levels: self.levels.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What was written to temp space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillCounts {
+    /// Files: runs of a sort, partitions.
+    pub files: u64,
+    /// How often a row was written at most.
+    pub levels: u64,
+    /// Bytes, those of all levels together.
+    pub bytes: u64,
 }
 
 /// One packet's counter of one source, operator or sink.
@@ -158,8 +143,8 @@ pub struct OperatorProfile {
     pub counts: Counts,
     /// Time on workers, in nanoseconds.
     pub worked_ns: u64,
-    /// What it has written to temp space, if anything.
-    pub spilled: Spilled,
+    /// What it wrote to temp space.
+    pub spilled: SpillCounts,
 }
 
 /// One pipeline of a finished or running query.
@@ -237,12 +222,13 @@ impl fmt::Display for Profile {
                     display_bytes(operator.counts.bytes as usize),
                     display_ns(operator.worked_ns),
                 )?;
-                let Spilled { partitions, levels, bytes } = operator.spilled;
-                if levels > 0 {
-                    let bytes = display_bytes(bytes as usize);
-                    write!(f, ", spilled {bytes} in {partitions} partitions, levels {levels}")?;
+                match operator.spilled {
+                    SpillCounts { files: 0, .. } => writeln!(f)?,
+                    SpillCounts { files, levels, bytes } => {
+                        let bytes = display_bytes(bytes as usize);
+                        writeln!(f, ", spilled {bytes} in {files} files on {levels} levels")?;
+                    }
                 }
-                writeln!(f)?;
             }
         }
         Ok(())

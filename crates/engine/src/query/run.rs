@@ -18,7 +18,7 @@ use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::info::{QueryInfo, QueryState, Waits};
-use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile};
+use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, Totals};
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
@@ -46,10 +46,23 @@ enum SinkState {
     Complete,
 }
 
+/// A source, an operator or a sink, with its counters.
+struct TracedOperator {
+    name: String,
+    totals: Arc<Totals>,
+    spills: Option<Arc<Spills>>,
+}
+
+impl TracedOperator {
+    fn new<T: ?Sized>(part: &Part<T>) -> Self {
+        Self { name: part.name.clone(), totals: part.totals.clone(), spills: None }
+    }
+}
+
 /// What an ended or running query keeps for its profile.
 struct Traced {
     stage: &'static str,
-    operators: Vec<(String, Arc<super::profile::Totals>)>,
+    operators: Vec<TracedOperator>,
     packets: Vec<Arc<Packet>>,
     /// Of packets that are gone.
     waits: Waits,
@@ -103,10 +116,11 @@ impl QueryRun {
             .pipelines
             .iter()
             .map(|pipeline| {
-                let mut operators = vec![(pipeline.source.name.clone(), pipeline.source.totals.clone())];
-                operators.extend(pipeline.operators.iter().map(|part| (part.name.clone(), part.totals.clone())));
+                let mut operators = vec![TracedOperator::new(&pipeline.source)];
+                operators.extend(pipeline.operators.iter().map(TracedOperator::new));
                 let sink = &graph.sinks[pipeline.sink].sink;
-                operators.push((format!("=> {}", sink.name), sink.totals.clone()));
+                let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
+                operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
                 Traced {
                     stage: pipeline.stage.name(),
                     operators,
@@ -451,11 +465,11 @@ impl Traced {
             operators: self
                 .operators
                 .iter()
-                .map(|(name, totals)| OperatorProfile {
+                .map(|TracedOperator { name, totals, spills }| OperatorProfile {
                     name: name.clone(),
                     counts: totals.counts(),
                     worked_ns: totals.worked_ns(),
-                    spilled: totals.spilled(),
+                    spilled: spills.as_ref().map(|spills| spills.counts()).unwrap_or_default(),
                 })
                 .collect(),
         }

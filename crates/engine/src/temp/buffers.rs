@@ -240,7 +240,7 @@ pub(super) struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// So many zeros, for one row as a rule. Fails with kind `Resource` if they cannot be reserved.
+    /// So many zeros. Fails with kind `Resource` if they cannot be reserved.
     pub fn new(buffers: &SpillBuffers, bytes: usize) -> Result<Self> {
         let mut reservation = buffers.sibling();
         reservation.grow_for_one_row(bytes)?;

@@ -74,8 +74,6 @@ pub(super) struct LocalGroups {
     pending: VecDeque<Batch>,
     /// Groups on their way to temp space: their memory is what the next rows need.
     outgoing: VecDeque<Outgoing>,
-    /// What went wrong where nobody could be told.
-    error: Option<Error>,
     finished: bool,
 }
 
@@ -126,7 +124,7 @@ impl LocalGroups {
         let groups = Arc::new(Mutex::new(Groups::new(&shared, setup)?));
         shared.register(&groups);
         let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, error: None, finished: false })
+        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, finished: false })
     }
 
     /// Adds what is pending; writes groups where memory is refused.
@@ -405,7 +403,6 @@ impl Groups {
 
 impl SinkState for LocalGroups {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
-        self.error.take().map_or(Ok(()), Err)?;
         self.pending.push_back(batch);
         if self.work(waker)? == Accept::Wait {
             return Ok(Accept::Wait);
@@ -418,15 +415,11 @@ impl SinkState for LocalGroups {
         Ok(if enough { Accept::Enough } else { Accept::More })
     }
 
-    fn ready(&mut self, waker: &Waker) -> Accept {
-        self.work(waker).unwrap_or_else(|error| {
-            self.error = Some(error);
-            Accept::More
-        })
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        self.work(waker)
     }
 
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
-        self.error.take().map_or(Ok(()), Err)?;
         if self.work(waker)? == Accept::Wait {
             return Ok(Accept::Wait);
         }

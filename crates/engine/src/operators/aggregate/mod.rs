@@ -42,7 +42,6 @@ use diligence_base::Result;
 
 use crate::pipeline::{Sink, Source};
 use crate::plan;
-use crate::query::profile::SpillCounts;
 use local::Tuning;
 use program::Program;
 use sink::{AggregateSink, Shared};
@@ -52,8 +51,6 @@ use source::AggregateSource;
 pub struct AggregateParts {
     /// Takes the input's rows.
     pub sink: Arc<dyn Sink>,
-    /// What has been written to temp space.
-    pub spilled: Arc<SpillCounts>,
     /// Gives the groups once the sink is complete, in the planned output's columns and no order.
     pub source: Arc<dyn Source>,
 }
@@ -75,9 +72,5 @@ fn build(plan: &plan::Aggregate, input: &SchemaRef, output: &SchemaRef, tuning: 
     // Accumulators are made here once, so that what DataFusion cannot do is said before anything runs.
     program.states()?;
     let shared = Arc::new(Shared::new(program, tuning));
-    Ok(AggregateParts {
-        sink: Arc::new(AggregateSink(shared.clone())),
-        spilled: shared.spilled.clone(),
-        source: Arc::new(AggregateSource::new(shared)),
-    })
+    Ok(AggregateParts { sink: Arc::new(AggregateSink(shared.clone())), source: Arc::new(AggregateSource::new(shared)) })
 }

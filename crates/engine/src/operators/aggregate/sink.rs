@@ -23,7 +23,7 @@ use super::spill::outgoing::Outgoing;
 use super::states::State;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Setup, Sink, SinkState};
-use crate::query::profile::SpillCounts;
+use crate::query::profile::Spills;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -38,7 +38,7 @@ pub(super) enum Handed {
 pub(super) struct Shared {
     pub program: Arc<Program>,
     pub tuning: Tuning,
-    pub spilled: Arc<SpillCounts>,
+    spills: Arc<Spills>,
     /// Of the first packet; those of the others are the same.
     setup: OnceLock<Setup>,
     /// Of the packets that are at work.
@@ -89,7 +89,7 @@ impl Shared {
         Self {
             program,
             tuning,
-            spilled: Arc::default(),
+            spills: Arc::default(),
             setup: OnceLock::new(),
             groups: Mutex::default(),
             handed: Mutex::default(),
@@ -146,7 +146,7 @@ impl Shared {
                 }
                 reservation.overdraw(bytes);
             }
-            let spill = Spill::new(&self.program, setup, temp, reservation, &self.spilled)?;
+            let spill = Spill::new(&self.program, setup, temp, reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
         }
         Ok(self.spill.get())
@@ -402,6 +402,10 @@ pub(super) struct AggregateSink(pub Arc<Shared>);
 impl Sink for AggregateSink {
     fn name(&self) -> &'static str {
         "Aggregate"
+    }
+
+    fn spills(&self) -> Option<Arc<Spills>> {
+        Some(self.0.spills.clone())
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {

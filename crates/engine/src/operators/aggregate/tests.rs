@@ -394,7 +394,7 @@ fn fill(dice: &mut Dice, parts: &AggregateParts, batches: &[Batch], setup: &Setu
         while answers[packet] == Accept::Wait {
             // It may wait for others that wait.
             for (state, answer) in states.iter_mut().zip(&mut answers).filter(|(_, answer)| **answer == Accept::Wait) {
-                *answer = state.ready(Waker::noop());
+                *answer = state.ready(Waker::noop())?;
             }
         }
         if answers[packet] == Accept::More {

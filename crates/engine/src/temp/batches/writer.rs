@@ -212,21 +212,16 @@ impl BatchWriter {
         self.writer.waiting_clusters()
     }
 
-    /// Ends the present cluster, however little it holds: so that a writer gives its memory back.
-    pub fn close_cluster(&mut self) {
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back. Whether there was one.
+    pub fn close_cluster(&mut self) -> bool {
+        let any = self.writer.room() > 0;
         self.writer.close_cluster();
+        any
     }
 
     /// Sends the full clusters to the disk as one group.
     pub fn submit(&mut self) {
         self.writer.submit();
-    }
-
-    /// Ends the present cluster, however little it holds. Whether there was one, or full ones that wait for [`Self::submit`].
-    pub fn close_cluster(&mut self) -> bool {
-        let any = self.writer.room() > 0 || self.writer.waiting_clusters() > 0;
-        self.writer.close_cluster();
-        any
     }
 
     /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not arrive.

@@ -1,13 +1,14 @@
 //! The files of partitions, while they are written. All packets write into the same ones, so that an aggregate needs a cluster per
 //! partition, and not one per partition and packet.
 
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::Result;
 
 use super::super::key_layout::{hash_key, hash_level};
 use crate::batch::Batch;
-use crate::query::profile::SpillCounts;
+use crate::query::profile::Spills;
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 
@@ -28,12 +29,14 @@ pub(super) struct PartitionFiles {
     pub is_pairs: bool,
     bits: u32,
     slots: Vec<Mutex<Slot>>,
+    spills: Arc<Spills>,
 }
 
 impl PartitionFiles {
     /// Two to the power of `bits` partitions.
-    pub fn new(level: u32, is_pairs: bool, bits: u32) -> Self {
-        Self { level, is_pairs, bits, slots: (0..1 << bits).map(|_| Mutex::default()).collect() }
+    pub fn new(level: u32, is_pairs: bool, bits: u32, spills: &Arc<Spills>) -> Self {
+        let slots = (0..1 << bits).map(|_| Mutex::default()).collect();
+        Self { level, is_pairs, bits, slots, spills: spills.clone() }
     }
 
     pub fn len(&self) -> usize {
@@ -57,7 +60,6 @@ impl PartitionFiles {
         batch: &Batch,
         owner: u64,
         buffers: &SpillBuffers,
-        counts: &SpillCounts,
         waker: &Waker,
     ) -> Poll<Result<()>> {
         let waiting = {
@@ -66,13 +68,8 @@ impl PartitionFiles {
                 slot.waiting.push(waker.clone());
                 return Poll::Pending;
             }
-            if slot.writer.is_none() {
-                counts.partition(self.level);
-            }
             let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(buffers, Grouping::None));
-            let before = writer.bytes();
             let done = writer.poll_write(batch, waker);
-            counts.written(writer.bytes() - before);
             match done {
                 Poll::Ready(Ok(())) => slot.owner = None,
                 Poll::Pending | Poll::Ready(Err(_)) => {
@@ -95,7 +92,11 @@ impl PartitionFiles {
 
     /// The files that have rows; nobody writes them any more.
     pub fn finish(&self) -> Vec<BatchFile> {
-        let files = self.slots.iter().filter_map(|slot| slot.lock().writer.take().map(BatchWriter::finish));
-        files.filter(|file| file.rows() > 0).collect()
+        let writers = self.slots.iter().filter_map(|slot| slot.lock().writer.take());
+        let files = writers.filter(|writer| writer.rows() > 0).map(|writer| {
+            self.spills.add(self.level as usize + 1, writer.bytes());
+            writer.finish()
+        });
+        files.collect()
     }
 }

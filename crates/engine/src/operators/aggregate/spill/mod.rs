@@ -42,7 +42,7 @@ use super::states::State;
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::Setup;
-use crate::query::profile::SpillCounts;
+use crate::query::profile::Spills;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
@@ -75,7 +75,7 @@ pub(super) struct Spill {
     open: Mutex<Vec<Weak<PartitionFiles>>>,
     next_owner: AtomicU64,
     underway: Mutex<Underway>,
-    counts: Arc<SpillCounts>,
+    spills: Arc<Spills>,
 }
 
 /// Groups on their way to temp space.
@@ -105,7 +105,7 @@ impl Spill {
         setup: &Setup,
         temp: &TempSpace,
         reservation: Reservation,
-        counts: &Arc<SpillCounts>,
+        spills: &Arc<Spills>,
     ) -> Result<Self> {
         let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
         let memory = SpillMemory { clusters_min: fan_out + packets + 1, ..SpillMemory::default() };
@@ -116,8 +116,8 @@ impl Spill {
             _ => None,
         };
         let bits = fan_out.ilog2();
-        let groups = Arc::new(PartitionFiles::new(0, false, if program.grouped { bits } else { 0 }));
-        let pairs = Arc::new(PartitionFiles::new(0, true, bits));
+        let groups = Arc::new(PartitionFiles::new(0, false, if program.grouped { bits } else { 0 }, spills));
+        let pairs = Arc::new(PartitionFiles::new(0, true, bits, spills));
         Ok(Self {
             memory: setup.memory.clone(),
             packets,
@@ -129,14 +129,14 @@ impl Spill {
             pairs,
             next_owner: AtomicU64::new(0),
             underway: Mutex::default(),
-            counts: counts.clone(),
+            spills: spills.clone(),
             program: program.clone(),
         })
     }
 
     /// Files for the parts of a partition.
     fn split(&self, level: u32, is_pairs: bool) -> Arc<PartitionFiles> {
-        let files = Arc::new(PartitionFiles::new(level, is_pairs, self.bits));
+        let files = Arc::new(PartitionFiles::new(level, is_pairs, self.bits, &self.spills));
         let mut open = self.open.lock();
         open.retain(|files| files.strong_count() > 0);
         open.push(Arc::downgrade(&files));
@@ -168,7 +168,7 @@ impl Spill {
         waker: &Waker,
     ) -> Poll<Result<()>> {
         loop {
-            match files.poll_write(partition, batch, owner, &self.buffers, &self.counts, waker) {
+            match files.poll_write(partition, batch, owner, &self.buffers, waker) {
                 Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
                 done => return done,
             }

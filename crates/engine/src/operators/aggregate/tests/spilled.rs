@@ -62,7 +62,7 @@ fn check_spilled(
     groups: &[&str],
     sets: Option<Vec<Vec<bool>>>,
     calls: Vec<AggregateCall>,
-) -> crate::query::profile::Spilled {
+) -> crate::query::profile::SpillCounts {
     let mut dice = Dice(seed);
     let batches = batches(&mut dice, shape);
     let (plan, output) = plan_of(groups, sets, calls);
@@ -74,7 +74,7 @@ fn check_spilled(
     let threads = if dice.chance(30) { 2 } else { 0 };
     let tight = Tight::with_threads(budget, packets, &MemoryTempFiles::default(), threads);
     let found = run(&mut dice, &parts, &batches, &output, &tight.setup);
-    let spilled = parts.spilled.get();
+    let spilled = parts.sink.spills().unwrap().counts();
     match (expected, found) {
         (Ok(expected), Ok(found)) => {
             let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
@@ -152,7 +152,7 @@ fn partitions_that_do_not_fit_are_split_again() {
     let counts = || vec![count_star().build(), call(count_udaf(), &["text"]).distinct().build()];
     let split = |keys: &[&str], calls| {
         let spilled = check_spilled(5, wide_shape(60_000), 2, keys, None, calls);
-        assert!(spilled.bytes > 0 && spilled.partitions > 4 && spilled.levels >= 2, "{spilled:?} by {keys:?}");
+        assert!(spilled.bytes > 0 && spilled.files > 4 && spilled.levels >= 2, "{spilled:?} by {keys:?}");
     };
     split(&["text", "big"], vec![count_star().build()]);
     split(&[], counts());
@@ -270,7 +270,7 @@ fn a_limit_of_groups_holds_when_they_are_spilled() {
         let tight = Tight::new(100 * 1024, 2, &MemoryTempFiles::default());
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
         let mut rows = rows_of(&run(&mut dice, &parts, &batches, &output, &tight.setup).unwrap());
-        assert!(parts.spilled.get().bytes > 0);
+        assert!(parts.sink.spills().unwrap().counts().bytes > 0);
         assert!(if limit < 1000 { rows.len() == limit } else { rows.len() > 1000 }, "{} rows", rows.len());
         let count = rows.len();
         rows.dedup();
