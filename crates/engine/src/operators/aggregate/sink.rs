@@ -217,8 +217,7 @@ impl Shared {
         }
         let table_groups = tables.iter().map(|(table, ..)| table.groups()).sum::<usize>();
         let repeats = tables.iter().any(|(table, ..)| table.repeats);
-        let one_piece =
-            chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
+        let one_piece = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
         if !one_piece && self.program.grouped {
             while let Some((mut table, reservation, memory)) = tables.pop() {
                 match table.take_chunk(&memory) {
@@ -235,7 +234,9 @@ impl Shared {
         }
         if self.has_spilled() {
             let mut handed = self.handed.lock();
-            handed.extend(tables.into_iter().map(|(table, reservation, memory)| Handed::Table(table, reservation, memory)));
+            handed.extend(
+                tables.into_iter().map(|(table, reservation, memory)| Handed::Table(table, reservation, memory)),
+            );
             for (chunk, partitions) in chunks {
                 handed.push(Handed::Chunk(alone(chunk)?, partitions));
             }

@@ -85,9 +85,9 @@ impl PartitionFiles {
 
     /// Sends what the files have in memory to the disk. Whether there was anything.
     pub fn close_clusters(&self) -> bool {
-        self.slots.iter().fold(false, |closed, slot| {
-            slot.lock().writer.as_mut().is_some_and(BatchWriter::close_cluster) | closed
-        })
+        self.slots
+            .iter()
+            .fold(false, |closed, slot| slot.lock().writer.as_mut().is_some_and(BatchWriter::close_cluster) | closed)
     }
 
     /// The files that have rows; nobody writes them any more.

@@ -164,7 +164,9 @@ impl Outgoing {
         for (index, state) in self.states.iter_mut().enumerate() {
             if let State::Distinct(distinct) = state {
                 let (_, pairs, _) = distinct.pairs(groups.clone());
-                self.tasks.push_back(Task::Pairs { state: index, pairs });
+                if !pairs.is_empty() {
+                    self.tasks.push_back(Task::Pairs { state: index, pairs });
+                }
             }
         }
     }
@@ -178,7 +180,7 @@ impl Outgoing {
         self.held.push(held);
     }
 
-    /// Writes all. After `Pending` the waker is woken when it is worth going on.
+    /// Writes all, and then gives back what was held. After `Pending` the waker is woken when it is worth going on.
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<()>> {
         for _ in 0..TURN_PIECES {
             while let Some((is_pairs, partition, batch)) = self.ready.front() {
@@ -191,11 +193,21 @@ impl Outgoing {
             }
             self.ready_held.settle(0);
             if !self.make_rows()? {
+                self.give_back();
                 return Poll::Ready(Ok(()));
             }
         }
         waker.wake_by_ref();
         Poll::Pending
+    }
+
+    fn give_back(&mut self) {
+        self.keys = LaidKeys::new(Keys::default(), self.keys.layout.clone());
+        self.states.clear();
+        self.read.clear();
+        self.ready.clear();
+        self.held.clear();
+        self.ready_held.settle(0);
     }
 
     /// Makes the next rows. False if there are none.
@@ -248,7 +260,9 @@ impl Outgoing {
         let foreign = self.states.iter().map(|state| if let State::Foreign(state) = state { state.bytes() } else { 0 });
         match foreign.sum::<usize>() / groups.len().max(1) {
             0 => rows,
-            bytes => (self.spill.buffers.space().cluster_bytes() / bytes).min(rows).max(groups.end / FOREIGN_PIECES).max(1),
+            bytes => {
+                (self.spill.buffers.space().cluster_bytes() / bytes).min(rows).max(groups.end / FOREIGN_PIECES).max(1)
+            }
         }
     }
 
@@ -332,13 +346,8 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        // Memory goes back before anybody is told.
-        self.keys = LaidKeys::new(Keys::default(), self.keys.layout.clone());
-        self.states.clear();
-        self.read.clear();
-        self.ready.clear();
-        self.held.clear();
-        self.ready_held.settle(0);
+        // Before anybody is told.
+        self.give_back();
         let waiting = {
             let mut underway = self.spill.underway.lock();
             underway.outgoing -= 1;

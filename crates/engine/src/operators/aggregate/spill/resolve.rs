@@ -81,7 +81,8 @@ impl Resolve {
             let groups = self.table.groups();
             let ids = self.spill.program.grouped.then_some(ids.as_slice());
             let placement = Placement { ids, rows, before, groups, appended: false };
-            let (State::Distinct(distinct), Some(value)) = (&mut self.table.states[*state], pairs.layout.columns.last())
+            let (State::Distinct(distinct), Some(value)) =
+                (&mut self.table.states[*state], pairs.layout.columns.last())
             else {
                 return Err(Error::bug("pairs of a state that has none"));
             };

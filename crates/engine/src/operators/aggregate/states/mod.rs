@@ -149,7 +149,9 @@ impl State {
         let column = columns.first().ok_or_else(|| Error::bug("a state without a column came out of temp space"))?;
         Ok(match self {
             Self::Rows(_) => Self::Rows(RowCounts::of_column(column)),
-            Self::Nulls(_) => Self::Nulls(column.as_primitive_opt::<Int64Type>().map_or_else(Vec::new, |c| c.values().to_vec())),
+            Self::Nulls(_) => {
+                Self::Nulls(column.as_primitive_opt::<Int64Type>().map_or_else(Vec::new, |c| c.values().to_vec()))
+            }
             Self::Sum(sums) => Self::Sum(sums.of_column(column)?),
             Self::MinMax(values) => Self::MinMax(values.of_column(column)?),
             Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.of_columns(columns)?)),
