@@ -248,4 +248,24 @@ mod tests {
         assert_eq!(hash_key(&[7], 1), hash_key(&[7, 0], 1));
         assert_ne!(hash_key(&[0], 1), hash_key(&[0, 1], 1));
     }
+
+    #[test]
+    fn each_level_has_a_hash_of_its_own_that_a_null_word_does_not_change() {
+        assert_eq!(hash_level(1, &[7], 1), hash_level(1, &[7, 0], 1));
+        // Keys whose hashes agree in three bits at one level are spread over all eight values at the next.
+        let together = (0..10_000u64).filter(|&key| hash_level(1, &[key], 1) >> 61 == 3).collect::<Vec<_>>();
+        let mut counts = [0; 8];
+        together.iter().for_each(|&key| counts[(hash_level(2, &[key], 1) >> 61) as usize] += 1);
+        assert!(together.len() > 1000 && counts.iter().all(|&count| count > together.len() / 16), "{counts:?}");
+    }
+
+    #[test]
+    fn a_value_lies_beside_its_group() {
+        use DataType::*;
+        let group = KeyLayout::new(&[(Utf8View, true), (Int64, true)]).unwrap();
+        let pairs = KeyLayout::new(&[(Utf8View, false), (UInt32, false)]).unwrap();
+        let both = group.beside(&pairs);
+        assert_eq!((both.value_words, both.null_words, both.bytes_slots), (4 + 3, 0, 2));
+        assert_eq!(both.bytes_words().collect::<Vec<_>>(), vec![0, 4]);
+    }
 }
