@@ -108,6 +108,18 @@ impl SourceState for GroupReader {
     }
 }
 
+impl Drop for GroupReader {
+    /// Whoever wants no more rows leaves its work undone. Those that wait for it must hear of that, to end as well.
+    fn drop(&mut self) {
+        if !matches!(self.work, Work::None) {
+            self.work = Work::None;
+            if let Ok(Finished { board: Some(board), .. }) = self.shared.finished() {
+                board.done(Vec::new());
+            }
+        }
+    }
+}
+
 impl GroupReader {
     /// The next piece of the parts that are there.
     fn next_piece(&mut self, finished: &Finished) -> Result<Option<Batch>> {

@@ -83,6 +83,19 @@ impl PartitionFiles {
         Poll::Ready(Ok(()))
     }
 
+    /// An owner will not go on: the rows of this query are not wanted any more, but those that wait must hear of it.
+    pub fn abandon(&self, partition: usize, owner: u64) {
+        let waiting = {
+            let mut slot = self.slots[partition].lock();
+            if slot.owner != Some(owner) {
+                return;
+            }
+            slot.owner = None;
+            std::mem::take(&mut slot.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
     /// Sends what the files have in memory to the disk. Whether there was anything.
     pub fn close_clusters(&self) -> bool {
         self.slots

@@ -346,6 +346,10 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
+        if let Some((is_pairs, partition, _)) = self.ready.front() {
+            let files = if *is_pairs { &self.pairs } else { &self.groups };
+            files.abandon(*partition, self.owner);
+        }
         // Before anybody is told.
         self.give_back();
         let waiting = {

@@ -238,13 +238,16 @@ fn a_query_that_spills_says_so_in_its_profile() {
     let rows = batches(&mut dice, shape);
     let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
     let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();
-    let run = |memory_bytes: usize, temp: Option<TempSpace>| {
+    let run = |memory_bytes: usize, temp: Option<TempSpace>, fetch: usize| {
         let engine =
             Engine::start(EngineOptions { workers: 2, memory_bytes, temp, ..EngineOptions::default() }).unwrap();
         let (plan, output) = plan_of(&["text", "date"], None, calls());
         let input = plan::Plan::new(plan::Node::Values { batches: rows.clone() }, input_schema());
         let plan = plan::Aggregate { input: Box::new(input), ..plan };
-        let plan = plan::Plan::new(plan::Node::Aggregate(plan), output);
+        let mut plan = plan::Plan::new(plan::Node::Aggregate(plan), output.clone());
+        if fetch < usize::MAX {
+            plan = plan::Plan::new(plan::Node::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) }, output);
+        }
         let mut stream = engine.run(&plan, QueryOptions::default()).unwrap();
         let mut found = Vec::new();
         while let Some(batch) = stream.next_blocking() {
@@ -253,13 +256,19 @@ fn a_query_that_spills_says_so_in_its_profile() {
         assert_eq!(engine.broker().reserved_bytes(), 0);
         (rows_of(&found), stream.profile().to_string())
     };
-    let (expected, profile) = run(1 << 30, None);
+    let (expected, profile) = run(1 << 30, None, usize::MAX);
     assert!(!profile.contains("spilled"), "{profile}");
     let temp = temp_space(&MemoryTempFiles::default(), 2);
-    let (found, profile) = run(4 << 20, Some(temp.clone()));
+    let (found, profile) = run(4 << 20, Some(temp.clone()), usize::MAX);
     assert!(profile.contains(", spilled "), "{profile}");
     assert!(found == expected, "{} rows and {}", found.len(), expected.len());
     assert_eq!(temp.info().files, 0);
+    // Some packets are in the middle of something when there is enough.
+    for fetch in [1, 100, 5000] {
+        let (found, _) = run(4 << 20, Some(temp.clone()), fetch);
+        assert!(found.len() == fetch && found.iter().all(|row| expected.binary_search(row).is_ok()));
+        assert_eq!(temp.info().files, 0);
+    }
 }
 
 #[test]
