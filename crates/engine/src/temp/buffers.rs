@@ -244,10 +244,7 @@ impl HeldBytes {
     /// be readable with the clusters that its reader has.
     pub fn new(buffers: &SpillBuffers, bytes: usize) -> Result<Self> {
         let mut reservation = buffers.sibling();
-        match reservation.grow(bytes) {
-            Err(_) if bytes <= buffers.0.space.cluster_bytes => reservation.overdraw(bytes),
-            reserved => reserved?,
-        }
+        reservation.grow_for_one_row(bytes)?;
         Ok(Self { bytes: MutableBuffer::from_len_zeroed(bytes), reservation })
     }
 
