@@ -1,7 +1,35 @@
 //! Joins that do not fit: the same rows as those that do, whatever the budget.
 
+use diligence_base::seams::MemoryTempFiles;
+
 use super::cases::{int_join, numbers};
 use super::*;
+use crate::temp::{Compression, TempOptions, TempSpace};
+
+/// Temp space in memory, with and without threads.
+pub(super) fn temp_space(dice: &mut Dice) -> TempSpace {
+    let options = TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 4096,
+        threads: dice.pick(&[0, 0, 2]),
+        compression: dice.pick(&[Compression::None, Compression::None, Compression::Lz4]),
+        files: Arc::new(MemoryTempFiles::default()),
+        ..TempOptions::default()
+    };
+    TempSpace::open(&options).unwrap()
+}
+
+/// No cluster is used any more once its I/O threads are done.
+pub(super) fn is_left_empty(temp: &TempSpace, broker: &Broker, context: &str) {
+    let used = || temp.info().directories.iter().map(|directory| directory.clusters_used).sum::<usize>();
+    for _ in 0..1000 {
+        if temp.info().files == 0 && used() == 0 && broker.reserved_bytes() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{context}: {:?} is left, and {} bytes", temp.info(), broker.reserved_bytes());
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
