@@ -146,6 +146,17 @@ fn probe_rows_without_a_partner_are_not_written() {
     }
 }
 
+/// With as much memory as this the files hold back their clusters to write them side by side.
+#[test]
+fn grouped_writes_lose_nothing() {
+    let (left, right) = (pairs_of_numbers(60_000), pairs_of_numbers(70_000));
+    let (expected, ..) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, None);
+    let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 3_000_000, 2, None);
+    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
+    let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, Some(180));
+    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
+}
+
 #[test]
 fn what_does_not_fit_is_partitioned_again() {
     let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(100));
