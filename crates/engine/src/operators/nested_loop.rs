@@ -14,9 +14,8 @@ use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
 use super::hash_join::cross_pairs::{CrossHeld, CrossPairs};
-use super::hash_join::emit::{
-    Bits, Held, InWork, PairJoin, Published, StoredSource, Wanted, marks_held, needs_held_rows,
-};
+use super::hash_join::emit::{InWork, PairJoin, StoredSource, Wanted, marks_held, needs_held_rows};
+use super::hash_join::held::{Bits, Held, Published};
 use super::hash_join::incoming::{AllIn, Incoming, check_rows};
 use super::hash_join::{Assembly, JoinParts, Unmatched};
 use crate::batch::Batch;

@@ -11,7 +11,8 @@ use arrow::datatypes::DataType;
 use diligence_base::Result;
 
 use super::columns::Assembly;
-use super::emit::{Bits, Held, Later, marks_held};
+use super::emit::marks_held;
+use super::held::{Bits, Held, Later};
 use super::incoming::{AllIn, Incoming, check_rows};
 use super::keys::{KeyColumn, KeyData, hash_rows, words_are_ordered};
 use super::packing::Packing;

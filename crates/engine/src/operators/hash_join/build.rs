@@ -82,7 +82,11 @@ impl Sink for Build {
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
                 let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-                *buffers = Some(SpillBuffers::new(temp, setup.memory.reservation("HashJoin"), memory)?);
+                *buffers = match SpillBuffers::new(temp, setup.memory.reservation("HashJoin"), memory) {
+                    // It may fit nevertheless.
+                    Err(error) if error.kind() == ErrorKind::Resource => None,
+                    made => Some(made?),
+                };
             }
         }
         Ok(Box::new(BuildState {

@@ -24,8 +24,8 @@
 //! Invariants:
 //! * Output columns are picks of the probe batch and of contiguous build arrays: no value is copied here.
 //! * Packets share nothing that they write to on the way, except single bits of matched rows, where the join type asks.
-//! * A hash table is made of partitions by the upper bits of the hash, each on its own: that is where a variant that spills
-//!   would cut.
+//! * A hash table is made of parts by the upper bits of the hash, each on its own; partitions are told by other bits of it.
+//! * Whatever is in temp space, and whenever it went there: the same rows come out, each once.
 
 mod assemble;
 mod build;
@@ -33,6 +33,7 @@ mod columns;
 pub(super) mod cross_pairs;
 mod dump;
 pub(super) mod emit;
+pub(super) mod held;
 pub(super) mod incoming;
 pub(super) mod keys;
 mod loading;
@@ -73,7 +74,8 @@ pub(super) use columns::Assembly;
 pub(super) use table::Table;
 pub(super) use unmatched::Unmatched;
 
-use emit::{Held, PairJoin, Published, StoredSource, Wanted, marks_held};
+use emit::{PairJoin, StoredSource, Wanted, marks_held};
+use held::{Held, Published};
 use keys::KeyKind;
 use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
 use spill_counts::SpillCounts;

@@ -6,7 +6,7 @@
 //!
 //! All packets write into the same files, so a join needs a cluster per partition and not one per partition and packet. A batch that
 //! is not written to its end owns its file until it is. Clusters are submitted as soon as they are full, or, where SHJ (Sort-Hash
-//! Join, *Exploiting Common File System Practices*, section 3.2) pays, as groups of one file: see [`Partitions::grouping`].
+//! Join, section 3.2 of the paper on block request sequences) pays, as groups of one file: see [`Partitions::group`].
 //!
 //! Invariants:
 //! * A partition that has been spilled once stays so: nobody keeps rows of it in memory.
@@ -78,7 +78,8 @@ pub(super) struct Partitions {
     bits: u32,
     partitions: Vec<Partition>,
     pub buffers: SpillBuffers,
-    grouping: Grouping,
+    /// Full clusters that a file holds back to be written as one group; 0 if each is written at once.
+    group: usize,
     /// How often a partition has been spilled: whoever keeps rows looks again when it has changed.
     spilled_times: AtomicUsize,
     counts: Arc<SpillCounts>,
@@ -104,19 +105,16 @@ impl Partitions {
             level,
             bits: fan_out.trailing_zeros(),
             partitions: (0..fan_out).map(|_| Partition::default()).collect(),
-            grouping: Self::grouping(clusters, fan_out),
+            group: Some(Self::group(clusters, fan_out)).filter(|group| *group > GROUP_CLUSTERS).unwrap_or(0),
             buffers,
             spilled_times: AtomicUsize::new(0),
             counts: counts.clone(),
         }
     }
 
-    /// Formula (2) of the SHJ paper: with |M| clusters and N partitions, 2 (|M| - N) / N consecutive requests are of one file.
-    fn grouping(clusters: usize, fan_out: usize) -> Grouping {
-        match 2 * clusters.saturating_sub(fan_out) / fan_out > GROUP_CLUSTERS {
-            true => Grouping::ByFile,
-            false => Grouping::None,
-        }
+    /// Formula (2) of the SHJ paper: with |M| clusters and N partitions, G = 2 (|M| - N) / N consecutive requests are of one file.
+    fn group(clusters: usize, fan_out: usize) -> usize {
+        2 * clusters.saturating_sub(fan_out) / fan_out
     }
 
     pub fn len(&self) -> usize {
@@ -238,11 +236,12 @@ impl Partitions {
                 slot.waiting.push(waker.clone());
                 return Poll::Pending;
             }
-            let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(&self.buffers, self.grouping));
+            let grouping = if self.group > 0 { Grouping::ByFile } else { Grouping::None };
+            let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(&self.buffers, grouping));
             let before = writer.bytes();
             let done = writer.poll_write(batch, waker);
             self.counts.spilled_bytes(writer.bytes() - before);
-            if self.grouping == Grouping::ByFile && writer.waiting_clusters() > 0 && self.buffers.at_hand() == 0 {
+            if writer.waiting_clusters() > 0 && writer.waiting_clusters() >= self.group {
                 writer.submit();
             }
             match done {
@@ -274,5 +273,26 @@ impl Partitions {
     pub fn finish(&self, side: Side, partition: usize) -> Option<BatchFile> {
         let writer = self.slot(side, partition).lock().writer.take();
         writer.map(BatchWriter::finish).filter(|file| file.rows() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_as_long_as_memory_lets_them_be() {
+        // The paper's example: 7 pages, 3 partitions.
+        assert_eq!(Partitions::group(7, 3), 2);
+        assert_eq!(Partitions::group(64, 32), 2);
+        assert_eq!(Partitions::group(16, 32), 0);
+        assert_eq!(Partitions::group(160, 32), 8);
+    }
+
+    #[test]
+    fn there_are_fewer_partitions_than_clusters() {
+        assert_eq!(fan_out(0, 4096), FAN_OUT_MIN);
+        assert_eq!(fan_out(64 << 20, 1 << 20), 16);
+        assert_eq!(fan_out(1 << 40, 1 << 20), FAN_OUT_MAX);
     }
 }

@@ -17,7 +17,8 @@ use diligence_base::{Error, Result};
 
 use super::cross_pairs::{CrossHeld, CrossPairs};
 use super::dump::Dump;
-use super::emit::{Held, InWork, ProbeSeen, needs_held_rows};
+use super::emit::{InWork, needs_held_rows};
+use super::held::{Held, ProbeSeen};
 use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::NO_CODE;
 use super::partitions::{Partitions, Side};

@@ -16,7 +16,6 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRe
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::Operator as BinaryOperator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
-use diligence_base::seams::MemoryTempFiles;
 use proptest::prelude::*;
 
 use super::*;
@@ -26,7 +25,6 @@ use crate::operators::nested_loop::nested_loop_join;
 use crate::pipeline::{Flow, OperatorState, Output, Pull, Setup};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
-use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// A stream of numbers from a seed (splitmix64).
 struct Dice(u64);
@@ -513,7 +511,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
         Memory::Short => 64_000 + dice.below(100_000),
     };
     let broker = Broker::new(budget);
-    let temp = (memory == Memory::Short).then(|| temp_space(dice));
+    let temp = (memory == Memory::Short).then(|| spilled::temp_space(dice));
     let setup = Setup {
         memory: broker.account(diligence_base::ids::QueryId(7), None),
         temp: temp.clone(),
@@ -557,35 +555,10 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     }
     drop(parts);
     if let Some(temp) = &temp {
-        is_left_empty(temp, &broker, &context);
+        spilled::is_left_empty(temp, &broker, &context);
     }
     assert_eq!(broker.reserved_bytes(), 0, "{context}: memory was kept");
     spilled
-}
-
-/// Temp space in memory, with and without threads.
-fn temp_space(dice: &mut Dice) -> TempSpace {
-    let options = TempOptions {
-        directories: vec!["/temp".into()],
-        cluster_bytes: 4096,
-        threads: dice.pick(&[0, 0, 2]),
-        compression: dice.pick(&[Compression::None, Compression::None, Compression::Lz4]),
-        files: Arc::new(MemoryTempFiles::default()),
-        ..TempOptions::default()
-    };
-    TempSpace::open(&options).unwrap()
-}
-
-/// No cluster is used any more once its I/O threads are done.
-fn is_left_empty(temp: &TempSpace, broker: &Broker, context: &str) {
-    let used = || temp.info().directories.iter().map(|directory| directory.clusters_used).sum::<usize>();
-    for _ in 0..1000 {
-        if temp.info().files == 0 && used() == 0 && broker.reserved_bytes() == 0 {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    panic!("{context}: {:?} is left, and {} bytes", temp.info(), broker.reserved_bytes());
 }
 
 fn can_match(keys: &[ScalarValue], null_equal: bool) -> bool {

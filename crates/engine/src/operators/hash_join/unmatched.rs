@@ -7,7 +7,8 @@ use std::task::Waker;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
-use super::emit::{Held, PairJoin, Published};
+use super::emit::PairJoin;
+use super::held::{Held, Published};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::sync::atomic::Ordering;
 

@@ -1,7 +1,35 @@
 //! Joins that do not fit: the same rows as those that do, whatever the budget.
 
+use diligence_base::seams::MemoryTempFiles;
+
 use super::cases::{int_join, numbers};
 use super::*;
+use crate::temp::{Compression, TempOptions, TempSpace};
+
+/// Temp space in memory, with and without threads.
+pub(super) fn temp_space(dice: &mut Dice) -> TempSpace {
+    let options = TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 4096,
+        threads: dice.pick(&[0, 0, 2]),
+        compression: dice.pick(&[Compression::None, Compression::None, Compression::Lz4]),
+        files: Arc::new(MemoryTempFiles::default()),
+        ..TempOptions::default()
+    };
+    TempSpace::open(&options).unwrap()
+}
+
+/// No cluster is used any more once its I/O threads are done.
+pub(super) fn is_left_empty(temp: &TempSpace, broker: &Broker, context: &str) {
+    let used = || temp.info().directories.iter().map(|directory| directory.clusters_used).sum::<usize>();
+    for _ in 0..1000 {
+        if temp.info().files == 0 && used() == 0 && broker.reserved_bytes() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{context}: {:?} is left, and {} bytes", temp.info(), broker.reserved_bytes());
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
@@ -116,6 +144,17 @@ fn probe_rows_without_a_partner_are_not_written() {
         let (_, all, _) = join_numbers(join_type, &left, &pairs_of_numbers(30_000), 500_000, 2, None);
         assert!(few.bytes < all.bytes * 3 / 4, "{join_type}: {few:?}, {all:?}");
     }
+}
+
+/// With as much memory as this the files hold back their clusters to write them side by side.
+#[test]
+fn grouped_writes_lose_nothing() {
+    let (left, right) = (pairs_of_numbers(60_000), pairs_of_numbers(70_000));
+    let (expected, ..) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, None);
+    let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 3_000_000, 2, None);
+    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
+    let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, Some(180));
+    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
 }
 
 #[test]
