@@ -63,8 +63,14 @@ fn what_does_not_fit_goes_on_in_temp_space() {
     session.set("query_memory", "16MiB").unwrap();
     for (sql, expected) in [
         ("SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1, 3000000) GROUP BY value)", 3_000_000),
-        ("SELECT count(*) FROM generate_series(1, 3000000) a JOIN generate_series(2, 3000001) b ON a.value = b.value", 2_999_999),
-        ("SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 3000000))", 3_000_000),
+        (
+            "SELECT count(*) FROM generate_series(1, 3000000) a JOIN generate_series(2, 3000001) b ON a.value = b.value",
+            2_999_999,
+        ),
+        (
+            "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 3000000))",
+            3_000_000,
+        ),
         ("SELECT count(DISTINCT value) FROM generate_series(1, 3000000)", 3_000_000),
     ] {
         let mut result = session.execute(sql).unwrap();

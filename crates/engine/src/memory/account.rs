@@ -54,16 +54,29 @@ pub struct HolderInfo {
     pub asked_bytes: usize,
 }
 
+/// What an account has of the budget: the larger of the two, grant and reservations.
+#[derive(Debug, Default)]
+struct Books {
+    /// What it is sure of: taken from the budget whether it is reserved or not.
+    granted_bytes: usize,
+    reserved_bytes: usize,
+    peak_bytes: usize,
+}
+
+impl Books {
+    fn taken_bytes(&self) -> usize {
+        self.granted_bytes.max(self.reserved_bytes)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Account {
     pub broker: Arc<Broker>,
     pub owner: Owner,
     pub limit_bytes: usize,
-    /// What it is sure of: taken from the budget whether it is reserved or not.
-    granted_bytes: AtomicUsize,
+    /// Reads and writes may end after their query: so grant and reservations change together.
+    books: Mutex<Books>,
     admitted: AtomicBool,
-    reserved_bytes: AtomicUsize,
-    peak_bytes: AtomicUsize,
     /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
     owes: AtomicBool,
     holders: Mutex<Vec<Arc<Holder>>>,
@@ -75,17 +88,15 @@ impl Account {
             broker,
             owner,
             limit_bytes,
-            granted_bytes: AtomicUsize::new(0),
+            books: Mutex::default(),
             admitted: AtomicBool::new(false),
-            reserved_bytes: AtomicUsize::new(0),
-            peak_bytes: AtomicUsize::new(0),
             owes: AtomicBool::new(false),
             holders: Mutex::default(),
         }
     }
 
     pub fn reserved_bytes(&self) -> usize {
-        self.reserved_bytes.load(Ordering::Relaxed)
+        self.books.lock().reserved_bytes
     }
 
     /// Its limit, or the budget.
@@ -147,19 +158,25 @@ impl Account {
         self.holders.lock().iter().any(|holder| holder.asked_bytes.load(Ordering::Acquire) > 0)
     }
 
-    /// Takes a grant of so many bytes from the budget, if they are free. Nothing may be reserved meanwhile.
+    /// Takes a grant of so many bytes from the budget, if they are free.
     pub fn grant(&self, bytes: usize) -> bool {
-        let granted = self.broker.try_take(bytes.saturating_sub(self.reserved_bytes()));
+        let mut books = self.books.lock();
+        let granted = self.broker.try_take(bytes.saturating_sub(books.taken_bytes()));
         if granted {
-            self.granted_bytes.store(bytes, Ordering::Release);
+            books.granted_bytes = books.granted_bytes.max(bytes);
         }
         granted
     }
 
-    /// Gives up the grant; what is reserved stays reserved. Nothing may be reserved or given back meanwhile.
+    /// Gives up the grant; what is reserved stays reserved.
     pub fn end_grant(&self) {
-        let granted = self.granted_bytes.swap(0, Ordering::AcqRel);
-        self.broker.give_back(granted.saturating_sub(self.reserved_bytes()));
+        let unused = {
+            let mut books = self.books.lock();
+            let before = books.taken_bytes();
+            books.granted_bytes = 0;
+            before - books.taken_bytes()
+        };
+        self.broker.give_back(unused);
         if self.admitted.swap(false, Ordering::AcqRel) {
             self.broker.count_out();
         }
@@ -171,35 +188,25 @@ impl Account {
     }
 
     /// Counts `bytes` as reserved if the limit allows them and `take` takes those that the grant does not cover.
-    pub fn reserve(&self, bytes: usize, limit: usize, take: impl Fn(usize) -> bool) -> Result<(), Refused> {
-        let added = self.reserved_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |held| {
-            held.checked_add(bytes).filter(|&sum| sum <= limit)
-        });
-        let Ok(before) = added else { return Err(Refused::Limit) };
-        if !take(self.beyond_grant(before, before + bytes)) {
-            // Somebody may have reserved or given back meanwhile: what these bytes took is what they would take now.
-            let held = self.reserved_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            let kept = self.beyond_grant(before, before + bytes);
-            let freed = self.beyond_grant(held - bytes, held);
-            match freed.checked_sub(kept) {
-                Some(more) => self.broker.give_back(more),
-                None => self.broker.overdraw(kept - freed),
-            }
+    pub fn reserve(&self, bytes: usize, limit: usize, take: impl FnOnce(usize) -> bool) -> Result<(), Refused> {
+        let mut books = self.books.lock();
+        let reserved = books.reserved_bytes.checked_add(bytes).filter(|&sum| sum <= limit).ok_or(Refused::Limit)?;
+        if !take(reserved.saturating_sub(books.taken_bytes())) {
             return Err(Refused::Budget);
         }
-        self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
+        books.reserved_bytes = reserved;
+        books.peak_bytes = books.peak_bytes.max(reserved);
         Ok(())
     }
 
     pub fn release(&self, bytes: usize) {
-        let before = self.reserved_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        self.broker.give_back(self.beyond_grant(before - bytes, before));
-    }
-
-    /// How many of the bytes from `low` to `high` the grant does not cover.
-    fn beyond_grant(&self, low: usize, high: usize) -> usize {
-        let granted = self.granted_bytes.load(Ordering::Acquire);
-        high.max(granted) - low.max(granted)
+        let freed = {
+            let mut books = self.books.lock();
+            let before = books.taken_bytes();
+            books.reserved_bytes -= bytes;
+            before - books.taken_bytes()
+        };
+        self.broker.give_back(freed);
     }
 
     /// Its packets are to wait until no more than the budget is taken.
@@ -255,7 +262,7 @@ impl QueryMemory {
 
     /// The most this query has had reserved at once.
     pub fn peak_bytes(&self) -> usize {
-        self.0.peak_bytes.load(Ordering::Relaxed)
+        self.0.books.lock().peak_bytes
     }
 
     /// Ready when the query has its grant of `bytes` (the whole budget if that is less; whatever is free if no other query runs).
