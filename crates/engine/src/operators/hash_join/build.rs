@@ -97,6 +97,7 @@ impl Sink for Build {
             is_handed_over: false,
             failed: None,
             owner: self.shared.next_owner(),
+            borrowed: 0,
             memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
@@ -153,6 +154,8 @@ struct BuildState {
     /// What went wrong where nobody could be told.
     failed: Option<Error>,
     owner: u64,
+    /// Bytes that were kept without being granted, since others are about to be free.
+    borrowed: usize,
     memory: QueryMemory,
 }
 
@@ -265,11 +268,12 @@ impl BuildState {
         {
             return Some(write);
         }
-        if let Some(todo) = self.todo.pop_front() {
-            return Some(todo);
+        if matches!(self.todo.front(), None | Some(Todo::Split(_, None)))
+            && let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows)
+        {
+            return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
         }
-        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
-        Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)))
+        self.todo.pop_front()
     }
 
     /// A chunk of a partition that was spilled meanwhile.
@@ -316,17 +320,26 @@ impl BuildState {
         let rows = self.config.unspilled(&batch)?;
         let store = &mut self.stores[partition];
         let before = store.bytes();
-        match store.make_room(rows.key_bytes(), &rows.columns) {
-            Ok(room) => {
-                keep(store, room, rows)?;
-                partitions.kept(partition, store.bytes() - before);
-            }
+        let room = match store.make_room(rows.key_bytes(), &rows.columns) {
             Err(error) if error.kind() == ErrorKind::Resource => {
-                partitions.spill(partitions.largest_resident().unwrap_or(partition));
-                self.todo.push_front(Todo::Place(partition, batch, reservation));
+                // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
+                let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+                let rest = soon_free.saturating_sub(self.borrowed);
+                let Some(room) = store.borrow_room(rows.key_bytes(), &rows.columns, rest) else {
+                    partitions.spill(partitions.largest_resident().unwrap_or(partition));
+                    self.todo.push_front(Todo::Place(partition, batch, reservation));
+                    return Ok(());
+                };
+                self.borrowed += room.bytes();
+                room
             }
-            Err(error) => return Err(error),
-        }
+            room => {
+                self.borrowed = 0;
+                room?
+            }
+        };
+        keep(store, room, rows)?;
+        partitions.kept(partition, store.bytes() - before);
         Ok(())
     }
 
