@@ -7,7 +7,7 @@
 //! at their next batch.
 //!
 //! Invariants:
-//! * Whoever has handed over its chunks has seen to it that what finishing them needs is reserved: finishing is never refused.
+//! * The last packet to hand over its chunks has seen to it that what finishing needs is reserved: finishing is never refused.
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
@@ -46,6 +46,8 @@ pub(super) struct Build {
 /// What finished packets have handed over.
 #[derive(Default)]
 pub(super) struct Gathered {
+    /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
+    open: usize,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming<Chunk>>,
     /// Of the others, with their partitions.
@@ -89,7 +91,9 @@ impl Sink for Build {
                 };
             }
         }
+        self.shared.gathered.lock().open += 1;
         Ok(Box::new(BuildState {
+            is_open: true,
             incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
             stores: vec![],
             seen_spilled: 0,
@@ -106,6 +110,7 @@ impl Sink for Build {
 
     fn parts(&self) -> Result<usize> {
         let gathered = std::mem::take(&mut *self.shared.gathered.lock());
+        debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
         let is_partitioned = self.shared.partitions.get().is_some();
         let packets = gathered.unsplit.into_iter().chain(gathered.stores.into_iter().map(|(_, store)| store));
         let mut all = AllIn::new(packets, self.config.stored.len());
@@ -150,6 +155,7 @@ struct BuildState {
     /// How many partitions were spilled when it last looked.
     seen_spilled: usize,
     todo: VecDeque<Todo>,
+    is_open: bool,
     is_handed_over: bool,
     /// What went wrong where nobody could be told.
     failed: Option<Error>,
@@ -202,6 +208,10 @@ impl SinkState for BuildState {
             let shared = self.shared.clone();
             let mut gathered = shared.gathered.lock();
             self.hand_over(&mut gathered);
+            gathered.open -= usize::from(std::mem::take(&mut self.is_open));
+            if gathered.open > 0 {
+                return Ok(Accept::More);
+            }
             if let Some(partitions) = shared.partitions.get()
                 && self.take_back(&mut gathered, partitions)
             {
