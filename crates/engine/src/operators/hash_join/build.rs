@@ -7,7 +7,7 @@
 //! at their next batch.
 //!
 //! Invariants:
-//! * Whoever has handed over its chunks has seen to it that what finishing them needs is reserved: finishing is never refused.
+//! * The last packet to hand over its chunks has seen to it that what finishing needs is reserved: finishing is never refused.
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
@@ -46,6 +46,8 @@ pub(super) struct Build {
 /// What finished packets have handed over.
 #[derive(Default)]
 pub(super) struct Gathered {
+    /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
+    open: usize,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming<Chunk>>,
     /// Of the others, with their partitions.
@@ -89,13 +91,16 @@ impl Sink for Build {
                 };
             }
         }
+        self.shared.gathered.lock().open += 1;
         Ok(Box::new(BuildState {
+            is_open: true,
             incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
             stores: vec![],
             seen_spilled: 0,
             todo: VecDeque::new(),
             is_handed_over: false,
             owner: self.shared.next_owner(),
+            borrowed: 0,
             memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
@@ -104,6 +109,7 @@ impl Sink for Build {
 
     fn parts(&self) -> Result<usize> {
         let gathered = std::mem::take(&mut *self.shared.gathered.lock());
+        debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
         let is_partitioned = self.shared.partitions.get().is_some();
         let packets = gathered.unsplit.into_iter().chain(gathered.stores.into_iter().map(|(_, store)| store));
         let mut all = AllIn::new(packets, self.config.stored.len());
@@ -148,8 +154,11 @@ struct BuildState {
     /// How many partitions were spilled when it last looked.
     seen_spilled: usize,
     todo: VecDeque<Todo>,
+    is_open: bool,
     is_handed_over: bool,
     owner: u64,
+    /// Bytes that were kept without being granted, since others are about to be free.
+    borrowed: usize,
     memory: QueryMemory,
 }
 
@@ -191,6 +200,10 @@ impl SinkState for BuildState {
             let shared = self.shared.clone();
             let mut gathered = shared.gathered.lock();
             self.hand_over(&mut gathered);
+            gathered.open -= usize::from(std::mem::take(&mut self.is_open));
+            if gathered.open > 0 {
+                return Ok(Accept::More);
+            }
             if let Some(partitions) = shared.partitions.get()
                 && self.take_back(&mut gathered, partitions)
             {
@@ -257,11 +270,12 @@ impl BuildState {
         {
             return Some(write);
         }
-        if let Some(todo) = self.todo.pop_front() {
-            return Some(todo);
+        if matches!(self.todo.front(), None | Some(Todo::Split(_, None)))
+            && let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows)
+        {
+            return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
         }
-        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
-        Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)))
+        self.todo.pop_front()
     }
 
     /// A chunk of a partition that was spilled meanwhile.
@@ -308,17 +322,26 @@ impl BuildState {
         let rows = self.config.unspilled(&batch)?;
         let store = &mut self.stores[partition];
         let before = store.bytes();
-        match store.make_room(rows.key_bytes(), &rows.columns) {
-            Ok(room) => {
-                keep(store, room, rows)?;
-                partitions.kept(partition, store.bytes() - before);
-            }
+        let room = match store.make_room(rows.key_bytes(), &rows.columns) {
             Err(error) if error.kind() == ErrorKind::Resource => {
-                partitions.spill(partitions.largest_resident().unwrap_or(partition));
-                self.todo.push_front(Todo::Place(partition, batch, reservation));
+                // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
+                let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+                let rest = soon_free.saturating_sub(self.borrowed);
+                let Some(room) = store.borrow_room(rows.key_bytes(), &rows.columns, rest) else {
+                    partitions.spill(partitions.largest_resident().unwrap_or(partition));
+                    self.todo.push_front(Todo::Place(partition, batch, reservation));
+                    return Ok(());
+                };
+                self.borrowed += room.bytes();
+                room
             }
-            Err(error) => return Err(error),
-        }
+            room => {
+                self.borrowed = 0;
+                room?
+            }
+        };
+        keep(store, room, rows)?;
+        partitions.kept(partition, store.bytes() - before);
         Ok(())
     }
 

@@ -133,6 +133,11 @@ impl ColumnChunks {
         }
     }
 
+    /// Bytes of the block that the last chunks have their strings in.
+    pub fn last_block_bytes(&self) -> usize {
+        self.block.capacity().max(self.blocks.last().map_or(0, Buffer::capacity))
+    }
+
     fn next_block_bytes(&self) -> usize {
         (self.block_bytes() / BLOCK_PART).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
     }

@@ -35,6 +35,13 @@ pub(in crate::operators) struct Room {
     column_bytes: usize,
 }
 
+impl Room {
+    /// Bytes in all.
+    pub fn bytes(&self) -> usize {
+        self.chunk_bytes + self.column_bytes
+    }
+}
+
 impl<C> Incoming<C> {
     /// Nothing yet of these columns.
     pub fn new(stored: &[(StoredSource, DataType)], reservation: Reservation) -> Self {
@@ -44,10 +51,27 @@ impl<C> Incoming<C> {
 
     /// Reserves what a batch of these columns, and a chunk that holds so many bytes, will need. Fails with kind `Resource`.
     pub fn make_room(&mut self, chunk_bytes: usize, columns: &[Column]) -> Result<Room> {
+        let room = self.room(chunk_bytes, columns);
+        self.reservation.grow(room.bytes())?;
+        Ok(room)
+    }
+
+    /// The same without being refused, if that takes no more than so many bytes.
+    pub fn borrow_room(&mut self, chunk_bytes: usize, columns: &[Column], bytes_max: usize) -> Option<Room> {
+        let room = Some(self.room(chunk_bytes, columns)).filter(|room| room.bytes() <= bytes_max)?;
+        self.reservation.overdraw(room.bytes());
+        Some(room)
+    }
+
+    fn room(&self, chunk_bytes: usize, columns: &[Column]) -> Room {
         let chunk_bytes = chunk_bytes + ARRAY_BYTES * columns.len();
         let column_bytes = self.columns.iter().zip(columns).map(|(own, column)| own.append_bytes(column)).sum();
-        self.reservation.grow(chunk_bytes + column_bytes)?;
-        Ok(Room { chunk_bytes, column_bytes })
+        Room { chunk_bytes, column_bytes }
+    }
+
+    /// Bytes that are only free when several more chunks are taken out: strings lie in large blocks.
+    pub fn pinned_bytes(&self) -> usize {
+        self.columns.iter().map(ColumnChunks::last_block_bytes).sum()
     }
 
     /// Keeps the batch of so many rows that room was made for.

@@ -148,10 +148,11 @@ impl Partitions {
         (0..self.len()).for_each(|partition| self.spill(partition));
     }
 
-    /// The partition in memory that holds most; `None` if none is left.
+    /// The partition in memory that holds most; `None` if none holds anything.
     pub fn largest_resident(&self) -> Option<usize> {
-        let resident = (0..self.len()).filter(|&partition| !self.is_spilled(partition));
-        resident.max_by_key(|&partition| self.partitions[partition].resident_bytes.load(Ordering::Relaxed))
+        let bytes = |partition: &usize| self.partitions[*partition].resident_bytes.load(Ordering::Relaxed);
+        let resident = (0..self.len()).filter(|partition| !self.is_spilled(*partition) && bytes(partition) > 0);
+        resident.max_by_key(bytes)
     }
 
     /// Rows of the build side were kept in memory.

@@ -93,6 +93,8 @@ fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
             let (rows, spilled, peak) = join_numbers(join_type, &left, &right, budget, 2, None);
             assert!(rows == expected, "{join_type} in {budget} bytes: {} rows, {}", rows.len(), expected.len());
             assert!(budget > 1_000_000 || spilled.bytes > 0, "{join_type} in {budget} bytes: {spilled:?}");
+            let stays = spilled.partitions == 0 || spilled.partitions_spilled < spilled.partitions;
+            assert!(stays || budget < 1_000_000, "{join_type} in {budget} bytes: {spilled:?}");
             assert!(peak < budget + budget / 4, "{peak} of {budget} bytes");
             bytes.push(spilled.bytes);
         }
