@@ -99,7 +99,7 @@ mod tests {
         let planner = planner();
         let numbers = |sql: &str| {
             let Ok(Statement::Query(query)) = planner.plan(sql) else { panic!("a query") };
-            query.plan.to_string().matches("WindowAggExec").count()
+            query.plan.to_string().matches("Window compute").count()
         };
         assert_eq!(numbers("SELECT id FROM people EXCEPT ALL SELECT person FROM visits"), 2);
         assert_eq!(numbers("SELECT id, city FROM people INTERSECT ALL SELECT day, place FROM visits"), 2);
