@@ -121,7 +121,10 @@ impl QueryRun {
             .iter()
             .map(|pipeline| {
                 let mut operators = vec![TracedOperator::new(&pipeline.source)];
-                operators.extend(pipeline.operators.iter().map(TracedOperator::new));
+                operators.extend(pipeline.operators.iter().map(|operator| TracedOperator {
+                    spills: operator.part.spills(),
+                    ..TracedOperator::new(operator)
+                }));
                 let sink = &graph.sinks[pipeline.sink].sink;
                 let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
                 operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
