@@ -30,6 +30,10 @@ pub const IO_THREADS: usize = 4;
 /// Worker threads at most: each has a stack of 8 MiB, and more than a few per core only get in each other's way.
 pub const WORKERS_MAX: usize = 1024;
 
+/// Bytes that a query is sure of before it starts: some batches for every packet of a pipeline, and what its operators need to
+/// go on when everything else is in temp space. Less where the budget is less.
+pub const QUERY_GRANT_BYTES: usize = 16 << 20;
+
 /// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or answering, small
 /// enough that a hundred partitions have one each.
 pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;

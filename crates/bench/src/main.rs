@@ -3,6 +3,7 @@
 //! Every number is a median of interleaved rounds in one run; claims are ratios. Rivals run from their own Python packages
 //! (`bench/rivals/setup`).
 
+mod blocks;
 mod policies;
 mod report;
 mod rivals;
@@ -40,6 +41,8 @@ enum Benchmark {
     Startup(startup::Arguments),
     /// Short and long queries together under each policy.
     Policies(policies::Arguments),
+    /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
+    Blocks(blocks::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
+        Benchmark::Blocks(arguments) => blocks::run(arguments)?,
     };
     if let Some(path) = &command.json {
         std::fs::write(path, format!("{report:#}\n"))

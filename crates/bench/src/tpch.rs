@@ -28,6 +28,9 @@ pub struct Arguments {
     /// Also run ourselves with this many workers, as one more column.
     #[arg(long)]
     also_workers: Vec<usize>,
+    /// Also run each query twice at once, one worker each, and give half the time: what a second worker could bring here.
+    #[arg(long)]
+    also_apart: bool,
     /// Rounds that count, after one that does not.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -39,6 +42,8 @@ pub struct Arguments {
 /// A contestant: ourselves or a rival.
 enum Contestant {
     Own(String, Session),
+    /// Ourselves twice at once, with one worker each.
+    Apart([Session; 2]),
     Rival(Rival),
 }
 
@@ -46,6 +51,7 @@ impl Contestant {
     fn name(&self) -> String {
         match self {
             Contestant::Own(name, _) => name.clone(),
+            Contestant::Apart(_) => "2 x 1w, half".to_owned(),
             Contestant::Rival(rival) => rival.name().to_owned(),
         }
     }
@@ -55,13 +61,24 @@ impl Contestant {
         match self {
             Contestant::Rival(rival) => rival.run(sql, rows).map(|answer| (answer.ms, answer.rows)),
             Contestant::Own(_, session) => {
-                let start = Instant::now();
-                let batches = session.execute(sql)?.collect()?;
-                let ms = start.elapsed().as_secs_f64() * 1e3;
+                let (ms, batches) = timed(session, sql)?;
                 Ok((ms, if rows { values(&batches)? } else { Vec::new() }))
             }
+            Contestant::Apart([first, second]) => std::thread::scope(|scope| {
+                let other = scope.spawn(|| timed(second, sql));
+                let (ms, batches) = timed(first, sql)?;
+                let (other_ms, _) = other.join().map_err(|_| Error::bug("a run panicked"))??;
+                Ok((ms.max(other_ms) / 2.0, if rows { values(&batches)? } else { Vec::new() }))
+            }),
         }
     }
+}
+
+/// Milliseconds and rows of one run.
+fn timed(session: &Session, sql: &str) -> Result<(f64, Vec<RecordBatch>)> {
+    let start = Instant::now();
+    let batches = session.execute(sql)?.collect()?;
+    Ok((start.elapsed().as_secs_f64() * 1e3, batches))
 }
 
 /// Makes the data if it is missing; returns its folder.
@@ -88,6 +105,9 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     let mut contestants = vec![Contestant::Own("diligence".into(), session(&directory, arguments.workers)?)];
     for &workers in &arguments.also_workers {
         contestants.push(Contestant::Own(format!("diligence-{workers}w"), session(&directory, workers)?));
+    }
+    if arguments.also_apart {
+        contestants.push(Contestant::Apart([session(&directory, 1)?, session(&directory, 1)?]));
     }
     for rival in &arguments.rivals {
         let names: &[&str] = if rival == "duckdb" { &["duckdb-parquet", "duckdb"] } else { &[rival] };

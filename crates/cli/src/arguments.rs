@@ -47,9 +47,33 @@ pub struct DatabaseArguments {
     /// The memory that all queries together may use, such as 4GiB or 512MB [default: most of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,
+    /// A folder for what does not fit in memory; may be repeated, best with one on each disk [default: the system's]
+    #[arg(long, value_name = "DIR")]
+    pub temp_dir: Vec<PathBuf>,
+    /// The disk space that all queries together may use, such as 100GiB [default: what there is]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub temp_limit: Option<usize>,
+    /// The unit in which temp space is written and read [default: 1MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub temp_cluster: Option<usize>,
+    /// Write and read temp space past the page cache
+    #[arg(long)]
+    pub temp_direct: bool,
+    /// Whether rows in temp space are compressed
+    #[arg(long, value_enum, default_value_t = TempCompression::None)]
+    pub temp_compression: TempCompression,
     /// A setting, as in the statement SET; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
+}
+
+/// How rows are written to temp space.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TempCompression {
+    /// As they are
+    None,
+    /// Compressed with LZ4: for slow or small disks
+    Lz4,
 }
 
 /// How results are shown.

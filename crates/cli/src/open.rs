@@ -1,9 +1,9 @@
 //! Opens the database that the command line describes.
 
 use diligence_base::ErrorKind;
-use diligence_db::{Database, DatabaseOptions};
+use diligence_db::{Compression, Database, DatabaseOptions, TempOptions};
 
-use crate::arguments::DatabaseArguments;
+use crate::arguments::{DatabaseArguments, TempCompression};
 use crate::failure::Failure;
 
 /// Opens it. A folder that is not there or a setting that does not exist is a mistake of the command line.
@@ -14,10 +14,26 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         let what = if data.exists() { "is not a folder" } else { "does not exist" };
         return Err(Failure::Usage(format!("--data {}: it {what}", data.display())));
     }
+    let defaults = TempOptions::default();
+    let temp = TempOptions {
+        directories: match &arguments.temp_dir[..] {
+            [] => defaults.directories,
+            directories => directories.to_vec(),
+        },
+        quota_bytes: arguments.temp_limit.map(|bytes| bytes as u64),
+        cluster_bytes: arguments.temp_cluster.unwrap_or(defaults.cluster_bytes),
+        direct: arguments.temp_direct,
+        compression: match arguments.temp_compression {
+            TempCompression::None => Compression::None,
+            TempCompression::Lz4 => Compression::Lz4,
+        },
+        ..defaults
+    };
     let options = DatabaseOptions {
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         memory_bytes: arguments.memory,
+        temp,
         settings: arguments.settings.clone(),
         ..DatabaseOptions::default()
     };

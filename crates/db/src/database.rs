@@ -8,6 +8,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Files, LocalFiles};
 use diligence_base::{Error, Result};
+use diligence_engine::temp::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_sql::catalog::{Catalog, DEFAULT_SCHEMA, FileRelation, Relation, RelationName};
 use diligence_sql::stores::runtime_env;
@@ -26,6 +27,8 @@ pub struct DatabaseOptions {
     pub workers: Option<usize>,
     /// The memory budget in bytes; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
+    /// Where rows go that do not fit in memory, and how.
+    pub temp: TempOptions,
     /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,
     /// Settings that every session begins with, by name.
@@ -72,6 +75,7 @@ impl Database {
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
             memory_bytes: options.memory_bytes.unwrap_or(base.memory_bytes),
+            temp: options.temp,
             runtime_env: runtime_env.clone(),
             ..base
         })?;

@@ -31,5 +31,6 @@ pub use beginning::Beginning;
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_engine::query::Progress;
+pub use diligence_engine::temp::{Compression, TempOptions};
 pub use result::{CancelToken, QueryResult, ResultKind};
 pub use session::Session;

@@ -15,7 +15,7 @@ use diligence_engine::memory::Reservation;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
 use diligence_sql::catalog::Catalog;
-use diligence_sql::{CopyTarget, Target};
+use diligence_sql::{FileTarget, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
@@ -71,7 +71,7 @@ enum Body {
     /// A query whose rows go into a table when all are there.
     Write(Box<WriteBody>),
     /// A query that writes by itself and gives a count, and where it writes.
-    Copy(QueryStream, Box<CopyTarget>),
+    WriteFiles(QueryStream, Box<FileTarget>),
     /// A query whose rows nobody wants, only how it ran; and its plan as text.
     Analyze(QueryStream, String),
 }
@@ -89,9 +89,9 @@ impl QueryResult {
         Self::of(stream.schema(), None, stream, Body::Query)
     }
 
-    pub(crate) fn copy(stream: QueryStream, target: CopyTarget) -> Self {
-        let command = Done { tag: "COPY", rows: None };
-        let body = |stream| Body::Copy(stream, Box::new(target));
+    pub(crate) fn write_files(stream: QueryStream, target: FileTarget) -> Self {
+        let command = Done { tag: target.tag(), rows: None };
+        let body = |stream| Body::WriteFiles(stream, Box::new(target));
         Self::of(Arc::new(Schema::empty()), Some(command), stream, body)
     }
 
@@ -102,7 +102,7 @@ impl QueryResult {
     pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
         let tag = match target {
             Target::Create { .. } => "CREATE TABLE",
-            Target::Insert { .. } | Target::Files { .. } => "INSERT",
+            Target::Insert { .. } => "INSERT",
         };
         let body = |stream| Body::Write(Box::new(WriteBody { stream, batches: vec![], memory, target, catalog }));
         Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, body)
@@ -221,7 +221,7 @@ impl QueryResult {
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
             Body::Ready(_) => None,
-            Body::Query(stream) | Body::Copy(stream, _) | Body::Analyze(stream, _) => Some(stream),
+            Body::Query(stream) | Body::WriteFiles(stream, _) | Body::Analyze(stream, _) => Some(stream),
             Body::Write(write) => Some(&write.stream),
         }
     }
@@ -240,7 +240,7 @@ impl QueryResult {
                     Some(Err(error)) => Err(error),
                     None => Ok(true),
                 },
-                Body::Copy(stream, target) => match ready!(pull(stream)) {
+                Body::WriteFiles(stream, target) => match ready!(pull(stream)) {
                     Some(Ok(batch)) => {
                         let count = count_of(&batch);
                         if let Some(done) = &mut self.command {
@@ -285,7 +285,10 @@ impl QueryResult {
                 let text = format!("{}\n\n{}", plan.trim_end(), stream.profile());
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
-            Body::Copy(_, target) => target.commit()?,
+            Body::WriteFiles(_, target) => {
+                let rows = self.command.as_ref().and_then(|done| done.rows);
+                target.commit(rows.unwrap_or(0))?;
+            }
             Body::Ready(_) | Body::Query(_) => {}
         }
         Ok(())

@@ -122,9 +122,9 @@ impl Session {
                 let memory = engine.table_memory().reservation("a table in memory");
                 QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
             }
-            Statement::Copy(copy) => {
-                copy.target.begin()?;
-                QueryResult::copy(engine.run(&copy.query.plan, options())?, copy.target)
+            Statement::WriteFiles(write) => {
+                write.target.begin()?;
+                QueryResult::write_files(engine.run(&write.query.plan, options())?, write.target)
             }
             Statement::Command(command) => QueryResult::done(command.apply(parts.database.catalog())?),
             Statement::Set { name, value } => {

@@ -29,9 +29,11 @@ pub(crate) fn tables(engine: &Arc<Engine>, session: &Weak<Parts>) -> BTreeMap<St
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("memory", &MEMORY, memory),
         table("queries", &QUERIES, queries),
         table("settings", &SETTINGS, settings),
         table("stages", &STAGES, stages),
+        table("temp", &TEMP, temp),
         table("workers", &WORKERS, workers),
     ])
 }
@@ -146,6 +148,59 @@ fn queries(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
         ]
     };
     engine.queries().into_iter().map(row).collect()
+}
+
+const MEMORY: [Column; 6] = [
+    ("query", Kind::Number),
+    ("operator", Kind::Text),
+    ("bytes", Kind::Number),
+    ("revocable", Kind::Text),
+    ("asked_bytes", Kind::Number),
+    ("budget_bytes", Kind::Number),
+];
+
+fn memory(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let budget = engine.broker().budget_bytes();
+    let row = |holder: diligence_engine::memory::HolderInfo| {
+        vec![
+            Value::Number(holder.query.and_then(|query| i64::try_from(query.0).ok())),
+            holder.operator.into(),
+            holder.bytes.into(),
+            if holder.is_revocable { "yes" } else { "no" }.into(),
+            holder.asked_bytes.into(),
+            budget.into(),
+        ]
+    };
+    engine.broker().holders().into_iter().map(row).collect()
+}
+
+const TEMP: [Column; 8] = [
+    ("directory", Kind::Text),
+    ("used_bytes", Kind::Number),
+    ("free_bytes", Kind::Number),
+    ("direct", Kind::Text),
+    ("files", Kind::Number),
+    ("read_bytes_total", Kind::Number),
+    ("written_bytes_total", Kind::Number),
+    ("waits_total", Kind::Number),
+];
+
+/// A row for each directory; the totals are those of all of them.
+fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let info = engine.temp().info();
+    let row = |directory: &diligence_engine::temp::DirectoryInfo| {
+        vec![
+            directory.path.display().to_string().into(),
+            (directory.clusters_used * info.cluster_bytes).into(),
+            (directory.clusters_free * info.cluster_bytes).into(),
+            if directory.is_direct { "yes" } else { "no" }.into(),
+            info.files.into(),
+            info.read_bytes_total.into(),
+            info.written_bytes_total.into(),
+            info.waits_total.into(),
+        ]
+    };
+    info.directories.iter().map(row).collect()
 }
 
 const STAGES: [Column; 8] = [

@@ -24,7 +24,7 @@ use crate::sync::{
     self, Mutex,
     atomic::{AtomicU64, Ordering},
 };
-use crate::temp::TempSpace;
+use crate::temp::{TempOptions, TempSpace};
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -60,10 +60,10 @@ pub struct EngineOptions {
     pub clock: Arc<dyn Clock>,
     /// Threads.
     pub spawn: Arc<dyn Spawn>,
+    /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
+    pub temp: TempOptions,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
-    /// Where rows go that do not fit in memory. Without it, queries that need more memory fail.
-    pub temp: Option<TempSpace>,
 }
 
 impl Default for EngineOptions {
@@ -75,8 +75,8 @@ impl Default for EngineOptions {
             mode: Mode::Threads,
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
+            temp: TempOptions::default(),
             runtime_env: Arc::default(),
-            temp: None,
         }
     }
 }
@@ -99,11 +99,11 @@ pub struct Engine {
     io: Io,
     broker: Arc<Broker>,
     tables: QueryMemory,
+    temp: TempSpace,
     clock: Arc<dyn Clock>,
     mode: Mode,
     workers: usize,
     runtime_env: Arc<RuntimeEnv>,
-    temp: Option<TempSpace>,
     runtime: Option<tokio::runtime::Runtime>,
     next_query: AtomicU64,
     books: Arc<Mutex<Books>>,
@@ -138,17 +138,32 @@ impl Engine {
             }
         };
         let inline = options.mode != Mode::Threads;
+        let temp = TempOptions {
+            clock: clock.clone(),
+            spawn: options.spawn.clone(),
+            threads: if inline { 0 } else { options.temp.threads },
+            ..options.temp
+        };
+        let temp = match TempSpace::open(&temp) {
+            Ok(temp) => temp,
+            Err(error) => {
+                scheduler.stop();
+                pool.stop();
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         let broker = Broker::new(options.memory_bytes);
         Ok(Arc::new(Self {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
             tables: broker.table_account(),
             broker,
+            temp,
             clock,
             mode: options.mode,
             workers: options.workers,
             runtime_env: options.runtime_env,
-            temp: options.temp,
             runtime: Some(runtime),
             next_query: AtomicU64::new(1),
             books: Arc::default(),
@@ -198,13 +213,14 @@ impl Engine {
             task: Arc::new(task),
             memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
-            spill_to: self.temp.clone().map(|space| SpillTo { space, plan: options.sort_plan }),
+            spill_to: setup.temp.clone().map(|space| SpillTo { space, plan: options.sort_plan }),
         }
     }
 
     fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
         Setup {
             memory: self.broker.account(id, options.memory_limit_bytes),
+            temp: Some(self.temp.clone()),
             batch_rows: options.batch_rows.max(1),
             packets: options.packets.unwrap_or(self.workers).max(1),
         }
@@ -256,10 +272,11 @@ impl Engine {
         run.inspect(|run| run.cancel()).is_some()
     }
 
-    /// The stages at this moment, the I/O stage last.
+    /// The stages at this moment, those of I/O last.
     pub fn stages(&self) -> Vec<StageInfo> {
         let mut stages = self.scheduler.stages();
         stages.push(self.io.pool.info());
+        stages.push(self.temp.stage());
         stages
     }
 
@@ -276,6 +293,11 @@ impl Engine {
     /// The engine's scheduler: for measuring what a packet costs.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
+    }
+
+    /// Temp space: where rows go that do not fit in memory.
+    pub fn temp(&self) -> &TempSpace {
+        &self.temp
     }
 
     /// The account of the tables in memory: what they hold is held outside of any query, and counts against the budget.
@@ -334,6 +356,7 @@ impl Drop for Engine {
         let entered = sync::enter(&self.io.runtime);
         while self.scheduler.run_one() {}
         drop(entered);
+        self.temp.close();
         if let Some(runtime) = self.runtime.take() {
             // The engine may be dropped inside async code, where waiting is not allowed.
             runtime.shutdown_background();

@@ -3,7 +3,7 @@
 //! The life of a statement:
 //! 1. [`parse::split`] cuts a script into statements; [`parse::parse_one`] makes a syntax tree of one, after a look at how deep
 //!    it nests.
-//! 2. `rewrite` and `syntax` put right in the syntax tree what would be misread.
+//! 2. `rewrite` puts right in the syntax tree what would be misread.
 //! 3. [`Planner::plan`] decides what kind of [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are ours;
 //!    queries go on.
 //! 4. `names` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a logical plan.
@@ -18,10 +18,8 @@
 
 mod bounded;
 pub mod catalog;
-mod copy;
 pub mod errors;
 pub mod external;
-mod insert;
 pub mod lower;
 mod messages;
 mod names;
@@ -32,9 +30,9 @@ pub mod rules;
 pub mod state;
 mod statement;
 pub mod stores;
-mod syntax;
 pub mod tables;
+mod write;
 
-pub use copy::CopyTarget;
 pub use planner::{Planner, PlannerOption, PlannerOptions};
-pub use statement::{Command, Copy, Query, Statement, Target, Write};
+pub use statement::{Command, FileWrite, Query, Statement, Target, Write};
+pub use write::FileTarget;

@@ -19,9 +19,8 @@ use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
 
 use crate::errors;
-use crate::rewrite;
+use crate::rewrite::{self, precedence};
 use crate::state::PARSER_DEPTH_MAX;
-use crate::syntax::precedence;
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers evaluate
 /// and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.

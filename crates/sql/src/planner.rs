@@ -33,25 +33,23 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
-use diligence_storage::external::Compression;
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use parking_lot::{Mutex, RwLock};
 
 use crate::bounded::while_planning;
 use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
-use crate::copy::CopyTarget;
 use crate::errors::{self, KnownNames};
 use crate::external;
-use crate::insert::{copy_plan, insert_plan};
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
-use crate::rewrite::duplicates;
+use crate::rewrite::{duplicates, using};
 use crate::rules;
 use crate::state::{fix_options, session_state, set_defaults};
-use crate::statement::{Command, Copy, Query, Statement, Target, Write, nullable};
-use crate::syntax::using;
+use crate::statement::{Command, FileWrite, Query, Statement, Target, Write, nullable};
 use crate::tables::StoredTable;
+use crate::write::FileTarget;
+use crate::write::plan::{copy_plan, insert_plan};
 
 /// Prepared statements that a session may have.
 const PREPARED_MAX: usize = 10_000;
@@ -259,7 +257,7 @@ impl Planner {
                 }
             },
             ParsedStatement::CopyTo(mut copy) => {
-                let target = CopyTarget::plan(&mut copy, session.state.runtime_env().clone())?;
+                let target = FileTarget::of_copy(&mut copy, session.state.runtime_env().clone())?;
                 self.logical(session, ParsedStatement::CopyTo(copy), |plan| {
                     let LogicalPlan::Copy(plan) = plan else {
                         return Err(Error::bug("COPY planned to something else"));
@@ -267,7 +265,7 @@ impl Planner {
                     let plan =
                         copy_plan(&session.state, plan, &target).map_err(|error| errors::planning(error, self))?;
                     let query = self.query(session, plan, None)?;
-                    Ok(Statement::Copy(Copy { query, target }))
+                    Ok(Statement::WriteFiles(FileWrite { query, target }))
                 })
             }
             statement => {
@@ -444,11 +442,12 @@ impl Planner {
                 let replace = replaces(&op)?;
                 let table = relation.table()?;
                 let options = &relation.options;
-                let staging = table.begin_insert(options.compression.unwrap_or(Compression::Plain))?;
+                let runtime = session.state.runtime_env().clone();
+                let target = FileTarget::of_insert(&table, relation.clone(), replace, runtime)?;
                 let input = Arc::unwrap_or_clone(dml.input);
-                let plan = insert_plan(&session.state, input, &table, options, &staging)?;
+                let plan = insert_plan(&session.state, input, &table, options, &target)?;
                 let query = self.query(session, plan, None)?;
-                Ok(Statement::Write(Write { query, target: Target::Files { relation, staging, replace } }))
+                Ok(Statement::WriteFiles(FileWrite { query, target }))
             }
             (WriteOp::Truncate, Some(relation), _) => Ok(Statement::Command(Command::Truncate(relation))),
             (_, None, None) => {
@@ -468,9 +467,9 @@ impl Planner {
             }
             statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
                 Statement::Query(query) => query,
-                Statement::Copy(copy) if !analyze => copy.query,
+                Statement::WriteFiles(copy) if !analyze => copy.query,
                 Statement::Write(write) if !analyze => write.query,
-                Statement::Write(_) | Statement::Copy(_) => {
+                Statement::Write(_) | Statement::WriteFiles(_) => {
                     let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
                     return Err(error.with_hint("explain the query alone"));
                 }

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
 use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
-use diligence_storage::external::Staging;
 
 use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View, may_change};
-use crate::copy::CopyTarget;
+use crate::write::FileTarget;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -31,8 +30,8 @@ pub enum Statement {
     },
     /// Runs a query, then does something with all of its rows.
     Write(Write),
-    /// COPY … TO.
-    Copy(Copy),
+    /// COPY … TO, or INSERT into a folder of files.
+    WriteFiles(FileWrite),
     /// Changes the catalog.
     Command(Command),
     /// Changes a setting of the session.
@@ -70,11 +69,11 @@ impl Query {
 
 /// A query that writes its rows itself, and gives one row with their number.
 #[derive(Debug)]
-pub struct Copy {
+pub struct FileWrite {
     /// What writes.
     pub query: Query,
     /// Where to.
-    pub target: CopyTarget,
+    pub target: FileTarget,
 }
 
 /// A query whose rows go into a table.
@@ -111,15 +110,6 @@ pub enum Target {
         /// Whether the present rows give way.
         replace: bool,
     },
-    /// INSERT into a folder of files. The query writes them, out of everybody's sight, and gives the number of rows.
-    Files {
-        /// The table.
-        relation: Arc<FileRelation>,
-        /// The files that the query writes; removed if it does not get to its end.
-        staging: Staging,
-        /// Whether the present files give way.
-        replace: bool,
-    },
 }
 
 impl Target {
@@ -145,16 +135,6 @@ impl Target {
             }
             Target::Insert { relation, replace } => {
                 relation.insert(batches, memory, replace, catalog)?;
-                Ok(("INSERT", rows))
-            }
-            Target::Files { relation, staging, replace } => {
-                let counts = batches.iter().filter_map(|batch| batch.columns().first());
-                let counts = counts.filter_map(|column| column.as_primitive_opt::<UInt64Type>());
-                let rows = counts.flat_map(|counts| counts.values()).sum();
-                // Of no rows, no file is left; only OVERWRITE has something to do.
-                if rows > 0 || replace {
-                    relation.add(staging, replace)?;
-                }
                 Ok(("INSERT", rows))
             }
         }

@@ -329,7 +329,7 @@ mod tests {
     fn producers_hear_when_every_consumer_has_left() {
         for pact in [Pact::RoundRobin, Pact::Broadcast, Pact::Gather] {
             let exchange = Exchange::new(pact, 3);
-            let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 1, packets: 1 };
+            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: 1 };
             let mut producer = Sink::open(exchange.as_ref(), &setup).unwrap();
             let consumers = std::iter::from_fn(|| exchange.take_receiver()).collect::<Vec<_>>();
             let mut push = || producer.push(Batch::new(Vec::new(), 1), Waker::noop()).unwrap();

@@ -1,5 +1,8 @@
 //! The memory broker: what is reserved is counted once, never above a bound, and comes back.
 
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
 use diligence_base::ids::QueryId;
 use shuttle::thread;
 
@@ -22,7 +25,7 @@ fn operate(memory: &QueryMemory, broker: &Broker, step: usize) -> u64 {
                 refused += 1;
             }
         }
-        assert!(broker.reserved_bytes() <= BUDGET_BYTES && memory.reserved_bytes() <= LIMIT_BYTES);
+        assert!(broker.taken_bytes() <= BUDGET_BYTES && memory.reserved_bytes() <= LIMIT_BYTES);
     }
     let mut other = memory.reservation("Sort");
     refused += u64::from(other.grow(5).is_err());
@@ -71,10 +74,61 @@ fn a_smaller_budget_leaves_what_is_reserved_and_refuses_the_rest() {
         };
         let mut other = memory.reservation("Sort");
         let granted = other.grow(20).is_ok();
-        assert!(broker.reserved_bytes() <= BUDGET_BYTES);
+        assert!(broker.taken_bytes() <= BUDGET_BYTES);
         thread.join().unwrap();
         assert_eq!(broker.reserved_bytes(), if granted { 20 } else { 0 });
         drop(other);
         assert_eq!((broker.reserved_bytes(), memory.reserved_bytes()), (0, 0));
+    });
+}
+
+/// Waits as a packet does: looks, sleeps until it is woken, looks again.
+fn wait_for_room(memory: &QueryMemory) {
+    let waker = unparking();
+    while memory.poll_room(&waker).is_pending() {
+        thread::park();
+    }
+}
+
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn unparking() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+#[test]
+fn nobody_waits_for_memory_for_ever() {
+    interleave(4_000, || {
+        let broker = Broker::new(320);
+        let threads: Vec<_> = (0..3)
+            .map(|index| {
+                let memory = broker.account(QueryId(index), None);
+                thread::spawn(move || {
+                    let waker = unparking();
+                    while memory.poll_admit(100, &waker).is_pending() {
+                        thread::park();
+                    }
+                    let (mut rows, mut batch) = (memory.revocable("Sort"), memory.reservation("Scan"));
+                    for _ in 0..3 {
+                        wait_for_room(&memory);
+                        // The slack may be used up by the others; then the batch comes later.
+                        let _ = batch.grow(4);
+                        if rows.is_asked() || rows.grow(60).is_err() {
+                            rows.resize(0).unwrap();
+                        }
+                    }
+                    drop((rows, batch));
+                    memory.end_grant();
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((broker.taken_bytes(), broker.reserved_bytes(), broker.queue().len()), (0, 0, 0));
     });
 }

@@ -326,7 +326,7 @@ fn a_query_goes_through_its_life_once_and_in_order() {
         });
         let (result, receiver) = ResultSink::new(schema());
         let graph = watched(&life, result.clone());
-        let setup = Setup { memory: memory.clone(), batch_rows: 1, packets: 2 };
+        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 1, packets: 2 };
         let ends = Arc::new(AtomicUsize::new(0));
         let on_end = {
             let (ends, memory) = (ends.clone(), memory.clone());

@@ -10,31 +10,25 @@ use shuttle::thread;
 use super::{DrivenSpawn, eventually, interleave};
 use crate::query::tests::{numbers, read, sort};
 use crate::query::{QueryOptions, QueryStream};
-use crate::temp::{TempOptions, TempSpace};
+use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
 
 const ROWS: i64 = 1500;
 
-fn space() -> TempSpace {
-    TempSpace::open(&TempOptions {
+fn engine() -> Arc<Engine> {
+    let temp = TempOptions {
         directories: vec![PathBuf::from("/a")],
         cluster_bytes: 4096,
         threads: 1,
         files: Arc::new(MemoryTempFiles::default()),
-        clock: Arc::new(ManualClock::stepping(1)),
-        spawn: Arc::new(DrivenSpawn),
         ..TempOptions::default()
-    })
-    .unwrap()
-}
-
-fn engine(space: &TempSpace) -> Arc<Engine> {
+    };
     let options = EngineOptions {
         workers: 2,
         memory_bytes: 1 << 30,
         clock: Arc::new(ManualClock::stepping(300_000)),
         spawn: Arc::new(DrivenSpawn),
-        temp: Some(space.clone()),
+        temp,
         ..EngineOptions::default()
     };
     Engine::start(options).unwrap()
@@ -47,7 +41,8 @@ fn start(engine: &Arc<Engine>) -> QueryStream {
 }
 
 /// Waits until nothing is left of any query.
-fn nothing_is_left(engine: &Engine, space: &TempSpace) {
+fn nothing_is_left(engine: &Engine) {
+    let space = engine.temp();
     // A write that was under way gives its memory back when it is done.
     eventually(|| engine.broker().reserved_bytes() == 0);
     eventually(|| space.info().directories.iter().all(|directory| directory.clusters_used == 0));
@@ -58,21 +53,19 @@ fn nothing_is_left(engine: &Engine, space: &TempSpace) {
 #[test]
 fn rows_come_in_order_whoever_merges_what() {
     interleave(60, || {
-        let space = space();
-        let engine = engine(&space);
+        let engine = engine();
         let streams = [start(&engine), start(&engine)];
         for stream in streams {
             assert!(read(stream).unwrap().into_iter().eq(0..ROWS));
         }
-        nothing_is_left(&engine, &space);
+        nothing_is_left(&engine);
     });
 }
 
 #[test]
 fn a_sort_may_be_cancelled_at_any_moment() {
     interleave(60, || {
-        let space = space();
-        let engine = engine(&space);
+        let engine = engine();
         let cancelled = start(&engine);
         let token = cancelled.cancel_token();
         let cancelling = thread::spawn(move || token.cancel());
@@ -82,15 +75,14 @@ fn a_sort_may_be_cancelled_at_any_moment() {
         }
         cancelling.join().unwrap();
         assert!(read(start(&engine)).unwrap().into_iter().eq(0..ROWS), "the next query runs");
-        nothing_is_left(&engine, &space);
+        nothing_is_left(&engine);
     });
 }
 
 #[test]
 fn a_reader_of_a_sort_may_leave_at_any_moment() {
     interleave(60, || {
-        let space = space();
-        let engine = engine(&space);
+        let engine = engine();
         for batches in 0..3 {
             let mut stream = start(&engine);
             for _ in 0..batches {
@@ -98,6 +90,6 @@ fn a_reader_of_a_sort_may_leave_at_any_moment() {
             }
         }
         assert!(read(start(&engine)).unwrap().into_iter().eq(0..ROWS), "the next query runs");
-        nothing_is_left(&engine, &space);
+        nothing_is_left(&engine);
     });
 }

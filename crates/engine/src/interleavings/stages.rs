@@ -262,7 +262,7 @@ fn the_slowest_consumer_holds_its_producers() {
         const ROWS: usize = 16;
         const PRODUCERS: usize = 2;
         let scheduler = scheduler(2, PolicyKind::ProcessorSharing);
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 1, packets: PRODUCERS };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: PRODUCERS };
         let Node::Values { batches } = numbers(ROWS as i64).node else { unreachable!("numbers are values") };
         let source = Values::new(&batches, setup.batch_rows);
         let exchange = Exchange::new(Pact::Broadcast, 2);
@@ -271,7 +271,7 @@ fn the_slowest_consumer_holds_its_producers() {
             let meter = || Meter::new(Arc::default());
             let source = (Source::open(source.as_ref(), &setup).unwrap(), meter());
             let sink = (Sink::open(exchange.as_ref(), &setup).unwrap(), meter());
-            let work = Box::new(Alone(PipelinePacket::new(source, Vec::new(), sink)));
+            let work = Box::new(Alone(PipelinePacket::new(setup.memory.clone(), source, Vec::new(), sink)));
             Packet::new(QueryId(1), StageId::Values, work, &scheduler).submit(Arrival::New);
         }
         exchange.complete().unwrap();

@@ -1,92 +1,39 @@
 //! Memory: one budget per process, an account per query, a reservation per operator.
 //!
-//! A reservation is taken *before* bytes are held. If the budget or the query's own limit does not allow it, the caller
-//! gets an error of kind `Resource` that ends this one query; nothing else is touched.
+//! ```text
+//!   Broker (budget) --grant--> Account of a query --reservation--> operator
+//!      |                          ^     ^
+//!      |--ask the largest---------+     |--wait at the next batch, until memory is back
+//! ```
 //!
-//! Invariant: every byte counted in a broker belongs to exactly one live [`Reservation`]; dropping it gives them back.
+//! A reservation is taken *before* bytes are held. When the budget is short:
+//!
+//! * A *revocable* reservation (rows that may go to temp space) is refused, and its operator spills what it holds. If its
+//!   query has less than its fair share of the budget, the query that has the most is asked to give back instead.
+//! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
+//!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
+//! * Only if nobody has anything to give back, a firm one is refused with an error of kind `Resource` that ends its query.
+//!
+//! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue.
+//!
+//! Invariants:
+//! * Every byte counted in a broker belongs to exactly one live [`Reservation`], or to the unused part of a query's grant;
+//!   dropping it gives them back.
+//! * What is reserved is never more than the budget and the slack, but for what was overdrawn because it was held already.
+//! * A packet of a query that is asked to give back never waits for memory: so whoever waits, waits for one that runs.
 
-use std::fmt;
-use std::sync::Arc;
+mod account;
+mod broker;
+mod reservation;
 
-use diligence_base::ids::QueryId;
 use diligence_base::limits::MEMORY_SHARE_PERCENT;
-use diligence_base::{Error, Result};
 
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub use account::{HolderInfo, QueryMemory};
+pub use broker::Broker;
+pub use reservation::Reservation;
 
 /// What to do when memory is short.
 pub(crate) const MORE_MEMORY_HINT: &str = "raise --memory (or SET query_memory), or run fewer queries at once";
-
-/// The budget of a process and how much of it is reserved.
-#[derive(Debug)]
-pub struct Broker {
-    budget_bytes: AtomicUsize,
-    reserved_bytes: AtomicUsize,
-    refusals_total: AtomicU64,
-}
-
-impl Broker {
-    /// A broker over `budget_bytes`.
-    pub fn new(budget_bytes: usize) -> Arc<Self> {
-        Arc::new(Self {
-            budget_bytes: AtomicUsize::new(budget_bytes),
-            reserved_bytes: AtomicUsize::new(0),
-            refusals_total: AtomicU64::new(0),
-        })
-    }
-
-    /// The budget in bytes.
-    pub fn budget_bytes(&self) -> usize {
-        self.budget_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Changes the budget. What is reserved stays reserved, even above the new budget.
-    pub fn set_budget_bytes(&self, bytes: usize) {
-        self.budget_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes reserved at the moment, by all queries.
-    pub fn reserved_bytes(&self) -> usize {
-        self.reserved_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Reservations refused since the start.
-    pub fn refusals_total(&self) -> u64 {
-        self.refusals_total.load(Ordering::Relaxed)
-    }
-
-    /// An account for one query; `limit_bytes` bounds it on top of the budget.
-    pub fn account(self: &Arc<Self>, query: QueryId, limit_bytes: Option<usize>) -> QueryMemory {
-        self.open(Owner::Query(query), limit_bytes)
-    }
-
-    /// The account for the tables in memory.
-    pub fn table_account(self: &Arc<Self>) -> QueryMemory {
-        self.open(Owner::Tables, None)
-    }
-
-    fn open(self: &Arc<Self>, owner: Owner, limit_bytes: Option<usize>) -> QueryMemory {
-        QueryMemory(Arc::new(Account {
-            broker: self.clone(),
-            owner,
-            limit_bytes: limit_bytes.unwrap_or(usize::MAX),
-            reserved_bytes: AtomicUsize::new(0),
-            peak_bytes: AtomicUsize::new(0),
-        }))
-    }
-
-    fn try_take(&self, bytes: usize) -> Result<(), usize> {
-        let budget = self.budget_bytes();
-        self.reserved_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-                held.checked_add(bytes).filter(|&sum| sum <= budget)
-            })
-            .map(|_| ())
-            .inspect_err(|_| {
-                self.refusals_total.fetch_add(1, Ordering::Relaxed);
-            })
-    }
-}
 
 /// The default budget: a share of the memory that the machine, or the container around the process, has.
 pub fn default_budget_bytes() -> usize {
@@ -107,162 +54,6 @@ pub fn default_budget_bytes() -> usize {
     (total / 100 * MEMORY_SHARE_PERCENT) as usize
 }
 
-/// Whose memory an account counts.
-#[derive(Clone, Copy, Debug)]
-enum Owner {
-    Query(QueryId),
-    Tables,
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Owner::Query(query) => write!(f, "{query} holds"),
-            Owner::Tables => f.write_str("the tables in memory hold"),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Account {
-    broker: Arc<Broker>,
-    owner: Owner,
-    limit_bytes: usize,
-    reserved_bytes: AtomicUsize,
-    peak_bytes: AtomicUsize,
-}
-
-/// One query's account at the broker, or that of the tables. Clones are the same account.
-#[derive(Clone)]
-pub struct QueryMemory(Arc<Account>);
-
-impl fmt::Debug for QueryMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueryMemory({} {} bytes)", self.0.owner, self.reserved_bytes())
-    }
-}
-
-impl QueryMemory {
-    /// An empty reservation for an operator; the name appears in the error when the budget is short.
-    pub fn reservation(&self, operator: &'static str) -> Reservation {
-        Reservation { account: self.0.clone(), operator, bytes: 0 }
-    }
-
-    /// Bytes this query has reserved.
-    pub fn reserved_bytes(&self) -> usize {
-        self.0.reserved_bytes.load(Ordering::Relaxed)
-    }
-
-    /// The most this query has had reserved at once.
-    pub fn peak_bytes(&self) -> usize {
-        self.0.peak_bytes.load(Ordering::Relaxed)
-    }
-
-    /// A query's account without limits, for tests.
-    pub fn unbounded() -> Self {
-        Broker::new(usize::MAX).account(QueryId(0), None)
-    }
-}
-
-/// An operator's part of its query's memory. Dropping it gives the bytes back.
-#[derive(Debug)]
-pub struct Reservation {
-    account: Arc<Account>,
-    operator: &'static str,
-    bytes: usize,
-}
-
-impl Reservation {
-    /// Bytes reserved.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Reserves `bytes` more, or fails with an error of kind `Resource` and reserves nothing.
-    pub fn grow(&mut self, bytes: usize) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let account = &self.account;
-        let limit = account.limit_bytes;
-        let own = account.reserved_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-            held.checked_add(bytes).filter(|&sum| sum <= limit)
-        });
-        let Ok(before) = own else {
-            return Err(self.refusal(bytes, "the query's own memory limit", limit));
-        };
-        if account.broker.try_take(bytes).is_err() {
-            account.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(self.refusal(bytes, "the memory budget", account.broker.budget_bytes()));
-        }
-        account.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        Ok(())
-    }
-
-    /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
-    pub fn overdraw(&mut self, bytes: usize) {
-        let before = self.account.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.account.broker.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.account.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-    }
-
-    /// Gives `bytes` back; all of them if there are fewer.
-    pub fn shrink(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.bytes);
-        self.account.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.account.broker.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.bytes -= bytes;
-    }
-
-    /// Reserves or gives back until exactly `bytes` are reserved.
-    pub fn resize(&mut self, bytes: usize) -> Result<()> {
-        if bytes > self.bytes {
-            self.grow(bytes - self.bytes)
-        } else {
-            self.shrink(self.bytes - bytes);
-            Ok(())
-        }
-    }
-
-    /// An empty reservation of the same account, under the same name.
-    pub fn sibling(&self) -> Self {
-        Self { account: self.account.clone(), operator: self.operator, bytes: 0 }
-    }
-
-    /// A part of this reservation, with as many of its bytes. Nothing is given back or refused in between.
-    pub fn split(&mut self, bytes: usize) -> Self {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Self { account: self.account.clone(), operator: self.operator, bytes }
-    }
-
-    /// Takes over what another reservation of the same query holds.
-    pub fn absorb(&mut self, mut other: Reservation) {
-        debug_assert!(Arc::ptr_eq(&self.account, &other.account));
-        self.bytes += std::mem::take(&mut other.bytes);
-    }
-
-    fn refusal(&self, bytes: usize, bound: &str, bound_bytes: usize) -> Error {
-        Error::resource(format!(
-            "not enough memory: {} needs {} more, {} {} already and {bound} is {}",
-            self.operator,
-            display_bytes(bytes),
-            self.account.owner,
-            display_bytes(self.account.reserved_bytes.load(Ordering::Relaxed)),
-            display_bytes(bound_bytes),
-        ))
-        .with_hint(MORE_MEMORY_HINT)
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.shrink(self.bytes);
-    }
-}
-
 /// Bytes for people: `17 B`, `3.4 MiB`.
 pub fn display_bytes(bytes: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -277,7 +68,11 @@ pub fn display_bytes(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
     use diligence_base::ErrorKind;
+    use diligence_base::ids::QueryId;
 
     use super::*;
 
@@ -296,6 +91,114 @@ mod tests {
         second.grow(300).unwrap();
         drop(first);
         assert_eq!((memory.peak_bytes(), broker.reserved_bytes()), (700, 300));
+    }
+
+    #[test]
+    fn who_holds_more_than_its_share_gives_way_to_who_holds_less() {
+        let broker = Broker::new(1000);
+        let (large, small) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
+        let mut rows = large.revocable("Sort");
+        rows.grow(1000).unwrap();
+        assert!(rows.grow(1).is_err(), "it is the one to spill");
+        assert!(!rows.is_asked());
+        let mut wanted = small.revocable("HashJoin");
+        // Below its share: the other is asked, and a little may be had at once.
+        wanted.grow(30).unwrap();
+        assert!(rows.is_asked() && !wanted.is_asked());
+        assert!(wanted.grow(460).is_err(), "more than the slack has");
+        assert!(small.poll_room(Waker::noop()).is_pending());
+        assert!(large.poll_room(Waker::noop()).is_ready(), "who is asked goes on");
+        rows.shrink(500);
+        assert!(!rows.is_asked() && small.poll_room(Waker::noop()).is_ready());
+        wanted.grow(470).unwrap();
+        assert!(wanted.grow(1).is_err(), "its share is used up: it spills");
+        assert_eq!((broker.taken_bytes(), broker.asks_total()), (1000, 2));
+    }
+
+    #[test]
+    fn what_is_needed_to_go_on_is_had_while_anybody_can_give_back() {
+        let broker = Broker::new(3200);
+        let memory = broker.account(QueryId(1), None);
+        let (mut rows, mut batch) = (memory.revocable("Sort"), memory.reservation("Scan"));
+        rows.grow(3200).unwrap();
+        batch.grow(100).unwrap();
+        assert!(rows.is_asked());
+        assert_eq!(batch.grow(1).unwrap_err().kind(), ErrorKind::Resource, "the slack is a thirty-second");
+        assert!(memory.poll_room(Waker::noop()).is_ready(), "it must run in order to spill");
+        drop(rows);
+        batch.grow(3100).unwrap();
+        let error = batch.grow(1).unwrap_err();
+        assert!(error.message().contains("Scan needs 1 B more"), "{error}");
+        assert_eq!(broker.holders().len(), 1);
+    }
+
+    #[test]
+    fn a_query_is_admitted_when_its_grant_is_free() {
+        let broker = Broker::new(1000);
+        let [first, second, third] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
+        let admitted = |memory: &QueryMemory, bytes| memory.poll_admit(bytes, Waker::noop()).is_ready();
+        assert!(admitted(&first, 600));
+        assert_eq!((broker.taken_bytes(), broker.reserved_bytes()), (600, 0));
+        assert!(!admitted(&second, 600));
+        assert!(!admitted(&third, 100), "it came later");
+        assert_eq!(broker.queue(), [QueryId(2), QueryId(3)]);
+        let mut rows = first.revocable("Sort");
+        rows.grow(1000).unwrap();
+        assert_eq!(broker.taken_bytes(), 1000, "the grant is part of it");
+        drop(rows);
+        assert_eq!(broker.taken_bytes(), 600);
+        second.leave_queue();
+        assert!(admitted(&third, 100));
+        first.end_grant();
+        assert!(admitted(&second, 600));
+        drop((first, second, third));
+        assert_eq!((broker.taken_bytes(), broker.queue().len()), (0, 0));
+    }
+
+    #[test]
+    fn somebody_is_always_admitted() {
+        let broker = Broker::new(1000);
+        let mut tables = broker.table_account().reservation("a table in memory");
+        tables.grow(990).unwrap();
+        let [first, second] = [1, 2].map(|query| broker.account(QueryId(query), None));
+        assert!(first.poll_admit(500, Waker::noop()).is_ready(), "there is nobody to wait for");
+        assert!(second.poll_admit(500, Waker::noop()).is_pending());
+        drop(first);
+        assert!(second.poll_admit(500, Waker::noop()).is_ready());
+    }
+
+    #[test]
+    fn whoever_waits_is_woken() {
+        let broker = Broker::new(1000);
+        let [large, small] = [1, 2].map(|query| broker.account(QueryId(query), None));
+        let mut rows = large.revocable("Sort");
+        rows.grow(1000).unwrap();
+        let mut batch = small.reservation("Scan");
+        batch.grow(10).unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        assert!(small.poll_room(&waker).is_pending());
+        rows.shrink(5);
+        assert_eq!(wakes.count(), 0, "it is still short");
+        rows.shrink(5);
+        assert_eq!(wakes.count(), 1);
+        assert!(small.poll_room(&waker).is_ready());
+    }
+
+    /// Counts wake-ups.
+    #[derive(Default)]
+    struct Wakes(std::sync::atomic::AtomicUsize);
+
+    impl Wakes {
+        fn count(&self) -> usize {
+            self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
+    }
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     #[test]
@@ -323,8 +226,8 @@ mod tests {
         first.resize(4).unwrap();
         assert_eq!(memory.reserved_bytes(), 4);
         let part = first.split(3);
-        assert_eq!((first.bytes(), part.bytes(), memory.reserved_bytes()), (1, 3, 4));
-        assert_eq!(first.split(7).bytes(), 1);
-        assert_eq!(memory.reserved_bytes(), 3);
+        assert_eq!((first.bytes(), part.bytes(), first.split(9).bytes()), (1, 3, 1));
+        drop(part);
+        assert_eq!(memory.reserved_bytes(), 0);
     }
 }

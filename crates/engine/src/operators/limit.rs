@@ -85,7 +85,7 @@ mod tests {
 
     /// Carries batches of the given sizes, numbered through, by turns through `packets` packets.
     fn run(sizes: &[usize], packets: usize, skip: usize, fetch: Option<usize>) -> Vec<i64> {
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: BATCH_ROWS_MAX, packets };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets };
         let operator = limit(skip, fetch);
         let mut states: Vec<_> = (0..packets).map(|_| Some(operator.open(&setup).unwrap())).collect();
         let mut out = Output::default();

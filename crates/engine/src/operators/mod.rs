@@ -15,3 +15,4 @@ pub mod scalar;
 pub mod scan;
 pub mod sort;
 pub mod values;
+pub mod window;

@@ -27,6 +27,7 @@ use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
+use crate::operators::window::WindowSource;
 use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId};
 use crate::query::profile::Totals;
 use crate::stages::StageId;
@@ -261,6 +262,14 @@ impl Compiler<'_> {
                 spec.after_started = producers;
                 spec.exact_packets = true;
                 Ok(vec![consumer])
+            }
+            Node::Window(window) => {
+                let exchange = Exchange::new(Pact::Gather, 1);
+                let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
+                let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
+                self.node(&window.input, Tail::new(sink))?;
+                let source = WindowSource::new(window, &plan.schema, receiver);
+                Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
             Node::Foreign(foreign) => self.foreign(foreign, name, tail),
         }

@@ -9,12 +9,15 @@ use diligence_base::{Error, Result};
 use crate::batch::Batch;
 use crate::memory::QueryMemory;
 use crate::query::profile::Spills;
+use crate::temp::TempSpace;
 
 /// What opening a state may use.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where reservations come from.
     pub memory: QueryMemory,
+    /// Where rows go that do not fit; without it an operator fails instead.
+    pub temp: Option<TempSpace>,
     /// Rows in a batch at most.
     pub batch_rows: usize,
     /// Packets that may work on one pipeline at most: how far to split shared work.
@@ -63,7 +66,8 @@ pub trait Operator: Send + Sync {
 ///
 /// The caller's side: `push` only after `NeedInput` (or at the start); `more` only after `MoreOutput`, until another answer;
 /// `finish` once, when the input has ended or the operator said `Done`; after `finish`, again `more` while it says
-/// `MoreOutput`. Each call emits a bounded number of batches, best one or none.
+/// `MoreOutput`. `Wait` is `MoreOutput` that is not worth asking for before the output's waker was woken. Each call emits a
+/// bounded number of batches, best one or none.
 pub trait OperatorState: Send {
     /// Works on one batch.
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow>;
@@ -89,17 +93,41 @@ pub enum Flow {
     NeedInput,
     /// Call `more` before anything else.
     MoreOutput,
+    /// The same, once the waker of the output was woken: the operator waits for temp space.
+    Wait,
     /// Push nothing any more: no further input changes the output. After `finish`: the state may be dropped.
     Done,
 }
 
 /// Where an operator puts its batches; the caller takes them out before the next call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Output {
     batches: VecDeque<Batch>,
+    waker: Waker,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self { batches: VecDeque::new(), waker: Waker::noop().clone() }
+    }
 }
 
 impl Output {
+    /// Whom an operator wakes that said [`Flow::Wait`].
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Says who is to be woken.
+    pub fn set_waker(&mut self, waker: &Waker) {
+        self.waker.clone_from(waker);
+    }
+
+    /// Drops what was not taken.
+    pub fn clear(&mut self) {
+        self.batches.clear();
+    }
+
     /// Hands a batch on. A batch without rows is dropped.
     pub fn emit(&mut self, batch: Batch) {
         if batch.rows() > 0 {

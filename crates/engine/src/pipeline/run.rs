@@ -4,6 +4,7 @@ use diligence_base::Result;
 
 use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
 use crate::batch::Batch;
+use crate::memory::QueryMemory;
 use crate::query::profile::{Counts, Meter};
 use crate::stages::{Quantum, Step};
 
@@ -28,6 +29,7 @@ enum Phase {
 
 /// One packet's states of a pipeline's source, operators and sink.
 pub struct PipelinePacket {
+    memory: QueryMemory,
     source: Option<Box<dyn SourceState>>,
     source_meter: Meter,
     links: Vec<Link>,
@@ -39,8 +41,9 @@ pub struct PipelinePacket {
 }
 
 impl PipelinePacket {
-    /// A packet with its opened states, each with the meter that it counts on.
+    /// A packet with its opened states, each with the meter that it counts on. It waits when its query owes memory.
     pub fn new(
+        memory: QueryMemory,
         source: (Box<dyn SourceState>, Meter),
         operators: Vec<(Box<dyn OperatorState>, Meter)>,
         sink: (Box<dyn SinkState>, Meter),
@@ -50,6 +53,7 @@ impl PipelinePacket {
             .map(|(state, meter)| Link { state, out: Output::default(), more: false, meter })
             .collect();
         Self {
+            memory,
             source: Some(source.0),
             source_meter: source.1,
             links,
@@ -78,8 +82,12 @@ impl PipelinePacket {
                 return Ok(step);
             }
         }
+        self.links.iter_mut().for_each(|link| link.out.set_waker(quantum.waker));
         let mut now_ns = quantum.now_ns();
         loop {
+            if self.memory.poll_room(quantum.waker).is_pending() {
+                return Ok(Step::Wait);
+            }
             self.heed_enough();
             if let Some(step) = self.advance(quantum, &mut now_ns)? {
                 return Ok(step);
@@ -107,8 +115,7 @@ impl PipelinePacket {
                 let link = &mut self.links[index];
                 let flow = link.state.more(&mut link.out)?;
                 link.meter.worked(lap(quantum, now_ns));
-                self.heed(index, flow);
-                return Ok(None);
+                return Ok(self.heed(index, flow));
             }
         }
         match self.phase {
@@ -118,8 +125,8 @@ impl PipelinePacket {
                 let link = &mut self.links[index];
                 let flow = link.state.finish(&mut link.out)?;
                 link.meter.worked(lap(quantum, now_ns));
-                link.more = flow == Flow::MoreOutput;
-                Ok(None)
+                link.more = matches!(flow, Flow::MoreOutput | Flow::Wait);
+                Ok((flow == Flow::Wait).then_some(Step::Wait))
             }
             Phase::Finishing(_) | Phase::Sinking => {
                 self.phase = Phase::Sinking;
@@ -160,8 +167,7 @@ impl PipelinePacket {
         if let Some(link) = self.links.get_mut(index) {
             let flow = link.state.push(batch, &mut link.out)?;
             link.meter.worked(lap(quantum, now_ns));
-            self.heed(index, flow);
-            return Ok(None);
+            return Ok(self.heed(index, flow));
         }
         self.sink_meter.passed(Counts::of(&batch));
         let accept = self.sink.push(batch, quantum.waker)?;
@@ -176,7 +182,7 @@ impl PipelinePacket {
             // Whatever the operators still hold is wanted by nobody.
             self.source = None;
             for link in &mut self.links {
-                link.out = Output::default();
+                link.out.clear();
                 link.more = false;
             }
             self.phase = Phase::Sinking;
@@ -184,19 +190,20 @@ impl PipelinePacket {
         self.held_back.then_some(Step::Wait)
     }
 
-    /// Does what an operator's answer says.
-    fn heed(&mut self, index: usize, flow: Flow) {
-        self.links[index].more = flow == Flow::MoreOutput;
+    /// Does what an operator's answer says. One that waits keeps the packet from going on, unless it has put out something.
+    fn heed(&mut self, index: usize, flow: Flow) -> Option<Step> {
+        self.links[index].more = matches!(flow, Flow::MoreOutput | Flow::Wait);
         // `Done` while input still comes: everything before the operator is dropped, and it is finished next.
         let already_finishing = matches!(self.phase, Phase::Finishing(next) if next > index);
         if flow == Flow::Done && !already_finishing && self.phase != Phase::Sinking {
             self.source = None;
             for link in &mut self.links[..index] {
-                link.out = Output::default();
+                link.out.clear();
                 link.more = false;
             }
             self.phase = Phase::Finishing(index);
         }
+        (flow == Flow::Wait && self.links[index].out.is_empty()).then_some(Step::Wait)
     }
 }
 
@@ -216,7 +223,6 @@ mod tests {
     use diligence_base::seams::ManualClock;
 
     use super::*;
-    use crate::memory::QueryMemory;
     use crate::operators::limit::limit;
     use crate::pipeline::Setup;
 
@@ -239,12 +245,17 @@ mod tests {
 
     #[test]
     fn a_full_limit_ends_packets_that_find_nothing() {
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: BATCH_ROWS_MAX, packets: 2 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 };
         let first_three = limit(0, Some(3));
         let meter = || Meter::new(Arc::default());
         let packet = |rows: Option<Batch>| {
             let operators = vec![(first_three.open(&setup).unwrap(), meter())];
-            PipelinePacket::new((Box::new(Endless(rows)), meter()), operators, (Box::new(Anything), meter()))
+            PipelinePacket::new(
+                setup.memory.clone(),
+                (Box::new(Endless(rows)), meter()),
+                operators,
+                (Box::new(Anything), meter()),
+            )
         };
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
         let (mut finds, mut searches) = (packet(Some(Batch::from_arrays(vec![numbers], 4))), packet(None));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Node, Plan};
+use super::{Node, Plan, SortKey, WindowCall, WindowFunction};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,6 +21,55 @@ fn write_indented(plan: &Plan, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt:
 
 fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.options.descending { "DESC" } else { "ASC" };
+        let nulls = if self.options.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
+        write!(f, "{} {direction} {nulls}", self.expression)
+    }
+}
+
+impl fmt::Display for WindowCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut arguments = self.arguments.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (name, has_frame, ignore_nulls) = match &self.function {
+            WindowFunction::RowNumber => ("row_number", false, false),
+            WindowFunction::Rank => ("rank", false, false),
+            WindowFunction::DenseRank => ("dense_rank", false, false),
+            WindowFunction::PercentRank => ("percent_rank", false, false),
+            WindowFunction::CumeDist => ("cume_dist", false, false),
+            WindowFunction::Ntile(tiles) => {
+                arguments = vec![tiles.to_string()];
+                ("ntile", false, false)
+            }
+            WindowFunction::Shift { offset, default, ignore_nulls } => {
+                arguments.push(offset.unsigned_abs().to_string());
+                if !default.is_null() {
+                    arguments.push(default.to_string());
+                }
+                (if *offset < 0 { "lead" } else { "lag" }, false, *ignore_nulls)
+            }
+            WindowFunction::Nth { nth: 1, ignore_nulls } => ("first_value", true, *ignore_nulls),
+            WindowFunction::Nth { nth: -1, ignore_nulls } => ("last_value", true, *ignore_nulls),
+            WindowFunction::Nth { nth, ignore_nulls } => {
+                arguments.push(nth.to_string());
+                ("nth_value", true, *ignore_nulls)
+            }
+            WindowFunction::Aggregate(function) => (function.fun().name(), true, function.ignore_nulls()),
+            WindowFunction::Foreign(function) => (function.name(), true, false),
+        };
+        let distinct = matches!(&self.function, WindowFunction::Aggregate(function) if function.is_distinct());
+        write!(f, "{name}({}{})", if distinct { "DISTINCT " } else { "" }, arguments.join(", "))?;
+        if ignore_nulls {
+            f.write_str(" IGNORE NULLS")?;
+        }
+        if let Some(filter) = &self.filter {
+            write!(f, " where {filter}")?;
+        }
+        if has_frame { write!(f, " {}", self.frame) } else { Ok(()) }
+    }
 }
 
 impl fmt::Display for Node {
@@ -62,11 +111,7 @@ impl fmt::Display for Node {
                 if *skip > 0 { write!(f, " skip {skip}") } else { Ok(()) }
             }
             Node::Sort { keys, fetch, .. } => {
-                let keys = list(keys.iter().map(|key| {
-                    let direction = if key.options.descending { "DESC" } else { "ASC" };
-                    let nulls = if key.options.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
-                    format!("{} {direction} {nulls}", key.expression)
-                }));
+                let keys = list(keys);
                 match fetch {
                     Some(fetch) => write!(f, "TopN {fetch} by {keys}"),
                     None => write!(f, "Sort by {keys}"),
@@ -104,6 +149,16 @@ impl fmt::Display for Node {
                 }
                 if !aggregate.aggregates.is_empty() {
                     write!(f, " compute {}", list(aggregate.aggregates.iter().map(|call| call.function.name())))?;
+                }
+                Ok(())
+            }
+            Node::Window(window) => {
+                write!(f, "Window compute {}", list(&window.calls))?;
+                if !window.partition_by.is_empty() {
+                    write!(f, " partition by {}", list(&window.partition_by))?;
+                }
+                if !window.order_by.is_empty() {
+                    write!(f, " order by {}", list(&window.order_by))?;
                 }
                 Ok(())
             }

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
-use datafusion_common::{JoinSide, JoinType, NullEquality};
+use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
+use datafusion_expr::WindowFrame;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_expr::window::StandardWindowFunctionExpr;
 use datafusion_physical_plan::ExecutionPlan;
 use diligence_storage::Table;
 
@@ -84,6 +86,8 @@ pub enum Node {
     NestedLoopJoin(NestedLoopJoin),
     /// Groups and aggregates.
     Aggregate(Aggregate),
+    /// Functions of the rows around each row.
+    Window(Window),
     /// The rows of all inputs, in no order.
     Union {
         /// Where rows come from; all with this plan's column types.
@@ -222,6 +226,69 @@ pub struct AggregateCall {
     pub filter: Option<Expr>,
 }
 
+/// Functions of the rows around each row. Output: the input's columns, then one per function; rows keep their order.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Where rows come from. Rows of a partition come side by side, in the order of `order_by`.
+    pub input: Box<Plan>,
+    /// Rows with equal values are a partition. Empty: all rows are.
+    pub partition_by: Vec<Expr>,
+    /// The order of a partition's rows; rows with equal values are peers. Empty: all are.
+    pub order_by: Vec<SortKey>,
+    /// What is computed for each row.
+    pub calls: Vec<WindowCall>,
+}
+
+/// One function of a [`Window`].
+#[derive(Clone, Debug)]
+pub struct WindowCall {
+    /// What is computed.
+    pub function: WindowFunction,
+    /// Its arguments over the input, those that are part of the function not included.
+    pub arguments: Vec<Expr>,
+    /// Only rows for which this is true count. For aggregates alone.
+    pub filter: Option<Expr>,
+    /// Which rows of the partition each row's value is of. Ranks, `lag` and `lead` look at none.
+    pub frame: Arc<WindowFrame>,
+}
+
+/// A function of the rows around a row.
+#[derive(Clone, Debug)]
+pub enum WindowFunction {
+    /// The row's number in its partition, from 1 on.
+    RowNumber,
+    /// One more than the rows before the first peer.
+    Rank,
+    /// One more than the groups of peers before the row's own.
+    DenseRank,
+    /// The rows before the first peer, as a share of all rows but one.
+    PercentRank,
+    /// The rows up to the last peer, as a share of all rows.
+    CumeDist,
+    /// The number of the row's part, where the partition is cut into so many equal parts.
+    Ntile(u64),
+    /// `lag` and `lead`: the argument's value in another row of the partition.
+    Shift {
+        /// How many rows before this one; behind it, if negative.
+        offset: i64,
+        /// The value where there is no such row.
+        default: ScalarValue,
+        /// Whether only rows count where the argument is not NULL.
+        ignore_nulls: bool,
+    },
+    /// `first_value`, `last_value` and `nth_value`: the argument's value in one row of the frame; NULL if there is none.
+    Nth {
+        /// 1 is the first row, -1 the last, 0 none.
+        nth: i64,
+        /// Whether only rows count where the argument is not NULL.
+        ignore_nulls: bool,
+    },
+    /// An aggregate of the frame, with its types and DISTINCT.
+    Aggregate(Arc<AggregateFunctionExpr>),
+    /// A function that we do not have, evaluated by DataFusion.
+    Foreign(Arc<dyn StandardWindowFunctionExpr>),
+}
+
 /// A DataFusion operator.
 #[derive(Clone, Debug)]
 pub struct Foreign {
@@ -249,6 +316,7 @@ impl Plan {
             Node::HashJoin(join) => vec![&join.left, &join.right],
             Node::NestedLoopJoin(join) => vec![&join.left, &join.right],
             Node::Aggregate(aggregate) => vec![&aggregate.input],
+            Node::Window(window) => vec![&window.input],
             Node::Union { inputs } => inputs.iter().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()

@@ -73,6 +73,16 @@ impl Slots<'_> {
                 }
                 self.plan(&mut aggregate.input)
             }
+            Node::Window(window) => {
+                let schema = window.input.schema.clone();
+                self.expressions(&mut window.partition_by, &schema)?;
+                self.keys(&mut window.order_by, &schema)?;
+                for call in &mut window.calls {
+                    self.expressions(&mut call.arguments, &schema)?;
+                    self.expressions(&mut call.filter, &schema)?;
+                }
+                self.plan(&mut window.input)
+            }
             Node::Union { inputs } => inputs.iter_mut().try_for_each(|input| self.plan(input)),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 self.plan(input)?;

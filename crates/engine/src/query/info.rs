@@ -6,6 +6,8 @@ use diligence_base::ids::QueryId;
 /// Where a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryState {
+    /// It waits for memory before it starts.
+    Queued,
     /// Packets of it are queued, running or waiting.
     Running,
     /// All rows were produced.
@@ -20,6 +22,7 @@ impl QueryState {
     /// The name in `system.queries`.
     pub fn name(self) -> &'static str {
         match self {
+            QueryState::Queued => "queued",
             QueryState::Running => "running",
             QueryState::Finished => "finished",
             QueryState::Failed => "failed",

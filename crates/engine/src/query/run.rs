@@ -12,8 +12,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
+use diligence_base::limits::QUERY_GRANT_BYTES;
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
@@ -22,7 +24,7 @@ use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, T
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
-use crate::stages::{Arrival, Packet, Quantum, Scheduler, Step, Work};
+use crate::stages::{Arrival, Packet, Quantum, Scheduler, StageId, Step, Work};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -74,6 +76,8 @@ struct Status {
     pipelines: Vec<PipelineState>,
     sinks: Vec<SinkState>,
     traced: Vec<Traced>,
+    /// The packet that waits for the query's grant, until it has it.
+    admission: Option<Arc<Packet>>,
     /// Packets that are not finished.
     live: usize,
     state: QueryState,
@@ -145,6 +149,7 @@ impl QueryRun {
                 sinks,
                 traced,
                 graph: Some(Arc::new(graph)),
+                admission: None,
                 live: 0,
                 state: QueryState::Running,
                 error: None,
@@ -154,9 +159,20 @@ impl QueryRun {
         });
         // While it starts, the query counts as one packet, so that it cannot end in between.
         run.status.lock().live += 1;
-        run.start_pipelines();
-        run.packets_ended(1);
+        if run.poll_admit(Waker::noop()).is_ready() {
+            run.start_pipelines();
+            run.packets_ended(1);
+        } else {
+            let work = AdmissionWork { run: run.clone() };
+            let packet = Packet::new(id, StageId::Scan, Box::new(work), &run.scheduler);
+            run.status.lock().admission = Some(packet.clone());
+            packet.submit(Arrival::New);
+        }
         run
+    }
+
+    fn poll_admit(&self, waker: &Waker) -> Poll<()> {
+        self.setup.memory.poll_admit(QUERY_GRANT_BYTES, waker)
     }
 
     /// Its number.
@@ -190,7 +206,8 @@ impl QueryRun {
             self.stopped.store(true, Ordering::Release);
             // A query between two packets would otherwise never notice.
             status.live += 1;
-            status.traced.iter().flat_map(|traced| traced.packets.iter().cloned()).collect::<Vec<_>>()
+            let pipelines = status.traced.iter().flat_map(|traced| &traced.packets);
+            pipelines.chain(&status.admission).cloned().collect::<Vec<_>>()
         };
         for packet in packets {
             packet.submit(Arrival::Woken);
@@ -253,7 +270,7 @@ impl QueryRun {
                     .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
                     .collect::<Result<_>>()?;
                 let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
-                Ok(PipelinePacket::new(source, operators, sink))
+                Ok(PipelinePacket::new(self.setup.memory.clone(), source, operators, sink))
             })
             .collect()
     }
@@ -384,6 +401,7 @@ impl QueryRun {
         };
         // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.
         drop_quietly(graph);
+        self.setup.memory.end_grant();
         let error = {
             let mut status = self.status.lock();
             status.live -= count;
@@ -409,7 +427,7 @@ impl QueryRun {
         QueryInfo {
             id: self.id,
             label: self.label.clone(),
-            state: status.state,
+            state: if status.admission.is_some() { QueryState::Queued } else { status.state },
             started_ns: self.started_ns,
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
             memory_bytes: self.setup.memory.reserved_bytes(),
@@ -495,6 +513,26 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
         .unwrap_or_else(|| "no message".to_owned());
     Error::bug(format!("a packet of this query panicked: {message}"))
         .with_hint("this is a bug in the engine or in a function; other queries are not affected")
+}
+
+/// A packet that waits until its query has its grant, then starts it.
+struct AdmissionWork {
+    run: Arc<QueryRun>,
+}
+
+impl Work for AdmissionWork {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        if self.run.stopped.load(Ordering::Acquire) {
+            self.run.setup.memory.leave_queue();
+        } else if self.run.poll_admit(quantum.waker).is_pending() {
+            return Step::Wait;
+        } else {
+            self.run.status.lock().admission = None;
+            self.run.start_pipelines();
+        }
+        self.run.packets_ended(1);
+        Step::Done
+    }
 }
 
 /// A packet that carries batches along a pipeline.

@@ -16,8 +16,11 @@ use super::run::QueryRun;
 use crate::Engine;
 use crate::exchange::port::Receiver;
 use crate::stages::Scheduler;
-use crate::sync;
-use crate::sync::thread::{self, Thread};
+use crate::sync::{
+    self,
+    atomic::{AtomicBool, Ordering},
+    thread::{self, Thread},
+};
 
 /// How long a reader of the inline executor sleeps when every packet waits for another thread (a file being written).
 const INLINE_SLEEP: Duration = Duration::from_micros(200);
@@ -77,11 +80,29 @@ impl CancelToken {
 }
 
 /// Wakes a thread that is parked in [`QueryStream::next_blocking`].
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    called: AtomicBool,
+}
+
+impl Unpark {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { thread: thread::current(), called: AtomicBool::new(false) })
+    }
+
+    /// Sleeps until it is called, unless that happens within a moment.
+    fn wait(&self) {
+        if !sync::linger(|| self.called.load(Ordering::Acquire)) {
+            thread::park();
+        }
+        self.called.store(false, Ordering::Relaxed);
+    }
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.called.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
@@ -129,19 +150,20 @@ impl QueryStream {
 
     /// The next batch; waits for it. Not for async code.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let unpark = Unpark::new();
+        let waker = Waker::from(unpark.clone());
         loop {
             match self.poll(&waker) {
                 Poll::Ready(batch) => return batch,
                 Poll::Pending if self.inline.is_some() => thread::park_timeout(INLINE_SLEEP),
-                Poll::Pending => thread::park(),
+                Poll::Pending => unpark.wait(),
             }
         }
     }
 
     /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = Waker::from(Unpark::new());
         let end = std::time::Instant::now() + timeout;
         loop {
             if let Poll::Ready(batch) = self.poll(&waker) {

@@ -425,7 +425,7 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
         sinks: vec![SinkSpec { sink, stage: StageId::Exchange }],
         scans: Vec::new(),
     };
-    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8192, packets: 2 };
+    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };
     let (clock, scheduler) = (Arc::new(SystemClock::default()), engine.scheduler().clone());
     let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler, Box::new(|_| {}));
     eventually("the result has ended", || matches!(receiver.receive(Waker::noop()), Poll::Ready(None)));

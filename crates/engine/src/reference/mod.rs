@@ -1,5 +1,6 @@
-//! The slow judges: plain versions of join, sort and aggregate that tests compare with.
+//! The slow judges: plain versions of join, sort, aggregate and window that tests compare with.
 
 pub mod aggregate;
 pub mod join;
 pub mod sort;
+pub mod window;

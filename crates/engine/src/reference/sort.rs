@@ -67,7 +67,7 @@ pub fn judge(input: &[Row], output: &[Row], keys: &[Key], skip: usize, fetch: Op
     Ok(())
 }
 
-fn compare_values(a: &ScalarValue, b: &ScalarValue, options: SortOptions) -> Ordering {
+pub(super) fn compare_values(a: &ScalarValue, b: &ScalarValue, options: SortOptions) -> Ordering {
     let null_side = if options.nulls_first { Ordering::Less } else { Ordering::Greater };
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,

@@ -40,6 +40,8 @@ pub enum StageId {
     Sort,
     /// Carries rows that came through a port.
     Exchange,
+    /// Computes functions over windows.
+    Window,
     /// Runs DataFusion operators.
     Foreign,
     /// Rows that are known already.
@@ -48,12 +50,13 @@ pub enum StageId {
 
 impl StageId {
     /// All stages, in the order in which a gated policy visits them.
-    pub const ALL: [StageId; 7] = [
+    pub const ALL: [StageId; 8] = [
         StageId::Scan,
         StageId::Join,
         StageId::Aggregate,
         StageId::Sort,
         StageId::Exchange,
+        StageId::Window,
         StageId::Foreign,
         StageId::Values,
     ];
@@ -66,6 +69,7 @@ impl StageId {
             StageId::Aggregate => "aggregate",
             StageId::Sort => "sort",
             StageId::Exchange => "exchange",
+            StageId::Window => "window",
             StageId::Foreign => "foreign",
             StageId::Values => "values",
         }

@@ -12,7 +12,7 @@ use super::policy::AnyOrder;
 use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
 use crate::sync::{
     self, Condvar, Mutex,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a packet
@@ -76,11 +76,23 @@ struct WorkerSlot {
     busy_ns_total: AtomicU64,
 }
 
+/// The worker that looks for work before it sleeps. There is one at most: more would be in each other's way.
+#[derive(PartialEq, Eq)]
+enum Lingerer {
+    Nobody,
+    /// It looks at `called`.
+    Looks,
+    /// It has been told of a packet, and will come to the queues.
+    Called,
+}
+
 struct Queues {
     policy: Box<dyn Policy>,
     kind: PolicyKind,
     pops: u64,
+    /// Workers that sleep.
     idle: usize,
+    lingerer: Lingerer,
     stopping: bool,
 }
 
@@ -88,6 +100,8 @@ struct Queues {
 pub struct Scheduler {
     queues: Mutex<Queues>,
     available: Condvar,
+    /// Tells the worker that lingers that there is work.
+    called: AtomicBool,
     counters: Vec<StageCounters>,
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
@@ -129,8 +143,9 @@ impl Scheduler {
 
     fn new(workers: usize, policy: Box<dyn Policy>, kind: PolicyKind, clock: Arc<dyn Clock>) -> Self {
         Self {
-            queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, stopping: false }),
+            queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, lingerer: Lingerer::Nobody, stopping: false }),
             available: Condvar::new(),
+            called: AtomicBool::new(false),
             counters: StageId::ALL.iter().map(|_| StageCounters::default()).collect(),
             workers: (0..workers).map(|_| WorkerSlot::default()).collect(),
             clock,
@@ -205,7 +220,10 @@ impl Scheduler {
         packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
         let mut queues = self.queues.lock();
         queues.policy.push(packet, arrival);
-        if queues.idle > 0 {
+        if queues.lingerer == Lingerer::Looks {
+            queues.lingerer = Lingerer::Called;
+            self.called.store(true, Ordering::Release);
+        } else if queues.idle > 0 {
             drop(queues);
             self.available.notify_one();
         }
@@ -225,22 +243,36 @@ impl Scheduler {
     }
 
     fn serve(&self, index: usize) {
-        loop {
-            let packet = {
-                let mut queues = self.queues.lock();
-                loop {
-                    if queues.stopping {
-                        return;
-                    }
-                    if let Some(packet) = Self::pop(&mut queues) {
-                        break packet;
-                    }
-                    queues.idle += 1;
-                    self.available.wait(&mut queues);
-                    queues.idle -= 1;
-                }
-            };
+        while let Some(packet) = self.wait_for_packet() {
             self.turn(index, &packet);
+        }
+    }
+
+    /// The next packet; `None` when the scheduler stops.
+    fn wait_for_packet(&self) -> Option<Arc<Packet>> {
+        let mut queues = self.queues.lock();
+        let mut may_linger = true;
+        loop {
+            if queues.stopping {
+                return None;
+            }
+            if let Some(packet) = Self::pop(&mut queues) {
+                return Some(packet);
+            }
+            if may_linger && queues.lingerer == Lingerer::Nobody {
+                queues.lingerer = Lingerer::Looks;
+                drop(queues);
+                sync::linger(|| self.called.load(Ordering::Acquire));
+                queues = self.queues.lock();
+                queues.lingerer = Lingerer::Nobody;
+                self.called.store(false, Ordering::Relaxed);
+                may_linger = false;
+                continue;
+            }
+            queues.idle += 1;
+            self.available.wait(&mut queues);
+            queues.idle -= 1;
+            may_linger = true;
         }
     }
 

@@ -178,6 +178,10 @@ pub mod thread {
         if is_driven() { Thread::Driven(shuttle::thread::current()) } else { Thread::System(std::thread::current()) }
     }
 
+    pub fn yield_now() {
+        if is_driven() { shuttle::thread::yield_now() } else { std::thread::yield_now() }
+    }
+
     pub fn park() {
         if is_driven() { shuttle::thread::park() } else { std::thread::park() }
     }

@@ -25,3 +25,17 @@ pub(crate) use std::{sync::atomic, thread};
 pub(crate) fn enter(runtime: &tokio::runtime::Handle) -> tokio::runtime::EnterGuard<'_> {
     runtime.enter()
 }
+
+/// How often a thread looks before it sleeps. That takes some 50 us, as long as it takes to wake one that sleeps.
+const LINGER_LOOKS: usize = if cfg!(test) { 2 } else { 100 };
+
+/// Looks for a moment whether `called`, giving way to other threads each time: what comes soon finds this thread awake.
+pub(crate) fn linger(called: impl Fn() -> bool) -> bool {
+    for _ in 0..LINGER_LOOKS {
+        if called() {
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
+}

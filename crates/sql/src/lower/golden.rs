@@ -16,7 +16,6 @@ use crate::{Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a, b)`.
 pub(crate) fn planner() -> Planner {
-    let catalog = Arc::new(Catalog::default());
     let number = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
     let ids = || (0..1000).collect::<Vec<i64>>();
@@ -32,8 +31,14 @@ pub(crate) fn planner() -> Planner {
         ("day", number((0..100_000).collect())),
     ];
     let empty: Vec<(&str, ArrayRef)> = vec![("a", number(vec![])), ("b", number(vec![]))];
+    planner_over(vec![("people", people), ("visits", visits), ("empty", empty)])
+}
+
+/// A planner over tables of these columns.
+pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planner {
+    let catalog = Arc::new(Catalog::default());
     let memory = QueryMemory::unbounded();
-    for (name, columns) in [("people", people), ("visits", visits), ("empty", empty)] {
+    for (name, columns) in tables {
         let fields = columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let columns = columns.into_iter().map(|(_, column)| column).collect();
@@ -51,7 +56,7 @@ pub(crate) fn planner() -> Planner {
 fn plan_text(planner: &Planner, sql: &str) -> String {
     match planner.plan(sql) {
         Ok(Statement::Query(query)) => query.plan.to_string(),
-        Ok(Statement::Copy(copy)) => copy.query.plan.to_string(),
+        Ok(Statement::WriteFiles(write)) => write.query.plan.to_string(),
         Ok(Statement::Write(write)) => write.query.plan.to_string(),
         Ok(other) => format!("{other:?}"),
         Err(error) => format!("error: {error}"),
@@ -109,6 +114,11 @@ fn sorts_limits_and_order() {
 #[test]
 fn unions_values_and_subqueries() {
     golden("sets_and_subqueries");
+}
+
+#[test]
+fn windows() {
+    golden("windows");
 }
 
 #[test]

@@ -26,6 +26,9 @@ mod sort;
 mod subqueries;
 mod union;
 mod values;
+mod window;
+#[cfg(test)]
+mod window_judged;
 
 use std::sync::Arc;
 
@@ -52,6 +55,7 @@ use diligence_base::Result;
 use diligence_engine::plan::Plan;
 use diligence_storage::foreign_error::from_datafusion;
 
+use crate::rules::offsets::WholeInput;
 use crate::tables::TableScanExec;
 
 pub(crate) use expression::expression;
@@ -125,6 +129,7 @@ impl Lowering {
             }
             Native::CrossJoin(join) => self.reordered(exec, ordered, |lowering| lowering.cross_join(join)),
             Native::Aggregate(parts) => self.reordered(exec, ordered, |lowering| lowering.aggregate(parts)),
+            Native::Window(windows) => self.windows(exec, &windows, ordered),
             Native::Union(inputs) => self.reordered(exec, ordered, |lowering| lowering.union(inputs)),
             Native::Values(batches) => values::values(exec, batches),
             Native::ScalarSubqueries(subqueries) => self.scalar_subqueries(subqueries, ordered),
@@ -187,6 +192,7 @@ enum Native<'a> {
     NestedLoopJoin(&'a NestedLoopJoinExec),
     CrossJoin(&'a CrossJoinExec),
     Aggregate(aggregate::Parts<'a>),
+    Window(window::Windows<'a>),
     Union(&'a [Arc<dyn ExecutionPlan>]),
     Values(values::Rows<'a>),
     ScalarSubqueries(&'a ScalarSubqueryExec),
@@ -223,6 +229,8 @@ impl<'a> Native<'a> {
             Native::Union(union.inputs())
         } else if let Some(union) = exec.downcast_ref::<InterleaveExec>() {
             Native::Union(union.inputs())
+        } else if let Some(windows) = window::Windows::of(exec) {
+            Native::Window(windows)
         } else if exec.is::<EmptyExec>() {
             Native::Values(values::Rows::None)
         } else if exec.is::<PlaceholderRowExec>() {
@@ -237,7 +245,7 @@ impl<'a> Native<'a> {
             Native::PassThrough(repartition.input(), None)
         } else if let Some(cooperative) = exec.downcast_ref::<CooperativeExec>() {
             Native::PassThrough(cooperative.input(), None)
-        } else if exec.is::<BufferExec>() || exec.is::<OutputRequirementExec>() {
+        } else if exec.is::<BufferExec>() || exec.is::<OutputRequirementExec>() || exec.is::<WholeInput>() {
             Native::PassThrough(exec.children().first()?, exec.fetch())
         } else {
             return None;

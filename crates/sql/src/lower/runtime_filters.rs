@@ -64,6 +64,11 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         Node::NestedLoopJoin(join) => attach_to_nested_loop_join(join, column, id),
         Node::Union { inputs } => inputs.iter_mut().fold(false, |attached, input| attach(input, column, id) | attached),
         Node::ScalarSubqueries { input, .. } => attach(input, column, id),
+        Node::Window(window) => {
+            // Without some of its rows a partition would be another one: only whole partitions may go.
+            let is_partitioned = window.partition_by.iter().any(|key| key.as_column() == Some(column));
+            is_partitioned && attach(&mut window.input, column, id)
+        }
         Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Foreign(_) => false,
     }
 }

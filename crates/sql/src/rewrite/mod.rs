@@ -1,12 +1,18 @@
 //! What SQL means but DataFusion's planner does not read, or reads without a word, put right in the syntax tree.
 //!
-//! [`statement`] follows parsing and needs the tree alone; [`duplicates`] comes with planning, and only if a name that is given
+//! [`precedence`] and [`statement`] follow parsing and need the tree alone. [`using`] needs the columns of tables and comes with
+//! each planning, since tables may have changed; [`duplicates`] comes with planning, too, and only if a name that is given
 //! twice made planning fail. What is put into the tree has the place of what it stands for wherever errors point at it.
 
+mod columns;
 pub(crate) mod duplicates;
 mod numbers;
+pub(crate) mod precedence;
+mod references;
+pub(crate) mod using;
 mod windows;
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
@@ -38,6 +44,14 @@ fn walk<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlo
         },
         Statement::Explain(explain) => walk(&mut explain.statement, visitor),
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+    }
+}
+
+/// The end of a walk that nothing breaks off.
+fn finish(flow: ControlFlow<Infallible>) {
+    match flow {
+        ControlFlow::Continue(()) => {}
+        ControlFlow::Break(never) => match never {},
     }
 }
 

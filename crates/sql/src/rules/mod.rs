@@ -8,11 +8,12 @@ mod cardinality;
 mod constants;
 mod join_order;
 mod multisets;
-mod offsets;
+pub(crate) mod offsets;
 mod overflow;
 mod products;
 mod quantified;
 mod subqueries;
+mod window_filters;
 mod window_sums;
 
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+
+pub(crate) use window_filters::Filtered;
 
 /// What comes before DataFusion's own analysis, so on plans as they were made from the syntax tree.
 pub fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -41,6 +44,7 @@ pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
         Arc::new(multisets::CountedSets),
         Arc::new(quantified::QuantifiedNames),
         Arc::new(window_sums::WindowSums),
+        Arc::new(window_filters::WindowFilters),
     ]
 }
 

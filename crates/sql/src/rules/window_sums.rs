@@ -1,7 +1,7 @@
 //! Sums over windows that overflow, found.
 //!
-//! Windows run through DataFusion, whose sums wrap around. Here they sum in 128 bits and look at the type of the result in the
-//! end, as the engine's own sums do.
+//! The engine's own sums find them. But the windows of a recursive query's recursive part run through DataFusion, whose sums wrap
+//! around. Here they sum in 128 bits and look at the type of the result in the end, as the engine's do.
 
 use std::sync::{Arc, LazyLock};
 

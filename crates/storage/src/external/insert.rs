@@ -8,31 +8,45 @@
 //! Names that begin with `_` are part of no table. Writing goes to the machine's file system, as COPY's does; this only
 //! makes room and moves.
 //!
-//! Invariants: a file appears whole or not at all; what is not committed is removed; no file is overwritten but by
-//! `commit_as`.
+//! Invariants: a file appears whole or not at all; what is not committed is removed, at the latest when the last writer that
+//! holds a [`StagingGuard`] has ended; no file is overwritten but by `commit_as`.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use diligence_base::{Error, Result};
 
-/// How often removing a folder is tried: a writer that was cancelled may still finish a file in it.
-const REMOVALS_MAX: usize = 10;
-
 /// Files that are being written for a folder. Dropped without [`commit`](Self::commit), they are removed.
 #[derive(Debug)]
 pub struct Staging {
-    folder: PathBuf,
-    /// Where they are until then.
-    path: PathBuf,
+    room: Arc<Room>,
     /// Differs from that of any other staging, and grows with time.
     number: String,
     ending: String,
+}
+
+/// A writer's hold on a staging folder. A writer that is given up may still be busy in it, or make it anew: when the last
+/// guard is dropped, the folder is cleared again.
+#[derive(Clone, Debug)]
+pub struct StagingGuard {
+    _room: Arc<Room>,
+}
+
+/// The folder of a staging. Dropped, it is cleared.
+#[derive(Debug)]
+struct Room {
+    /// Where the files belong.
+    folder: PathBuf,
+    /// Where they are until then.
+    path: PathBuf,
     /// Whether the folder was there before.
     had_folder: bool,
+    /// Whether it stays as it is, because it holds files that could not be moved back.
+    kept: AtomicBool,
 }
 
 impl Staging {
@@ -46,17 +60,23 @@ impl Staging {
         let number = format!("{now_ns:016x}-{:x}-{count:x}", std::process::id());
         let path = folder.join(format!("_insert-{number}"));
         let had_folder = folder.is_dir();
-        Ok(Self { folder, path, number, ending, had_folder })
+        let room = Room { folder, path, had_folder, kept: AtomicBool::new(false) };
+        Ok(Self { room: Arc::new(room), number, ending })
     }
 
     /// The folder to write into. It is not there before [`make`](Self::make). Files may have any name, and be in folders in it.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.room.path
+    }
+
+    /// For a writer, as long as it may be busy in the folder.
+    pub fn guard(&self) -> StagingGuard {
+        StagingGuard { _room: self.room.clone() }
     }
 
     /// Makes the folder to write into, so that one that cannot be written to is known before the work.
     pub fn make(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.path)
+        fs::create_dir_all(self.path())
     }
 
     /// Moves the one file `written` to `target`, in the place of what is there.
@@ -66,7 +86,7 @@ impl Staging {
             Ok(target) => target,
             Err(_) => target.to_owned(),
         };
-        let written = self.path.join(written);
+        let written = self.path().join(written);
         if let Ok(old) = fs::metadata(&target) {
             fs::set_permissions(&written, old.permissions())?;
         }
@@ -77,21 +97,21 @@ impl Staging {
     /// they were.
     pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
         let mut written = Vec::new();
-        files_below(&self.path, &mut written).map_err(|error| failed("listing", &self.path, &error))?;
+        files_below(self.path(), &mut written).map_err(|error| failed("listing", self.path(), &error))?;
         written.sort();
         let mut moves = Vec::with_capacity(replaced.len() + written.len());
-        let trash = self.path.join("_replaced");
+        let trash = self.path().join("_replaced");
         for (index, path) in replaced.iter().enumerate() {
             let path = std::path::absolute(path).map_err(|error| failed("finding", path, &error))?;
             moves.push((path, trash.join(index.to_string())));
         }
         for (index, path) in written.into_iter().enumerate() {
-            let below = path.strip_prefix(&self.path).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+            let below = path.strip_prefix(self.path()).ok().and_then(Path::parent).unwrap_or(Path::new(""));
             let name = match index {
                 0 => format!("part-{}{}", self.number, self.ending),
                 _ => format!("part-{}-{index}{}", self.number, self.ending),
             };
-            let target = self.folder.join(below).join(name);
+            let target = self.room.folder.join(below).join(name);
             moves.push((path, target));
         }
         for (done, (from, to)) in moves.iter().enumerate() {
@@ -102,9 +122,8 @@ impl Staging {
                 return Err(match undone {
                     Ok(()) => moved,
                     Err(_) => {
-                        let path = self.path.display().to_string();
-                        std::mem::forget(self);
-                        moved.with_hint(format!("files of the table are left in {path}"))
+                        self.room.kept.store(true, Ordering::Relaxed);
+                        moved.with_hint(format!("files of the table are left in {}", self.path().display()))
                     }
                 });
             }
@@ -115,16 +134,27 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        for _ in 0..REMOVALS_MAX {
-            match fs::remove_dir_all(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {}
-                _ => break,
-            }
+        self.room.clear();
+    }
+}
+
+impl Room {
+    fn clear(&self) {
+        if self.kept.load(Ordering::Relaxed) {
+            return;
         }
+        // It may not be there, or a writer may put a file into it meanwhile: then it is cleared again.
+        let _ = fs::remove_dir_all(&self.path);
         if !self.had_folder {
             // Only if it is empty: then nothing was inserted.
             let _ = fs::remove_dir(&self.folder);
         }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -191,6 +221,22 @@ mod tests {
         write(&dropped.path().join("a"), "3");
         drop(dropped);
         assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn what_a_late_writer_leaves_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let staging = Staging::new(&root.path().join("t"), String::new()).unwrap();
+        let late = staging.path().join("b=1/late");
+        write(&staging.path().join("early"), "1");
+        let (guard, other) = (staging.guard(), staging.guard());
+        drop(staging);
+        assert!(!root.path().join("t").exists());
+        write(&late, "2");
+        drop(guard);
+        assert!(late.exists(), "the other still writes");
+        drop(other);
+        assert!(!root.path().join("t").exists());
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod table;
 mod testing;
 mod text;
 
-pub use insert::Staging;
+pub use insert::{Staging, StagingGuard};
 pub use location::{Discovered, discover};
 pub use options::{Compression, CsvOptions, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;

@@ -42,9 +42,11 @@ use diligence_base::Result;
 use crate::pipeline::{Sink, Source};
 use crate::plan;
 use local::Tuning;
+pub(super) use output::AverageKind;
 use program::Program;
 use sink::{AggregateSink, Shared};
 use source::AggregateSource;
+pub(super) use states::sum::overflow as sum_overflow;
 
 /// The two ends of an aggregate: the sink of one pipeline and the source of the next.
 pub struct AggregateParts {

@@ -25,7 +25,7 @@ pub(super) enum Output {
 }
 
 /// How an average is divided.
-pub(super) enum AverageKind {
+pub(in super::super) enum AverageKind {
     Float,
     /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
     Decimal {
@@ -50,11 +50,25 @@ impl AverageKind {
         }
     }
 
-    pub fn sum_kind(&self) -> SumKind {
+    pub(super) fn sum_kind(&self) -> SumKind {
         match self {
             Self::Float => SumKind::Float,
             Self::Decimal { .. } => SumKind::Exact,
         }
+    }
+
+    /// The sum of a decimal argument, divided by a count that is not zero. `None` if that is more than the result's digits.
+    #[inline(always)]
+    pub fn divide(&self, sum: i128, count: i64) -> Option<i128> {
+        let Self::Decimal { factor, precision, .. } = self else { return None };
+        let limit = 10i128.checked_pow(*precision as u32).unwrap_or(i128::MAX);
+        let scaled = sum.checked_mul(*factor)?;
+        // Dividing 64 bits is many times faster than dividing 128.
+        let average = match i64::try_from(scaled) {
+            Ok(scaled) => (scaled / count) as i128,
+            Err(_) => scaled / count as i128,
+        };
+        (average < limit && average > -limit).then_some(average)
     }
 
     /// The averages of groups `range`; NULL for a count of zero.
@@ -68,22 +82,13 @@ impl AverageKind {
                 let averages = pairs.map(|(group, count)| sums.float_total(group) / count as f64).collect::<Vec<_>>();
                 Ok(Arc::new(Float64Array::new(averages.into(), nulls)))
             }
-            Self::Decimal { factor, precision, data_type } => {
+            Self::Decimal { data_type, .. } => {
                 let overflow = || Error::value(format!("arithmetic overflow: an average does not fit {data_type}"));
                 if sums.overflowed() {
                     return Err(overflow());
                 }
-                let limit = 10i128.checked_pow(*precision as u32).unwrap_or(i128::MAX);
                 let averages = pairs
-                    .map(|(group, count)| {
-                        let scaled = sums.total(group).checked_mul(*factor)?;
-                        // Dividing 64 bits is many times faster than dividing 128.
-                        let average = match i64::try_from(scaled) {
-                            Ok(scaled) => (scaled / count) as i128,
-                            Err(_) => scaled / count as i128,
-                        };
-                        (average < limit && average > -limit).then_some(average)
-                    })
+                    .map(|(group, count)| self.divide(sums.total(group), count))
                     .collect::<Option<Vec<_>>>()
                     .ok_or_else(overflow)?;
                 Ok(Arc::new(Decimal128Array::new(averages.into(), nulls).with_data_type(data_type.clone())))

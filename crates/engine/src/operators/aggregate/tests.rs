@@ -399,7 +399,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
 }
 
 fn setup(packets: usize, batch_rows: usize) -> Setup {
-    Setup { memory: QueryMemory::unbounded(), batch_rows, packets }
+    Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets }
 }
 
 fn small_tuning(dice: &mut Dice) -> Tuning {
@@ -555,7 +555,7 @@ fn long_strings_are_held_by_group_and_not_by_row() {
         let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
         let broker = crate::memory::Broker::new(1 << 30);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
-        let setup = Setup { memory, batch_rows: 100, packets: 2 };
+        let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
         let tuning = Tuning {
             local_groups: 200,
             handed_groups: 0,
@@ -605,7 +605,7 @@ fn no_memory_is_an_error_that_says_so() {
     let (plan, output) = plan_of(&["text", "big"], None, native_calls());
     let broker = crate::memory::Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, batch_rows: 100, packets: 2 };
+    let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
     let error = run(&mut dice, &parts, &batches, &output, &setup).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);

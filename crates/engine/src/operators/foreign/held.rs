@@ -1,4 +1,5 @@
-//! The memory of DataFusion's window operators, which hold rows without telling the memory pool.
+//! The memory of DataFusion's window operators, which hold rows without telling the memory pool. Windows are our own, but not
+//! those inside of an operator that runs its input itself: a recursive query's.
 //!
 //! A window operator gives back every row that it takes, with more columns. So it holds the rows that have gone in and have
 //! not come out. A *watch* stands on both sides of it and counts them:

@@ -4,8 +4,8 @@
 //! For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other packet
 //! when an input has nothing yet.
 //!
-//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). Window operators hold
-//! rows without reserving anything; for them we do (`held`).
+//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). Window operators, which are
+//! there only inside of recursive queries, hold rows without reserving anything; for them we do (`held`).
 
 mod held;
 mod pool;

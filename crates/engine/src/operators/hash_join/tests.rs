@@ -415,6 +415,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool) {
     let broker = Broker::new(1 << 30);
     let setup = Setup {
         memory: broker.account(diligence_base::ids::QueryId(7), None),
+        temp: None,
         batch_rows: dice.pick(&[1, 3, 64, 8192]),
         packets: 1 + dice.below(4),
     };

@@ -182,7 +182,7 @@ impl TestScan {
         };
         let source = ScanSource::new(scan, vec![], ordered, io, Arc::default());
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
-        let setup = Setup { memory: memory.clone(), batch_rows: 100, packets };
+        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 100, packets };
         let packets = (0..packets).map(|_| TestPacket {
             state: Some(source.open(&setup).unwrap()),
             woken: Arc::new(Woken(AtomicBool::new(true))),

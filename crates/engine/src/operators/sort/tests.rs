@@ -155,7 +155,7 @@ impl Case {
         spill_to: Option<&SpillTo>,
     ) -> Result<(Vec<Row>, SpillCounts)> {
         let memory = Broker::new(budget_bytes).account(QueryId(7), None);
-        let setup = Setup { memory: memory.clone(), batch_rows: self.batch_rows, packets: self.packets };
+        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: self.batch_rows, packets: self.packets };
         let fetch = self.fetch.filter(|_| bounded).map(|fetch| self.skip + fetch);
         let SortParts { sink, merge, source } =
             sort_with(&self.sort_keys(), fetch, &self.schema, spill_to, self.sizes)?;
@@ -385,7 +385,7 @@ fn more_runs_than_a_text_column_may_have_buffers() {
 #[test]
 fn a_schema_without_columns_and_keys_keeps_its_rows() {
     let schema = Arc::new(Schema::empty());
-    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     let SortParts { sink, source, .. } = sort(&[], Some(7), &schema, None).unwrap();
     let mut state = sink.open(&setup).unwrap();
     for _ in 0..3 {
@@ -407,7 +407,7 @@ fn without_temp_space_a_small_budget_ends_the_sort_with_a_clear_error_and_gives_
     let case = integers(5_000, None);
     let broker = Broker::new(100 * 1024);
     let memory = broker.account(QueryId(1), None);
-    let setup = Setup { memory: memory.clone(), batch_rows: 64, packets: 1 };
+    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 1 };
     let parts = sort_with(&case.sort_keys(), None, &case.schema, None, case.sizes).unwrap();
     let mut state = parts.sink.open(&setup).unwrap();
     let failed = case.batches.iter().find_map(|rows| {
@@ -424,7 +424,7 @@ fn a_decimal_beyond_its_precision_is_an_error() {
     let schema = Arc::new(Schema::new(vec![Field::new("d", DataType::Decimal128(3, 0), true)]));
     let keys = [SortKey { expression: Expr::column(0, &schema).unwrap(), options: SortOptions::default() }];
     let parts = sort(&keys, None, &schema, None).unwrap();
-    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     let values: ArrayRef =
         Arc::new(arrow::array::Decimal128Array::from(vec![5, 1000]).with_data_type(DataType::Decimal128(3, 0)));
     let error = parts.sink.open(&setup).unwrap().push(Batch::from_arrays(vec![values], 2), Waker::noop()).unwrap_err();
@@ -435,6 +435,6 @@ fn a_decimal_beyond_its_precision_is_an_error() {
 fn reading_before_the_end_is_a_bug() {
     let case = integers(0, None);
     let parts = sort(&case.sort_keys(), None, &case.schema, None).unwrap();
-    let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 10, packets: 1 };
+    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     assert_eq!(parts.source.open(&setup).err().expect("nothing is sorted yet").kind(), ErrorKind::Bug);
 }

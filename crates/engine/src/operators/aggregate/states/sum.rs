@@ -256,10 +256,7 @@ impl SumState {
     /// The sums of groups `range` as an array.
     pub fn output(&self, range: Range<usize>, data_type: &DataType) -> Result<ArrayRef> {
         let nulls = self.seen.nulls(range.clone());
-        let overflow = || {
-            let error = Error::value(format!("arithmetic overflow: a sum does not fit {data_type}"));
-            error.with_hint("cast what is summed to a wider type, such as DECIMAL(38, 0) or DOUBLE")
-        };
+        let overflow = || overflow(data_type);
         if self.overflowed {
             return Err(overflow());
         }
@@ -287,6 +284,12 @@ impl SumState {
             (_, other) => return Err(Error::bug(format!("a sum cannot come out as {other}"))),
         })
     }
+}
+
+/// What a sum says that does not fit the type of its result.
+pub fn overflow(data_type: &DataType) -> Error {
+    let error = Error::value(format!("arithmetic overflow: a sum does not fit {data_type}"));
+    error.with_hint("cast what is summed to a wider type, such as DECIMAL(38, 0) or DOUBLE")
 }
 
 /// The sum of two numbers, wrapped around if it must be, which is then noted.

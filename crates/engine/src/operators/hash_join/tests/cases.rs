@@ -50,7 +50,7 @@ fn many_parts_make_one_table() {
         let batches = left.chunks(100).map(|chunk| numbers(chunk.iter().copied())).collect();
         let probe: Vec<_> = (0..count + 50).map(|n| (n / 2 * step, n / 2 * step % 1000)).collect();
         let probes: Vec<Batch> = probe.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 256, packets: 2 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 256, packets: 2 };
         let rows = run(&mut Dice(1), &parts, &setup, batches, probes, &schema, true);
         let mut expected: Vec<Row> = Vec::new();
         for &(a, b) in &probe {
@@ -71,7 +71,7 @@ fn probe_order_is_kept_by_inner_and_right_joins() {
             let parts = hash_join(&join, &schema, &[]).unwrap();
             let left = (0..60).map(|n| (n % 20, n % 7));
             let right = (0..100).map(|n| (n * 13 % 40, n));
-            let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8, packets: 1 };
+            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
             let rows = run(&mut Dice(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
             let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
             assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");
@@ -86,7 +86,7 @@ fn an_empty_build_side_ends_the_probe() {
         let (join, schema) = int_join(join_type, 1);
         let filter = RuntimeFilter::new();
         let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8, packets: 1 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
         run(&mut Dice(1), &parts, &setup, vec![], vec![], &schema, false);
         let mut out = Output::default();
         let flow = parts.probe.open(&setup).unwrap().push(numbers((0..5).map(|n| (n, n))), &mut out).unwrap();
@@ -101,7 +101,7 @@ fn a_short_budget_is_a_resource_error() {
     let parts = hash_join(&join, &schema, &[]).unwrap();
     let broker = Broker::new(10_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, batch_rows: 8, packets: 1 };
+    let setup = Setup { memory, temp: None, batch_rows: 8, packets: 1 };
     let mut state = parts.build.open(&setup).unwrap();
     let error = state.push(numbers((0..5000).map(|n| (n, n))), Waker::noop()).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
@@ -138,7 +138,7 @@ fn minus_zero_joins_zero() {
             };
             let filter = RuntimeFilter::new();
             let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
-            let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 8, packets: 1 };
+            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
             let batch = |arrays: &[ArrayRef]| vec![Batch::from_arrays(arrays.to_vec(), 1)];
             let rows = run(&mut Dice(1), &parts, &setup, batch(&left), batch(&right), &schema, false);
             assert_eq!(rows.len(), expected, "{join_type} on {types:?}");
@@ -169,7 +169,7 @@ fn shared_buffers_are_not_reserved() {
         .collect();
     let broker = Broker::new(2 << 20);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, batch_rows: 64, packets: 2 };
+    let setup = Setup { memory, temp: None, batch_rows: 64, packets: 2 };
     let schema = schema_of(&joined_types(JoinType::Inner, &types, &types));
     let join = HashJoin { left: input_of(&types), right: input_of(&types), ..int_join(JoinType::Inner, 1).0 };
     let parts = hash_join(&join, &schema, &[]).unwrap();
@@ -199,7 +199,7 @@ fn padded_batches_have_no_more_rows_than_others() {
     for join_type in [JoinType::Right, JoinType::Full] {
         let (join, schema) = int_join(join_type, 1);
         let parts = hash_join(&join, &schema, &[]).unwrap();
-        let setup = Setup { memory: QueryMemory::unbounded(), batch_rows: 64, packets: 1 };
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 64, packets: 1 };
         // Every second probe row has two partners.
         let left = (0..64).map(|n| (n / 2 * 2, n));
         let right = (0..64).map(|n| (n, n));

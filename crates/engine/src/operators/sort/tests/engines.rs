@@ -1,6 +1,6 @@
 //! Sorts on the disk as queries: with workers, I/O threads, and others at the same time.
 
-use super::spilled::spill_space;
+use super::spilled::spill_options;
 use super::*;
 use crate::query::QueryOptions;
 use crate::query::tests::{expr, numbers, read};
@@ -22,10 +22,10 @@ fn descending() -> Plan {
 fn engines() -> Vec<Arc<Engine>> {
     let threads = [(1, 0), (2, 1), (4, 3)].map(|(workers, io_threads)| EngineOptions {
         workers,
-        temp: Some(spill_space(io_threads)),
+        temp: spill_options(io_threads),
         ..EngineOptions::default()
     });
-    let inline = (0..3).map(|seed| EngineOptions { temp: Some(spill_space(0)), ..EngineOptions::inline(seed) });
+    let inline = (0..3).map(|seed| EngineOptions { temp: spill_options(0), ..EngineOptions::inline(seed) });
     threads.into_iter().chain(inline).map(|options| Engine::start(options).unwrap()).collect()
 }
 

@@ -23,8 +23,8 @@ fn options(files: &MemoryTempFiles) -> TempOptions {
 }
 
 /// Temp space in memory with so many I/O threads.
-pub(super) fn spill_space(threads: usize) -> TempSpace {
-    TempSpace::open(&TempOptions { threads, ..options(&MemoryTempFiles::default()) }).unwrap()
+pub(super) fn spill_options(threads: usize) -> TempOptions {
+    TempOptions { threads, ..options(&MemoryTempFiles::default()) }
 }
 
 fn spill_to(files: &MemoryTempFiles, plan: SortPlan) -> SpillTo {
@@ -211,7 +211,7 @@ fn ended_early(files: &MemoryTempFiles, steps_max: usize) -> Result<usize> {
     let case = by(&schema, &[0], None);
     let to = spill_to(files, SortPlan::MMS);
     let memory = Broker::new(2 * PACKET_BYTES + 40_000).account(QueryId(7), None);
-    let setup = Setup { memory: memory.clone(), batch_rows: 64, packets: 2 };
+    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
     let steps = std::cell::Cell::new(0);
     let step = || {
         steps.set(steps.get() + 1);

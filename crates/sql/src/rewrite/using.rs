@@ -27,14 +27,14 @@ use crate::names::Names;
 /// Writes out the stars and keys of a statement's USING and NATURAL joins.
 pub(crate) fn mend(names: &Names<'_>, options: ParserOptions, statement: &mut Statement) {
     let mut search = Search { found: false };
-    walk(statement, &mut search);
+    finish(walk(statement, &mut search));
     if !search.found {
         return;
     }
     let Some(template) = template() else { return };
     let normalizer = IdentNormalizer::new(options.enable_ident_normalization);
     let mut mending = Mending { names, options, normalizer, template, scope: Vec::new() };
-    walk(statement, &mut Queries { mending: &mut mending, depth: 0 });
+    finish(walk(statement, &mut Queries { mending: &mut mending, depth: 0 }));
 }
 
 /// Whether there is such a join at all.

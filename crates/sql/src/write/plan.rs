@@ -1,8 +1,5 @@
-//! INSERT into a folder of files: the plan that writes the rows as new files of the folder's table.
-//!
-//! It is COPY's plan. What is added: the columns that are folders' names become text as it is read back, and a NULL in a
-//! column that allows none is an error. Where the files are written, and that they appear all at once, is storage's
-//! [`Staging`].
+//! The plans that write rows as files. INSERT's is COPY's; what is added: the columns that are folders' names become text as it
+//! is read back, and a NULL in a column that allows none is an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,22 +18,21 @@ use datafusion::logical_expr::{
 };
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
-use diligence_storage::external::{Compression, ExternalTable, Format, OpenOptions, PARTITION_NULL_NAME, Staging};
+use diligence_storage::external::{Compression, ExternalTable, Format, OpenOptions, PARTITION_NULL_NAME};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
-use url::Url;
 
-use crate::copy::CopyTarget;
+use super::FileTarget;
 
 /// The option of COPY that leaves partition columns in the files, too.
 const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
 
-/// The plan that writes the rows of `input`, which has the table's columns, into `staging`.
+/// The plan that writes the rows of `input`, which has the table's columns, into `target`.
 pub(crate) fn insert_plan(
     state: &SessionState,
     input: LogicalPlan,
     table: &ExternalTable,
     options: &OpenOptions,
-    staging: &Staging,
+    target: &FileTarget,
 ) -> Result<LogicalPlan> {
     let partitions = table.partition_columns();
     let schema = table.schema();
@@ -60,16 +56,13 @@ pub(crate) fn insert_plan(
             .get_file_format_factory(&table.format().name().to_ascii_lowercase())
             .ok_or_else(|| plan_datafusion_err!("no writer of {}", table.format().name()))?;
         let mut writing = writing_options(table.format(), options, &in_files);
-        let target = if partitions.is_empty() {
+        if target.single {
             writing.insert("single_file_output".to_owned(), "true".to_owned());
-            Url::from_file_path(staging.path().join("rows"))
         } else {
             writing.insert(KEEP_PARTITION_COLUMNS.to_owned(), "false".to_owned());
-            Url::from_directory_path(staging.path())
-        };
-        let target = target.map_err(|()| plan_datafusion_err!("{} has no URL", staging.path().display()))?;
+        }
         let file_type = format_as_file_type(factory);
-        let copy = CopyTo::new(Arc::new(input), target.to_string(), partitions.to_vec(), file_type, writing);
+        let copy = CopyTo::new(Arc::new(input), target.url().to_string(), partitions.to_vec(), file_type, writing);
         Ok(LogicalPlan::Copy(copy))
     };
     build().map_err(|error: DataFusionError| from_datafusion(error))
@@ -77,7 +70,7 @@ pub(crate) fn insert_plan(
 
 /// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string or 0.
 /// Nested values become text in CSV.
-pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &CopyTarget) -> DataFusionResult<LogicalPlan> {
+pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &FileTarget) -> DataFusionResult<LogicalPlan> {
     let mut copy = copy;
     if target.single {
         copy.options.insert("single_file_output".to_owned(), "true".to_owned());

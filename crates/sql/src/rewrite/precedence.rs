@@ -12,11 +12,11 @@ use std::vec::IntoIter;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
 
-use super::walk;
+use super::{finish, walk};
 
 /// Puts the right operands of a statement's IS DISTINCT FROMs right.
 pub(crate) fn mend(statement: &mut Statement) {
-    walk(statement, &mut Mend);
+    finish(walk(statement, &mut Mend));
 }
 
 struct Mend;
@@ -185,7 +185,7 @@ mod tests {
                 ControlFlow::Continue(())
             }
         }
-        walk(&mut statement, &mut First(&mut found));
+        finish(walk(&mut statement, &mut First(&mut found)));
         found.unwrap()
     }
 

@@ -1,0 +1,294 @@
+//! One query's memory: its grant, its limit, and what its operators hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::ids::QueryId;
+
+use super::broker::Broker;
+use super::reservation::Reservation;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// Whose memory an account counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Query(QueryId),
+    Tables,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Query(query) => write!(f, "{query} holds"),
+            Owner::Tables => f.write_str("the tables in memory hold"),
+        }
+    }
+}
+
+/// What the reservations of one operator hold together.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub operator: &'static str,
+    pub revocable: bool,
+    pub bytes: AtomicUsize,
+    /// What it is asked to give back of them.
+    pub asked_bytes: AtomicUsize,
+}
+
+/// Who holds memory: a row of `system.memory`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderInfo {
+    /// The query; `None` for the tables in memory.
+    pub query: Option<QueryId>,
+    /// The operator.
+    pub operator: &'static str,
+    /// Bytes reserved.
+    pub bytes: usize,
+    /// Whether they can go to temp space when somebody else needs them.
+    pub is_revocable: bool,
+    /// Bytes that it is asked to give back.
+    pub asked_bytes: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Account {
+    pub broker: Arc<Broker>,
+    pub owner: Owner,
+    pub limit_bytes: usize,
+    /// What it is sure of: taken from the budget whether it is reserved or not.
+    granted_bytes: AtomicUsize,
+    admitted: AtomicBool,
+    reserved_bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+    /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
+    owes: AtomicBool,
+    holders: Mutex<Vec<Arc<Holder>>>,
+}
+
+impl Account {
+    pub fn new(broker: Arc<Broker>, owner: Owner, limit_bytes: usize) -> Self {
+        Self {
+            broker,
+            owner,
+            limit_bytes,
+            granted_bytes: AtomicUsize::new(0),
+            admitted: AtomicBool::new(false),
+            reserved_bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            owes: AtomicBool::new(false),
+            holders: Mutex::default(),
+        }
+    }
+
+    pub fn reserved_bytes(&self) -> usize {
+        self.reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn is_query(&self) -> bool {
+        matches!(self.owner, Owner::Query(_))
+    }
+
+    fn holder(&self, operator: &'static str, revocable: bool) -> Arc<Holder> {
+        let mut holders = self.holders.lock();
+        let same = |holder: &&Arc<Holder>| holder.operator == operator && holder.revocable == revocable;
+        if let Some(holder) = holders.iter().find(same) {
+            return holder.clone();
+        }
+        let (bytes, asked_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let holder = Arc::new(Holder { operator, revocable, bytes, asked_bytes });
+        holders.push(holder.clone());
+        holder
+    }
+
+    pub fn holders(&self) -> Vec<HolderInfo> {
+        let query = match self.owner {
+            Owner::Query(query) => Some(query),
+            Owner::Tables => None,
+        };
+        let holders = self.holders.lock();
+        let infos = holders.iter().map(|holder| HolderInfo {
+            query,
+            operator: holder.operator,
+            bytes: holder.bytes.load(Ordering::Relaxed),
+            is_revocable: holder.revocable,
+            asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
+        });
+        infos.filter(|info| info.bytes > 0).collect()
+    }
+
+    /// What could be given back, beside what is asked for already.
+    pub fn revocable_bytes(&self) -> usize {
+        let free = |holder: &Arc<Holder>| {
+            holder.bytes.load(Ordering::Relaxed).saturating_sub(holder.asked_bytes.load(Ordering::Relaxed))
+        };
+        self.holders.lock().iter().filter(|holder| holder.revocable).map(free).sum()
+    }
+
+    /// Asks the largest revocable holder for `bytes`. False if there is none.
+    pub fn ask(&self, bytes: usize) -> bool {
+        let holders = self.holders.lock();
+        let held = |holder: &&Arc<Holder>| holder.bytes.load(Ordering::Relaxed);
+        let Some(largest) = holders.iter().filter(|holder| holder.revocable).max_by_key(held) else { return false };
+        let bytes = bytes.min(held(&largest));
+        largest.asked_bytes.fetch_max(bytes, Ordering::AcqRel);
+        bytes > 0
+    }
+
+    fn is_asked(&self) -> bool {
+        self.holders.lock().iter().any(|holder| holder.asked_bytes.load(Ordering::Acquire) > 0)
+    }
+
+    /// Takes a grant of so many bytes from the budget, if they are free. Nothing may be reserved meanwhile.
+    pub fn grant(&self, bytes: usize) -> bool {
+        let granted = self.broker.try_take(bytes.saturating_sub(self.reserved_bytes()));
+        if granted {
+            self.granted_bytes.store(bytes, Ordering::Release);
+        }
+        granted
+    }
+
+    /// Gives up the grant; what is reserved stays reserved. Nothing may be reserved or given back meanwhile.
+    pub fn end_grant(&self) {
+        let granted = self.granted_bytes.swap(0, Ordering::AcqRel);
+        self.broker.give_back(granted.saturating_sub(self.reserved_bytes()));
+        if self.admitted.swap(false, Ordering::AcqRel) {
+            self.broker.count_out();
+        }
+    }
+
+    /// Notes that it was admitted.
+    pub fn admit(&self) {
+        self.admitted.store(true, Ordering::Release);
+    }
+
+    /// Counts `bytes` as reserved if the limit allows them and `take` takes those that the grant does not cover.
+    pub fn reserve(&self, bytes: usize, limit: usize, take: impl Fn(usize) -> bool) -> Result<(), Refused> {
+        let added = self.reserved_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |held| {
+            held.checked_add(bytes).filter(|&sum| sum <= limit)
+        });
+        let Ok(before) = added else { return Err(Refused::Limit) };
+        if !take(self.beyond_grant(before, before + bytes)) {
+            // Somebody may have reserved or given back meanwhile: what these bytes took is what they would take now.
+            let held = self.reserved_bytes.fetch_sub(bytes, Ordering::AcqRel);
+            let kept = self.beyond_grant(before, before + bytes);
+            let freed = self.beyond_grant(held - bytes, held);
+            match freed.checked_sub(kept) {
+                Some(more) => self.broker.give_back(more),
+                None => self.broker.overdraw(kept - freed),
+            }
+            return Err(Refused::Budget);
+        }
+        self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub fn release(&self, bytes: usize) {
+        let before = self.reserved_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.broker.give_back(self.beyond_grant(before - bytes, before));
+    }
+
+    /// How many of the bytes from `low` to `high` the grant does not cover.
+    fn beyond_grant(&self, low: usize, high: usize) -> usize {
+        let granted = self.granted_bytes.load(Ordering::Acquire);
+        high.max(granted) - low.max(granted)
+    }
+
+    /// Its packets are to wait until no more than the budget is taken.
+    pub fn owe(&self) {
+        self.owes.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.end_grant();
+    }
+}
+
+/// Why bytes cannot be reserved.
+pub(super) enum Refused {
+    /// The query's own limit.
+    Limit,
+    /// The budget.
+    Budget,
+}
+
+/// One query's account at the broker, or that of the tables. Clones are the same account.
+#[derive(Clone)]
+pub struct QueryMemory(pub(super) Arc<Account>);
+
+impl fmt::Debug for QueryMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueryMemory({} {} bytes)", self.0.owner, self.reserved_bytes())
+    }
+}
+
+impl QueryMemory {
+    /// An empty firm reservation for an operator; the name appears in the error when the budget is short.
+    pub fn reservation(&self, operator: &'static str) -> Reservation {
+        Reservation::new(self.0.clone(), self.0.holder(operator, false))
+    }
+
+    /// An empty reservation for what its operator can spill: it must heed [`Reservation::is_asked`] before every batch.
+    pub fn revocable(&self, operator: &'static str) -> Reservation {
+        Reservation::new(self.0.clone(), self.0.holder(operator, true))
+    }
+
+    /// Bytes this query has reserved.
+    pub fn reserved_bytes(&self) -> usize {
+        self.0.reserved_bytes()
+    }
+
+    /// The most this query has had reserved at once.
+    pub fn peak_bytes(&self) -> usize {
+        self.0.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ready when the query has its grant of `bytes` (the whole budget if that is less; whatever is free if no other query runs).
+    /// Until then it stands in a queue, and the waker is woken when it is worth asking again.
+    pub fn poll_admit(&self, bytes: usize, waker: &Waker) -> Poll<()> {
+        match self.0.owner {
+            Owner::Query(query) => {
+                let bytes = bytes.min(self.0.limit_bytes);
+                self.0.broker.poll_admit(&self.0, query, bytes, waker)
+            }
+            Owner::Tables => Poll::Ready(()),
+        }
+    }
+
+    /// Gives up waiting to be admitted.
+    pub fn leave_queue(&self) {
+        if let Owner::Query(query) = self.0.owner {
+            self.0.broker.leave_queue(query);
+        }
+    }
+
+    /// The query has ended, and its operators hold nothing any more: others may have its grant.
+    pub fn end_grant(&self) {
+        self.0.end_grant();
+    }
+
+    /// Ready unless the query owes memory and is not the one that is to give it back. A packet asks before each batch.
+    pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
+        if !self.0.owes.load(Ordering::Acquire) || self.0.is_asked() {
+            return Poll::Ready(());
+        }
+        let ready = self.0.broker.poll_room(waker);
+        if ready.is_ready() {
+            self.0.owes.store(false, Ordering::Release);
+        } else if self.0.is_asked() {
+            // Asked between the two looks: then nobody wakes it.
+            return Poll::Ready(());
+        }
+        ready
+    }
+
+    /// A query's account without limits, for tests.
+    pub fn unbounded() -> Self {
+        Broker::new(usize::MAX).account(QueryId(0), None)
+    }
+}

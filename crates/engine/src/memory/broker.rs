@@ -1,0 +1,281 @@
+//! The budget of a process: who has how much of it, who waits for more, who is asked to give back.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use diligence_base::ids::QueryId;
+
+use super::account::{Account, HolderInfo, Owner, QueryMemory};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+/// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much less
+/// than what the budget leaves free on the machine, and enough for some batches of every packet.
+const SLACK_DIVISOR: usize = 32;
+
+/// The budget of a process and how much of it is reserved.
+#[derive(Debug)]
+pub struct Broker {
+    budget_bytes: AtomicUsize,
+    /// Reserved, and granted without being reserved yet.
+    taken_bytes: AtomicUsize,
+    refusals_total: AtomicU64,
+    asks_total: AtomicU64,
+    waits_total: AtomicU64,
+    /// Queries that are admitted and have not ended.
+    admitted: AtomicUsize,
+    accounts: Mutex<Vec<Weak<Account>>>,
+    waiting: Mutex<Waiting>,
+    /// How many wait, to be looked at without the lock.
+    waiting_count: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Queries that are not admitted yet, in the order of their coming.
+    admissions: VecDeque<(QueryId, Waker)>,
+    /// Packets that wait until no more than the budget is taken.
+    packets: Vec<Waker>,
+}
+
+impl Broker {
+    /// A broker over `budget_bytes`.
+    pub fn new(budget_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            budget_bytes: AtomicUsize::new(budget_bytes),
+            taken_bytes: AtomicUsize::new(0),
+            refusals_total: AtomicU64::new(0),
+            asks_total: AtomicU64::new(0),
+            waits_total: AtomicU64::new(0),
+            admitted: AtomicUsize::new(0),
+            accounts: Mutex::default(),
+            waiting: Mutex::default(),
+            waiting_count: AtomicUsize::new(0),
+        })
+    }
+
+    /// The budget in bytes.
+    pub fn budget_bytes(&self) -> usize {
+        self.budget_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget. What is reserved stays reserved, even above the new budget.
+    pub fn set_budget_bytes(&self, bytes: usize) {
+        self.budget_bytes.store(bytes, Ordering::Relaxed);
+        self.given_back();
+    }
+
+    /// Bytes reserved at the moment, by all queries.
+    pub fn reserved_bytes(&self) -> usize {
+        self.accounts().iter().map(|account| account.reserved_bytes()).sum()
+    }
+
+    /// Bytes of the budget that are taken at the moment: reserved, or granted to queries that have not reserved them yet.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes.load(Ordering::Acquire)
+    }
+
+    /// Reservations refused since the start.
+    pub fn refusals_total(&self) -> u64 {
+        self.refusals_total.load(Ordering::Relaxed)
+    }
+
+    /// How often somebody was asked to give memory back, since the start.
+    pub fn asks_total(&self) -> u64 {
+        self.asks_total.load(Ordering::Relaxed)
+    }
+
+    /// How often a packet or a query had to wait for memory, since the start.
+    pub fn waits_total(&self) -> u64 {
+        self.waits_total.load(Ordering::Relaxed)
+    }
+
+    /// Queries that wait to be admitted, first come first.
+    pub fn queue(&self) -> Vec<QueryId> {
+        self.waiting.lock().admissions.iter().map(|(query, _)| *query).collect()
+    }
+
+    /// Who holds what: by query, or the tables, and by operator.
+    pub fn holders(&self) -> Vec<HolderInfo> {
+        self.accounts().iter().flat_map(|account| account.holders()).collect()
+    }
+
+    /// An account for one query; `limit_bytes` bounds it on top of the budget. It has no grant before it is admitted.
+    pub fn account(self: &Arc<Self>, query: QueryId, limit_bytes: Option<usize>) -> QueryMemory {
+        self.open(Owner::Query(query), limit_bytes)
+    }
+
+    /// The account for the tables in memory.
+    pub fn table_account(self: &Arc<Self>) -> QueryMemory {
+        self.open(Owner::Tables, None)
+    }
+
+    fn open(self: &Arc<Self>, owner: Owner, limit_bytes: Option<usize>) -> QueryMemory {
+        let account = Arc::new(Account::new(self.clone(), owner, limit_bytes.unwrap_or(usize::MAX)));
+        let mut accounts = self.accounts.lock();
+        accounts.retain(|account| account.strong_count() > 0);
+        accounts.push(Arc::downgrade(&account));
+        QueryMemory(account)
+    }
+
+    fn accounts(&self) -> Vec<Arc<Account>> {
+        self.accounts.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Takes bytes of the budget, if they are free.
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        self.take_below(bytes, self.budget_bytes())
+    }
+
+    /// Takes bytes of the budget or of the slack above it.
+    pub(super) fn try_take_slack(&self, bytes: usize) -> bool {
+        let budget = self.budget_bytes();
+        self.take_below(bytes, budget.saturating_add(budget / SLACK_DIVISOR))
+    }
+
+    fn take_below(&self, bytes: usize, bound: usize) -> bool {
+        let taken = self.taken_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |taken| {
+            taken.checked_add(bytes).filter(|&sum| sum <= bound)
+        });
+        taken.is_ok()
+    }
+
+    /// Takes bytes that are held already.
+    pub(super) fn overdraw(&self, bytes: usize) {
+        self.taken_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.taken_bytes.fetch_sub(bytes, Ordering::AcqRel);
+            self.given_back();
+        }
+    }
+
+    pub(super) fn count_refusal(&self) {
+        self.refusals_total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether more is taken than the budget has.
+    pub(super) fn is_short(&self) -> bool {
+        self.taken_bytes.load(Ordering::Acquire) > self.budget_bytes()
+    }
+
+    /// Asks the account with the most revocable memory for `bytes`; `but` is not asked. False if nobody has any.
+    pub(super) fn ask(&self, bytes: usize, but: Option<&Account>) -> bool {
+        let accounts = self.accounts();
+        let others = accounts.iter().filter(|account| but.is_none_or(|but| !std::ptr::eq(Arc::as_ptr(account), but)));
+        let Some(largest) = others.max_by_key(|account| account.revocable_bytes()) else { return false };
+        let asked = largest.ask(bytes);
+        if asked {
+            self.asks_total.fetch_add(1, Ordering::Relaxed);
+            // It may wait itself, for somebody else.
+            self.wake_packets();
+        }
+        asked
+    }
+
+    /// What each query can count on when all want everything.
+    pub(super) fn fair_share_bytes(&self) -> usize {
+        let queries = self.accounts().iter().filter(|account| account.is_query()).count();
+        self.budget_bytes() / queries.max(1)
+    }
+
+    /// Grants an account `bytes`, which it is sure of from then on, at most the budget. Ready if they are free and nobody has waited
+    /// longer, or if no query is admitted; otherwise the waker is woken when it is worth asking again.
+    pub(super) fn poll_admit(&self, account: &Account, query: QueryId, bytes: usize, waker: &Waker) -> Poll<()> {
+        let bytes = bytes.min(self.budget_bytes());
+        let mut waiting = self.waiting.lock();
+        let place = waiting.admissions.iter().position(|(other, _)| *other == query);
+        match place {
+            Some(place) => waiting.admissions[place].1.clone_from(waker),
+            None => waiting.admissions.push_back((query, waker.clone())),
+        }
+        // Counted before the look at the budget: what comes back after that look wakes the first one.
+        self.note_waiting(&waiting);
+        let is_first = waiting.admissions.front().is_some_and(|(first, _)| *first == query);
+        let alone = || self.admitted.load(Ordering::Acquire) == 0;
+        if !is_first || !(account.grant(bytes) || alone()) {
+            self.waits_total.fetch_add(u64::from(place.is_none()), Ordering::Relaxed);
+            return Poll::Pending;
+        }
+        account.admit();
+        self.admitted.fetch_add(1, Ordering::AcqRel);
+        waiting.admissions.pop_front();
+        self.note_waiting(&waiting);
+        let next = waiting.admissions.front().map(|(_, waker)| waker.clone());
+        drop(waiting);
+        if let Some(next) = next {
+            next.wake();
+        }
+        Poll::Ready(())
+    }
+
+    /// An admitted query has ended.
+    pub(super) fn count_out(&self) {
+        self.admitted.fetch_sub(1, Ordering::AcqRel);
+        self.given_back();
+    }
+
+    /// A query that waits to be admitted is given up.
+    pub(super) fn leave_queue(&self, query: QueryId) {
+        let next = {
+            let mut waiting = self.waiting.lock();
+            waiting.admissions.retain(|(other, _)| *other != query);
+            self.note_waiting(&waiting);
+            waiting.admissions.front().map(|(_, waker)| waker.clone())
+        };
+        if let Some(next) = next {
+            next.wake();
+        }
+    }
+
+    /// Ready when no more than the budget is taken.
+    pub(super) fn poll_room(&self, waker: &Waker) -> Poll<()> {
+        if !self.is_short() {
+            return Poll::Ready(());
+        }
+        {
+            let mut waiting = self.waiting.lock();
+            waiting.packets.push(waker.clone());
+            self.note_waiting(&waiting);
+        }
+        // What came back before the waker was noted woke nobody.
+        if !self.is_short() {
+            return Poll::Ready(());
+        }
+        self.waits_total.fetch_add(1, Ordering::Relaxed);
+        Poll::Pending
+    }
+
+    fn note_waiting(&self, waiting: &Waiting) {
+        self.waiting_count.store(waiting.admissions.len() + waiting.packets.len(), Ordering::SeqCst);
+    }
+
+    /// Bytes have come back: whoever waits looks again.
+    fn given_back(&self) {
+        if self.waiting_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        if !self.is_short() {
+            self.wake_packets();
+        }
+        let first = self.waiting.lock().admissions.front().map(|(_, waker)| waker.clone());
+        if let Some(first) = first {
+            first.wake();
+        }
+    }
+
+    fn wake_packets(&self) {
+        let packets = {
+            let mut waiting = self.waiting.lock();
+            let packets = std::mem::take(&mut waiting.packets);
+            self.note_waiting(&waiting);
+            packets
+        };
+        packets.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,166 @@
+//! An operator's part of its query's memory.
+
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+
+use super::account::{Account, Holder, Refused};
+use super::{MORE_MEMORY_HINT, display_bytes};
+use crate::sync::atomic::Ordering;
+
+/// An operator's part of its query's memory. Dropping it gives the bytes back.
+#[derive(Debug)]
+pub struct Reservation {
+    account: Arc<Account>,
+    holder: Arc<Holder>,
+    bytes: usize,
+}
+
+impl Reservation {
+    pub(super) fn new(account: Arc<Account>, holder: Arc<Holder>) -> Self {
+        Self { account, holder, bytes: 0 }
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reserves `bytes` more, or fails with an error of kind `Resource` and reserves nothing. A revocable reservation fails
+    /// when its operator should spill; a firm one when nobody has anything to give back.
+    pub fn grow(&mut self, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let account = &self.account;
+        let refused = match account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)) {
+            Ok(()) => None,
+            Err(Refused::Limit) => Some(Refused::Limit),
+            Err(Refused::Budget) if self.may_take_slack(bytes) => {
+                account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take_slack(beyond)).err()
+            }
+            Err(Refused::Budget) => Some(Refused::Budget),
+        };
+        match refused {
+            None => {
+                self.hold(bytes);
+                Ok(())
+            }
+            Some(refused) => {
+                if matches!(refused, Refused::Budget) {
+                    account.broker.count_refusal();
+                }
+                Err(self.refusal(bytes, &refused))
+            }
+        }
+    }
+
+    /// The budget is short: whether somebody was asked to give back, so that these bytes may be had before.
+    fn may_take_slack(&self, bytes: usize) -> bool {
+        let account = &self.account;
+        let broker = &account.broker;
+        let asked = if self.holder.revocable {
+            // One with its fair share spills before others are troubled.
+            let share = broker.fair_share_bytes();
+            account.reserved_bytes() + bytes <= share && broker.ask(bytes, Some(account))
+        } else {
+            broker.ask(bytes, None)
+        };
+        if asked {
+            account.owe();
+        }
+        asked
+    }
+
+    /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
+    pub fn overdraw(&mut self, bytes: usize) {
+        let account = &self.account;
+        let taken = account.reserve(bytes, usize::MAX, |beyond| {
+            account.broker.overdraw(beyond);
+            true
+        });
+        debug_assert!(taken.is_ok());
+        self.hold(bytes);
+    }
+
+    /// Gives `bytes` back; all of them if there are fewer.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        if bytes == 0 {
+            return;
+        }
+        self.let_go(bytes);
+        self.account.release(bytes);
+    }
+
+    /// Reserves or gives back until exactly `bytes` are reserved.
+    pub fn resize(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.bytes {
+            self.grow(bytes - self.bytes)
+        } else {
+            self.shrink(self.bytes - bytes);
+            Ok(())
+        }
+    }
+
+    /// Whether its operator is to spill, because somebody else needs the memory.
+    pub fn is_asked(&self) -> bool {
+        self.holder.asked_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// An empty reservation of the same account, under the same name.
+    pub fn sibling(&self) -> Self {
+        Self::new(self.account.clone(), self.holder.clone())
+    }
+
+    /// A reservation of `bytes` of these (all of them if there are fewer): for a part that goes its own way.
+    pub fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { account: self.account.clone(), holder: self.holder.clone(), bytes }
+    }
+
+    /// Takes over what another reservation of the same query holds.
+    pub fn absorb(&mut self, mut other: Reservation) {
+        debug_assert!(Arc::ptr_eq(&self.account, &other.account));
+        let bytes = std::mem::take(&mut other.bytes);
+        other.holder.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.hold(bytes);
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.holder.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.bytes += bytes;
+    }
+
+    fn let_go(&mut self, bytes: usize) {
+        let before = self.holder.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let bytes_or_all = if before == bytes { usize::MAX } else { bytes };
+        let give = |asked: usize| (asked > 0).then(|| asked.saturating_sub(bytes_or_all));
+        let _ = self.holder.asked_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, give);
+        self.bytes -= bytes;
+    }
+
+    fn refusal(&self, bytes: usize, refused: &Refused) -> Error {
+        let account = &self.account;
+        let (bound, bound_bytes) = match refused {
+            Refused::Limit => ("the query's own memory limit", account.limit_bytes),
+            Refused::Budget => ("the memory budget", account.broker.budget_bytes()),
+        };
+        Error::resource(format!(
+            "not enough memory: {} needs {} more, {} {} already and {bound} is {}",
+            self.holder.operator,
+            display_bytes(bytes),
+            account.owner,
+            display_bytes(account.reserved_bytes()),
+            display_bytes(bound_bytes),
+        ))
+        .with_hint(MORE_MEMORY_HINT)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}

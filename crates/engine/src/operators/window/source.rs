@@ -1,0 +1,211 @@
+//! Takes rows out of a port, and gives them back with the functions' values.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
+
+use arrow::datatypes::SchemaRef;
+use diligence_base::{Error, Result};
+
+use super::buffer::PartitionBuffer;
+use super::columns::{Columns, columns};
+use super::rows::{Boundaries, Rows};
+use crate::batch::Batch;
+use crate::exchange::port::Receiver;
+use crate::memory::{QueryMemory, Reservation};
+use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::plan::Window;
+use crate::sync::Mutex;
+use crate::temp::TempSpace;
+
+/// A window in one run.
+pub struct WindowSource {
+    window: Window,
+    schema: SchemaRef,
+    input: Mutex<Option<Receiver>>,
+}
+
+impl WindowSource {
+    /// The window over the rows behind a port; `schema`: its output.
+    pub fn new(window: &Window, schema: &SchemaRef, input: Receiver) -> Arc<Self> {
+        Arc::new(Self { window: window.clone(), schema: schema.clone(), input: Mutex::new(Some(input)) })
+    }
+}
+
+impl Source for WindowSource {
+    fn name(&self) -> &'static str {
+        "Window"
+    }
+
+    /// One: rows keep their order.
+    fn packets_max(&self) -> usize {
+        1
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let input = self.input.lock().take().ok_or_else(|| Error::bug("a window has two readers"))?;
+        let work = Work::new(&self.window, &self.schema, &setup.memory, setup.temp.clone())?;
+        Ok(Box::new(State { input, work, incoming: None }))
+    }
+}
+
+struct State {
+    input: Receiver,
+    work: Work,
+    /// A batch that waits for memory.
+    incoming: Option<Batch>,
+}
+
+impl SourceState for State {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        if let Some(batch) = self.incoming.take() {
+            return match self.work.poll_push(&batch, waker) {
+                Poll::Ready(pushed) => pushed.map(|()| Pull::Again),
+                Poll::Pending => {
+                    self.incoming = Some(batch);
+                    Ok(Pull::Wait)
+                }
+            };
+        }
+        match self.work.poll_next(waker) {
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(Some(batch))) => return Ok(Pull::Batch(batch)),
+            Poll::Ready(Ok(None)) => {}
+            Poll::Pending => return Ok(Pull::Wait),
+        }
+        if self.work.rows.is_closed() {
+            return Ok(Pull::Done);
+        }
+        match self.input.receive(waker) {
+            Poll::Pending => return Ok(Pull::Wait),
+            Poll::Ready(Some(batch)) => self.incoming = Some(batch?).filter(|batch| batch.rows() > 0),
+            Poll::Ready(None) => self.work.rows.close(),
+        }
+        Ok(Pull::Again)
+    }
+}
+
+/// A window at work, without its input.
+pub(super) struct Work {
+    boundaries: Boundaries,
+    rows: Rows,
+    buffer: PartitionBuffer,
+    columns: Vec<Columns>,
+    added: usize,
+    /// Rows that have gone on.
+    given: u64,
+    /// Of what functions hold.
+    reservation: Reservation,
+}
+
+impl Work {
+    pub fn new(window: &Window, schema: &SchemaRef, memory: &QueryMemory, temp: Option<TempSpace>) -> Result<Self> {
+        let inputs = window.input.schema.fields().len();
+        if schema.fields().len() != inputs + window.calls.len() {
+            return Err(Error::bug(format!("a window of {} functions was planned otherwise", window.calls.len())));
+        }
+        let types = schema.fields()[inputs..].iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+        let columns = columns(&window.calls, &window.order_by, &types)?;
+        let wants_peers = columns.iter().any(Columns::wants_peers);
+        let order_by = wants_peers.then(|| window.order_by.iter().map(|key| key.expression.clone()).collect());
+        Ok(Self {
+            boundaries: Boundaries::new(window.partition_by.clone(), order_by),
+            rows: Rows::default(),
+            buffer: PartitionBuffer::new(memory, temp),
+            columns,
+            added: window.calls.len(),
+            given: 0,
+            reservation: memory.reservation("a window"),
+        })
+    }
+
+    /// Takes a batch, which has rows. After `Pending`, call it again with the same batch when the waker was woken.
+    pub fn poll_push(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
+        self.buffer.settle()?;
+        while self.buffer.is_writing() {
+            ready!(self.buffer.poll_spill(waker))?;
+        }
+        let bytes = batch.bytes();
+        let more = self.columns.iter().map(|columns| columns.bytes_of(batch)).sum::<usize>();
+        while let Err(refusal) = self.buffer.reserve(bytes) {
+            if !ready!(self.buffer.poll_spill(waker))? {
+                return Poll::Ready(Err(refusal));
+            }
+        }
+        while let Err(refusal) = self.reservation.grow(more) {
+            match self.buffer.poll_spill(waker) {
+                Poll::Ready(Ok(true)) => {}
+                other => {
+                    self.buffer.unreserve(bytes);
+                    return other.map(|spilled| spilled.and(Err(refusal)));
+                }
+            }
+        }
+        Poll::Ready(self.push(batch, bytes))
+    }
+
+    fn push(&mut self, batch: &Batch, bytes: usize) -> Result<()> {
+        let batch = batch.flatten()?;
+        let first = self.rows.arrived;
+        let starts = self.boundaries.push(&batch, &mut self.rows)?;
+        for columns in &mut self.columns {
+            columns.push(&batch, first, &starts)?;
+        }
+        self.buffer.push(batch, bytes);
+        self.reserve()
+    }
+
+    /// No batch comes any more.
+    #[cfg(test)]
+    pub fn close(&mut self) {
+        self.rows.close();
+    }
+
+    /// The oldest batch with its new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
+    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+        // What is in temp space is not read before it is of use.
+        if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
+            return Poll::Ready(Ok(None));
+        }
+        let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else { return Poll::Ready(Ok(None)) };
+        let until = self.given + count as u64;
+        Poll::Ready(if self.is_ready(until)? { self.take(until, count).map(Some) } else { Ok(None) })
+    }
+
+    fn is_ready(&mut self, until: u64) -> Result<bool> {
+        for columns in &mut self.columns {
+            if !columns.is_ready(&self.rows, until)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, until: u64, count: usize) -> Result<Batch> {
+        let mut values = vec![None; self.added];
+        for columns in &mut self.columns {
+            columns.take(&self.rows, until, count, &mut values)?;
+        }
+        let values = values.into_iter().map(|values| values.ok_or_else(|| Error::bug("a window lost a column")));
+        let values = Batch::from_arrays(values.collect::<Result<Vec<_>>>()?, count);
+        let batch = self.buffer.pop().ok_or_else(|| Error::bug("a window lost its rows"))?;
+        self.given = until;
+        self.forget();
+        self.reserve()?;
+        Ok(batch.beside(values))
+    }
+
+    /// Forgets where partitions and peers began that nobody looks at any more.
+    fn forget(&mut self) {
+        let needed = self.columns.iter_mut().map(Columns::forget);
+        let (partition, peers) = needed.fold((u64::MAX, u64::MAX), |a, b| (a.0.min(b.0), a.1.min(b.1)));
+        self.rows.partitions.forget_before(partition);
+        self.rows.peers.forget_before(peers);
+    }
+
+    /// Reserves what is held.
+    fn reserve(&mut self) -> Result<()> {
+        let columns = self.columns.iter().map(Columns::bytes).sum::<usize>();
+        let starts = self.rows.partitions.bytes() + self.rows.peers.bytes();
+        self.reservation.resize(columns + starts)
+    }
+}

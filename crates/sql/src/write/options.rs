@@ -1,0 +1,130 @@
+//! What COPY says about the files it writes: in its options, in STORED AS, and by the target's name.
+
+use datafusion::sql::parser::CopyToStatement;
+use datafusion::sql::sqlparser::ast::Value;
+use diligence_base::{Error, Result};
+use diligence_storage::external::{Compression, Format};
+
+/// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
+pub(super) fn take_format(copy: &mut CopyToStatement) {
+    if let Some(index) = copy.options.iter().position(|(key, _)| key.eq_ignore_ascii_case("format")) {
+        let (_, value) = copy.options.remove(index);
+        copy.stored_as.get_or_insert(text_of(&value));
+    }
+}
+
+/// The format and compression that a statement says, or else its target's name shows.
+pub(super) fn format_of(copy: &CopyToStatement) -> Result<(Format, Compression)> {
+    let shown = Format::of_name(&copy.target);
+    let format = match (&copy.stored_as, shown) {
+        (Some(name), _) => Format::from_name(name)?,
+        (None, Some((format, _))) => format,
+        (None, None) => {
+            return Err(Error::input(format!("{}: its name does not show what to write", copy.target)).with_hint(
+                "names should end in .parquet, .csv, .tsv, .json, .jsonl or .arrow, text also in .csv.gz or .json.zst; or say it: \
+                 COPY … TO '…' STORED AS PARQUET",
+            ));
+        }
+    };
+    let said = copy.options.iter().find(|(key, _)| plain(key) == "compression").map(|(_, value)| text_of(value));
+    let compression = match (format, said) {
+        (Format::Parquet | Format::Arrow, _) => Compression::Plain,
+        (_, Some(said)) => Compression::from_name(&said)?,
+        (_, None) => shown.map_or(Compression::Plain, |(_, compression)| compression),
+    };
+    Ok((format, compression))
+}
+
+/// An option's name as it is written here: in lower case, without what may stand before it.
+fn plain(key: &str) -> String {
+    let lower = key.to_ascii_lowercase();
+    let short = lower.strip_prefix("format.").unwrap_or(&lower);
+    match short {
+        "header" => "has_header",
+        "delim" | "sep" => "delimiter",
+        "null" | "nullstr" => "null_value",
+        "compression_type" => "compression",
+        other => other,
+    }
+    .to_owned()
+}
+
+pub(super) fn text_of(value: &Value) -> String {
+    match value {
+        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Names that options of text have, for hints.
+const NAMES: [&str; 10] = [
+    "has_header",
+    "delimiter",
+    "quote",
+    "escape",
+    "double_quote",
+    "null_value",
+    "compression",
+    "date_format",
+    "timestamp_format",
+    "time_format",
+];
+
+/// Names that DataFusion has besides.
+const OTHER_NAMES: [&str; 10] = [
+    "terminator",
+    "newlines_in_values",
+    "compression_level",
+    "schema_infer_max_rec",
+    "datetime_format",
+    "timestamp_tz_format",
+    "null_regex",
+    "comment",
+    "truncated_rows",
+    "quote_style",
+];
+
+/// Writes the statement's options as DataFusion knows them, with what the target's name shows.
+pub(super) fn set_options(copy: &mut CopyToStatement, format: Format, compression: Compression) -> Result<()> {
+    let mut options = Vec::with_capacity(copy.options.len() + 2);
+    for (key, value) in std::mem::take(&mut copy.options) {
+        let name = plain(&key);
+        if matches!(format, Format::Csv | Format::Json) && !name.contains('.') {
+            if !NAMES.contains(&name.as_str()) && !OTHER_NAMES.contains(&name.as_str()) {
+                let error = Error::input(format!("COPY has no option '{key}'"));
+                return Err(crate::errors::suggest(error, &name, &NAMES.map(String::from)));
+            }
+            if name == "compression" {
+                continue;
+            }
+        }
+        let value = match text_of(&value).as_str() {
+            "\\t" if name == "delimiter" => Value::SingleQuotedString("\t".to_owned()),
+            _ => value,
+        };
+        options.push((name, value));
+    }
+    let mut set = |name: &str, value: &str| {
+        if !options.iter().any(|(key, _)| key == name) {
+            options.push((name.to_owned(), Value::SingleQuotedString(value.to_owned())));
+        }
+    };
+    if matches!(format, Format::Csv | Format::Json) {
+        let name = match compression {
+            Compression::Plain => "uncompressed",
+            other => other.name(),
+        };
+        set("compression", name);
+    }
+    let lower = copy.target.to_ascii_lowercase();
+    let is_tsv = copy.stored_as.as_ref().is_some_and(|name| name.eq_ignore_ascii_case("tsv"));
+    if format == Format::Csv {
+        if is_tsv || lower.contains(".tsv") || lower.contains(".tab") {
+            set("delimiter", "\t");
+        } else if lower.contains(".psv") {
+            set("delimiter", "|");
+        }
+    }
+    copy.options = options;
+    Ok(())
+}
