@@ -126,12 +126,7 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        Self {
-            batch_rows: BATCH_ROWS_MAX,
-            packets: None,
-            query_memory_bytes: None,
-            sort_plan: SortPlan::default(),
-        }
+        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory_bytes: None, sort_plan: SortPlan::default() }
     }
 }
 

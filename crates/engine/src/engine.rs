@@ -213,7 +213,7 @@ impl Engine {
             task: Arc::new(task),
             memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
-            spill_to: setup.temp.clone().map(|space| SpillTo { space, plan: options.sort_plan }),
+            spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use diligence_base::ids::QueryId;
-use diligence_base::seams::ManualClock;
+use diligence_base::seams::{ManualClock, MemoryTempFiles};
 use diligence_base::{ErrorKind, Result};
 use shuttle::thread;
 
@@ -23,6 +23,7 @@ use crate::query::tests::{
 use crate::query::{QueryInfo, QueryOptions, QueryRun, QueryState, QueryStream};
 use crate::stages::{PolicyKind, Scheduler, StageId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
 
 /// An engine of two workers whose quantum is over after a few batches.
@@ -33,6 +34,7 @@ pub(super) fn engine() -> Arc<Engine> {
         memory_bytes: 1 << 30,
         clock,
         spawn: Arc::new(DrivenSpawn),
+        temp: TempOptions { threads: 0, files: Arc::new(MemoryTempFiles::default()), ..TempOptions::default() },
         ..EngineOptions::default()
     };
     Engine::start(options).unwrap()

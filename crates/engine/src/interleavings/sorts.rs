@@ -10,25 +10,30 @@ use shuttle::thread;
 use super::{DrivenSpawn, eventually, interleave};
 use crate::query::tests::{numbers, read, sort};
 use crate::query::{QueryOptions, QueryStream};
-use crate::temp::TempOptions;
+use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
 
 const ROWS: i64 = 1500;
 
-fn engine() -> Arc<Engine> {
-    let temp = TempOptions {
+fn temp() -> TempOptions {
+    TempOptions {
         directories: vec![PathBuf::from("/a")],
         cluster_bytes: 4096,
         threads: 1,
         files: Arc::new(MemoryTempFiles::default()),
+        clock: Arc::new(ManualClock::stepping(1)),
+        spawn: Arc::new(DrivenSpawn),
         ..TempOptions::default()
-    };
+    }
+}
+
+fn engine() -> Arc<Engine> {
     let options = EngineOptions {
         workers: 2,
         memory_bytes: 1 << 30,
         clock: Arc::new(ManualClock::stepping(300_000)),
         spawn: Arc::new(DrivenSpawn),
-        temp,
+        temp: temp(),
         ..EngineOptions::default()
     };
     Engine::start(options).unwrap()
@@ -41,8 +46,7 @@ fn start(engine: &Arc<Engine>) -> QueryStream {
 }
 
 /// Waits until nothing is left of any query.
-fn nothing_is_left(engine: &Engine) {
-    let space = engine.temp();
+fn nothing_is_left(engine: &Engine, space: &TempSpace) {
     // A write that was under way gives its memory back when it is done.
     eventually(|| engine.broker().reserved_bytes() == 0);
     eventually(|| space.info().directories.iter().all(|directory| directory.clusters_used == 0));
@@ -54,11 +58,12 @@ fn nothing_is_left(engine: &Engine) {
 fn rows_come_in_order_whoever_merges_what() {
     interleave(60, || {
         let engine = engine();
+        let space = engine.temp().clone();
         let streams = [start(&engine), start(&engine)];
         for stream in streams {
             assert!(read(stream).unwrap().into_iter().eq(0..ROWS));
         }
-        nothing_is_left(&engine);
+        nothing_is_left(&engine, &space);
     });
 }
 
@@ -66,6 +71,7 @@ fn rows_come_in_order_whoever_merges_what() {
 fn a_sort_may_be_cancelled_at_any_moment() {
     interleave(60, || {
         let engine = engine();
+        let space = engine.temp().clone();
         let cancelled = start(&engine);
         let token = cancelled.cancel_token();
         let cancelling = thread::spawn(move || token.cancel());
@@ -75,7 +81,7 @@ fn a_sort_may_be_cancelled_at_any_moment() {
         }
         cancelling.join().unwrap();
         assert!(read(start(&engine)).unwrap().into_iter().eq(0..ROWS), "the next query runs");
-        nothing_is_left(&engine);
+        nothing_is_left(&engine, &space);
     });
 }
 
@@ -83,6 +89,7 @@ fn a_sort_may_be_cancelled_at_any_moment() {
 fn a_reader_of_a_sort_may_leave_at_any_moment() {
     interleave(60, || {
         let engine = engine();
+        let space = engine.temp().clone();
         for batches in 0..3 {
             let mut stream = start(&engine);
             for _ in 0..batches {
@@ -90,6 +97,6 @@ fn a_reader_of_a_sort_may_leave_at_any_moment() {
             }
         }
         assert!(read(start(&engine)).unwrap().into_iter().eq(0..ROWS), "the next query runs");
-        nothing_is_left(&engine);
+        nothing_is_left(&engine, &space);
     });
 }

@@ -88,6 +88,11 @@ impl Account {
         self.reserved_bytes.load(Ordering::Relaxed)
     }
 
+    /// Its limit, or the budget.
+    pub fn most_bytes(&self) -> usize {
+        self.limit_bytes.min(self.broker.budget_bytes())
+    }
+
     pub fn is_query(&self) -> bool {
         matches!(self.owner, Owner::Query(_))
     }
@@ -241,6 +246,11 @@ impl QueryMemory {
     /// Bytes this query has reserved.
     pub fn reserved_bytes(&self) -> usize {
         self.0.reserved_bytes()
+    }
+
+    /// Bytes it may reserve at most: its own limit, or the budget that it shares with others.
+    pub fn limit_bytes(&self) -> usize {
+        self.0.most_bytes()
     }
 
     /// The most this query has had reserved at once.

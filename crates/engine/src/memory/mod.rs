@@ -215,6 +215,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_settled_and_one_row_may_have_as_much_again() {
+        let broker = Broker::new(1000);
+        let memory = broker.account(QueryId(1), Some(600));
+        assert_eq!((memory.limit_bytes(), broker.account(QueryId(2), None).limit_bytes()), (600, 1000));
+        let mut held = memory.reservation("Aggregate");
+        held.settle(700);
+        assert_eq!((held.bytes(), memory.reserved_bytes(), broker.reserved_bytes()), (700, 700, 700));
+        held.settle(500);
+        assert_eq!((held.bytes(), broker.reserved_bytes()), (500, 500));
+        held.grow_for_one_row(100).unwrap();
+        held.grow_for_one_row(600).unwrap();
+        assert_eq!(held.bytes(), 1200);
+        assert_eq!(held.grow_for_one_row(1).unwrap_err().kind(), ErrorKind::Resource);
+        assert_eq!(held.bytes(), 1200);
+    }
+
+    #[test]
     fn an_absorbed_reservation_is_counted_once() {
         let memory = QueryMemory::unbounded();
         let mut first = memory.reservation("Aggregate");

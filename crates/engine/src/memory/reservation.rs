@@ -83,6 +83,16 @@ impl Reservation {
         self.hold(bytes);
     }
 
+    /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the query may have.
+    pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
+        let Err(error) = self.grow(bytes) else { return Ok(()) };
+        if self.account.reserved_bytes().saturating_add(bytes) > self.account.most_bytes().saturating_mul(2) {
+            return Err(error.context("one row needs more memory than there is"));
+        }
+        self.overdraw(bytes);
+        Ok(())
+    }
+
     /// Gives `bytes` back; all of them if there are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
@@ -100,6 +110,15 @@ impl Reservation {
         } else {
             self.shrink(self.bytes - bytes);
             Ok(())
+        }
+    }
+
+    /// Reserves exactly what is held: gives back what is too much, and overdraws if it is not enough.
+    pub fn settle(&mut self, held_bytes: usize) {
+        match held_bytes.checked_sub(self.bytes) {
+            Some(more) if self.grow(more).is_err() => self.overdraw(more),
+            Some(_) => {}
+            None => self.shrink(self.bytes - held_bytes),
         }
     }
 

@@ -17,10 +17,10 @@ use super::hash_join::cross_pairs::{CrossHeld, CrossPairs};
 use super::hash_join::emit::{
     Bits, Held, InWork, PairJoin, Published, StoredSource, Wanted, marks_held, needs_held_rows,
 };
-use super::hash_join::incoming::{AllIn, Collected, Incoming, check_rows};
+use super::hash_join::incoming::{AllIn, Incoming, check_rows};
 use super::hash_join::{Assembly, JoinParts, Unmatched};
 use crate::batch::Batch;
-use crate::pipeline::{Accept, Flow, Operator, OperatorState, Output, Setup, Sink, SinkState};
+use crate::pipeline::{Accept, Flow, Operator, OperatorState, Output, Setup, Sink, SinkState, Source};
 use crate::plan;
 use crate::sync::{
     Mutex,
@@ -42,18 +42,20 @@ pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) 
     let pairs = Arc::new(pairs);
     let shared = Arc::new(Shared::default());
     let published = shared.published.clone();
-    let unmatched = marks_held(join.join_type).then(|| {
+    let mut after_probe: Vec<(Arc<dyn Source>, &'static str)> = vec![];
+    if marks_held(join.join_type) {
         let (pairs, published) = (pairs.clone(), published.clone());
-        Arc::new(Unmatched { name: "NestedLoopJoinUnmatched", pairs, published, null_aware: false }) as _
-    });
+        let unmatched = Unmatched { name: "NestedLoopJoinUnmatched", pairs, published, null_aware: false };
+        after_probe.push((Arc::new(unmatched), "Unmatched rows"));
+    }
     let build = Build { stored: wanted.columns, join_type: join.join_type, shared: shared.clone() };
-    Ok(JoinParts { build: Arc::new(build), probe: Arc::new(Probe { pairs, shared }), unmatched })
+    Ok(JoinParts { build: Arc::new(build), probe: Arc::new(Probe { pairs, shared }), after_probe, give_back: None })
 }
 
 #[derive(Default)]
 struct Shared {
     /// Of each batch of the held side, how many rows it has: a join may want no columns at all.
-    collected: Mutex<Collected<usize>>,
+    collected: Mutex<Vec<Incoming<usize>>>,
     published: Arc<Published>,
     /// Whether all held rows are marked as matched: without a condition one probe row matches all.
     all_matched: AtomicBool,
@@ -73,25 +75,27 @@ impl Sink for Build {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         Ok(Box::new(BuildState {
             sources: self.stored.iter().map(|(source, _)| *source).collect(),
-            incoming: Incoming::new(&self.stored, setup.memory.reservation("NestedLoopJoin")),
+            incoming: Some(Incoming::new(&self.stored, setup.memory.reservation("NestedLoopJoin"))),
             shared: self.shared.clone(),
         }))
     }
 
     fn complete(&self) -> Result<()> {
-        let AllIn { chunks, columns: incoming, mut reservation } =
-            Collected::take(&self.shared.collected, self.stored.len());
-        let rows = chunks.iter().flatten().sum();
+        let packets = std::mem::take(&mut *self.shared.collected.lock());
+        let rows = packets.iter().map(Incoming::rows).sum();
         check_rows(rows)?;
+        // Beside the chunks.
+        let arrays = packets.iter().map(Incoming::assembly_bytes).sum();
+        let AllIn { chunks, columns: incoming, mut reservation } = AllIn::new(packets, self.stored.len());
+        if let Some(reservation) = &mut reservation {
+            reservation.grow(arrays)?;
+        }
         let places = chunks.iter().enumerate();
         let places: Vec<(usize, usize)> =
             places.flat_map(|(packet, chunks)| (0..chunks.len()).map(move |chunk| (packet, chunk))).collect();
         let mut columns = Vec::with_capacity(self.stored.len());
         let mut bytes = 0;
         for (chunks, (_, logical)) in incoming.into_iter().zip(&self.stored) {
-            if let Some(reservation) = &mut reservation {
-                reservation.grow(Assembly::bytes(&chunks, logical, rows))?;
-            }
             let assembly = Assembly::new(chunks, &places, logical);
             (0..assembly.pieces()).try_for_each(|piece| assembly.work(piece))?;
             let (column, column_bytes) = assembly.finish()?;
@@ -103,15 +107,16 @@ impl Sink for Build {
             reservation.resize(bytes + if marks_held(self.join_type) { rows / 8 } else { 0 })?;
         }
         let matched = marks_held(self.join_type).then(|| Bits::new(rows));
-        let held = Held { rows, columns, matched, valid: None, _reservation: reservation };
-        let twice = || Error::bug("a join's held side was completed twice");
-        self.shared.published.held.set(Arc::new(held)).map_err(|_| twice())
+        let held = Held { rows, columns, matched, valid: None, is_complete: true, later: None, reservation };
+        *self.shared.published.held.lock() = Some(Arc::new(held));
+        Ok(())
     }
 }
 
 struct BuildState {
     sources: Vec<StoredSource>,
-    incoming: Incoming<usize>,
+    /// Gone once handed over.
+    incoming: Option<Incoming<usize>>,
     shared: Arc<Shared>,
 }
 
@@ -122,12 +127,17 @@ impl SinkState for BuildState {
             StoredSource::Key(_) => Err(Error::bug("a nested-loop join has no keys")),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        self.incoming.push(batch.rows(), size_of::<usize>(), &columns)?;
+        let Some(incoming) = &mut self.incoming else {
+            return Err(Error::bug("a join's held side went on after its end"));
+        };
+        let room = incoming.make_room(size_of::<usize>(), &columns)?;
+        incoming.push(room, batch.rows(), batch.rows(), &columns)?;
         Ok(Accept::More)
     }
 
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
-        Ok(self.incoming.hand_over(&self.shared.collected))
+        self.shared.collected.lock().extend(self.incoming.take());
+        Ok(Accept::More)
     }
 }
 
@@ -220,7 +230,7 @@ impl ProbeState {
         if let Some(held) = self.held.get() {
             return Ok(held.clone());
         }
-        let held = self.shared.published.held.get().cloned();
+        let held = self.shared.published.held.lock().clone();
         let held = held.ok_or_else(|| Error::bug("a join was probed before its held side was in"))?;
         Ok(self.held.get_or_init(|| held).clone())
     }

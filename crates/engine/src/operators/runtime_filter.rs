@@ -235,10 +235,28 @@ impl FilterWork {
                 (KeyData::Words(words), None) => self.bloom(hash_word(words[row])),
                 (KeyData::Bytes(_, hashes), _) => self.bloom(hashes[row]),
             };
-            // Looks before it writes: keys repeat, and a write takes the cache line from the other workers.
-            if self.words[at].load(Ordering::Relaxed) & bits != bits {
-                self.words[at].fetch_or(bits, Ordering::Relaxed);
-            }
+            self.set(at, bits);
+        }
+    }
+
+    /// Adds hashes, to a Bloom filter that is only asked about hashes.
+    pub fn add_hashes(&self, hashes: &[u64]) {
+        for &hash in hashes {
+            let (at, bits) = self.bloom(hash);
+            self.set(at, bits);
+        }
+    }
+
+    /// Which of these hashes may have been added.
+    pub fn test_hashes(&self, hashes: &[u64]) -> BooleanBuffer {
+        BooleanBuffer::collect_bool(hashes.len(), |row| self.is_in_bloom(hashes[row]))
+    }
+
+    /// Looks before it writes: keys repeat, and a write takes the cache line from the other workers.
+    #[inline(always)]
+    fn set(&self, at: usize, bits: u64) {
+        if self.words[at].load(Ordering::Relaxed) & bits != bits {
+            self.words[at].fetch_or(bits, Ordering::Relaxed);
         }
     }
 
@@ -250,11 +268,13 @@ impl FilterWork {
         (at, bit(0) | bit(6) | bit(12) | bit(18))
     }
 
+    #[inline(always)]
+    fn is_in_bloom(&self, hash: u64) -> bool {
+        let (at, bits) = self.bloom(hash);
+        self.words[at].load(Ordering::Relaxed) & bits == bits
+    }
+
     fn test(&self, data: &KeyData) -> BooleanBuffer {
-        let in_bloom = |hash: u64| {
-            let (at, bits) = self.bloom(hash);
-            self.words[at].load(Ordering::Relaxed) & bits == bits
-        };
         match (data, self.exact) {
             (KeyData::Words(words), Some((min, span))) => BooleanBuffer::collect_bool(words.len(), |row| {
                 let distance = words[row].wrapping_sub(min);
@@ -262,9 +282,11 @@ impl FilterWork {
                     && self.words[(distance / 64) as usize].load(Ordering::Relaxed) >> (distance % 64) & 1 == 1
             }),
             (KeyData::Words(words), None) => {
-                BooleanBuffer::collect_bool(words.len(), |row| in_bloom(hash_word(words[row])))
+                BooleanBuffer::collect_bool(words.len(), |row| self.is_in_bloom(hash_word(words[row])))
             }
-            (KeyData::Bytes(_, hashes), _) => BooleanBuffer::collect_bool(hashes.len(), |row| in_bloom(hashes[row])),
+            (KeyData::Bytes(_, hashes), _) => {
+                BooleanBuffer::collect_bool(hashes.len(), |row| self.is_in_bloom(hashes[row]))
+            }
         }
     }
 }

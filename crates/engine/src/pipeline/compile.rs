@@ -268,7 +268,7 @@ impl Compiler<'_> {
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
                 self.node(&window.input, Tail::new(sink))?;
-                let source = WindowSource::new(window, &plan.schema, receiver);
+                let source = WindowSource::new(window, &plan.schema, receiver)?;
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
             Node::Foreign(foreign) => self.foreign(foreign, name, tail),
@@ -300,8 +300,8 @@ impl Compiler<'_> {
         built(self, build);
         tail.after_sinks.push(build);
         let mut feeding = self.node(right, tail.clone().with(parts.probe, name))?;
-        if let Some(unmatched) = parts.unmatched {
-            let rest = self.pipeline(StageId::Join, unmatched, "Unmatched rows", tail);
+        for (source, name) in parts.after_probe {
+            let rest = self.pipeline(StageId::Join, source, name, tail.clone());
             self.graph.pipelines[rest].after_pipelines = feeding.clone();
             feeding.push(rest);
         }

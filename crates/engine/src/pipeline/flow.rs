@@ -60,6 +60,10 @@ pub trait Operator: Send + Sync {
     fn name(&self) -> &'static str;
     /// A packet's own state.
     fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>>;
+    /// Where it counts what it writes to temp space, if it can.
+    fn spills(&self) -> Option<Arc<Spills>> {
+        None
+    }
 }
 
 /// One packet's state of an operator.

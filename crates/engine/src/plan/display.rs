@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use arrow::util::display::array_value_to_string;
+use datafusion_expr::WindowFrameBound;
+
 use super::{Node, Plan, SortKey, WindowCall, WindowFunction};
 
 impl fmt::Display for Plan {
@@ -68,7 +71,25 @@ impl fmt::Display for WindowCall {
         if let Some(filter) = &self.filter {
             write!(f, " where {filter}")?;
         }
-        if has_frame { write!(f, " {}", self.frame) } else { Ok(()) }
+        if !has_frame {
+            return Ok(());
+        }
+        let bounds = [&self.frame.start_bound, &self.frame.end_bound].map(bound_text);
+        write!(f, " {} BETWEEN {} AND {}", self.frame.units, bounds[0], bounds[1])
+    }
+}
+
+/// A bound of a frame; distances as results show them.
+fn bound_text(bound: &WindowFrameBound) -> String {
+    let (distance, side) = match bound {
+        WindowFrameBound::CurrentRow => return bound.to_string(),
+        WindowFrameBound::Preceding(distance) => (distance, "PRECEDING"),
+        WindowFrameBound::Following(distance) => (distance, "FOLLOWING"),
+    };
+    let shown = distance.to_array().ok().filter(|_| !distance.is_null());
+    match shown.and_then(|shown| array_value_to_string(&shown, 0).ok()) {
+        Some(shown) => format!("{shown} {side}"),
+        None => bound.to_string(),
     }
 }
 

@@ -3,6 +3,8 @@
 mod info;
 pub mod profile;
 mod run;
+#[cfg(test)]
+mod spill_tests;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -68,8 +68,18 @@ pub struct Spills {
 impl Spills {
     /// A file was written, of so many bytes, on some level, from 1.
     pub fn add(&self, level: usize, bytes: u64) {
+        self.add_file(level);
+        self.add_bytes(bytes);
+    }
+
+    /// A file is being written on some level, from 1.
+    pub fn add_file(&self, level: usize) {
         self.files.fetch_add(1, Ordering::Relaxed);
         self.levels.fetch_max(level as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes were written to a file.
+    pub fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

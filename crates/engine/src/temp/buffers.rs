@@ -148,7 +148,7 @@ impl SpillBuffers {
     }
 
     /// An empty reservation of the same account, for what is held beside the clusters.
-    pub(super) fn sibling(&self) -> Reservation {
+    pub(crate) fn sibling(&self) -> Reservation {
         self.0.state.lock().reservation.sibling()
     }
 
@@ -240,10 +240,11 @@ pub(super) struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// So many zeros. Fails with kind `Resource` if they cannot be reserved.
+    /// So many zeros. Fails with kind `Resource` if they cannot be reserved and are more than a cluster: what was compressed must
+    /// be readable with the clusters that its reader has.
     pub fn new(buffers: &SpillBuffers, bytes: usize) -> Result<Self> {
         let mut reservation = buffers.sibling();
-        reservation.grow(bytes)?;
+        reservation.grow_for_one_row(bytes)?;
         Ok(Self { bytes: MutableBuffer::from_len_zeroed(bytes), reservation })
     }
 

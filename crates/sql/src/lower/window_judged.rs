@@ -44,7 +44,7 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
             .unwrap(),
         ),
         ("d", to(sparse(8, 500), DataType::Decimal128(10, 2))),
-        ("s", to(sparse(9, 12), DataType::Utf8)),
+        ("s", to(sparse(9, 12), DataType::Utf8View)),
         ("c", to(sparse(10, 2), DataType::Boolean)),
     ]
 }
@@ -229,7 +229,7 @@ fn functions_whose_order_was_turned_around_are_as_they_were() {
             ["", "ROWS BETWEEN 5 PRECEDING AND 2 FOLLOWING", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"]
         {
             let sql = format!(
-                "SELECT id, sum(n) OVER (ORDER BY id), {function} OVER (ORDER BY id DESC {frame}), {function} OVER (ORDER BY id {frame}) \
+                "SELECT id, sum(n) OVER (ORDER BY id) AS a, {function} OVER (ORDER BY id DESC {frame}) AS b, {function} OVER (ORDER BY id {frame}) AS c \
                  FROM t ORDER BY id"
             );
             assert!(compare(&runtime, &judge, &planner, &engine, &sql), "{sql}");

@@ -120,6 +120,11 @@ impl GroupTable {
         self.keys.bytes() + self.states.iter().map(State::bytes).sum::<usize>()
     }
 
+    /// Bytes that are held beside these while results are made.
+    pub fn finishing_bytes(&self) -> usize {
+        self.states.iter().map(|state| if let State::Foreign(foreign) = state { foreign.bytes() } else { 0 }).sum()
+    }
+
     /// Bytes of long strings among them.
     fn text_bytes(&self) -> usize {
         let text = |state: &State| if let State::Distinct(distinct) = state { distinct.text_bytes() } else { 0 };
@@ -173,20 +178,39 @@ impl GroupTable {
             // Their accumulators are used up.
             self.states = self.program.states()?;
         }
-        let sorted = keys.permuted(&order, memory)?;
+        let sorted = keys.permuted(&order, memory);
         self.keys.recycle(keys);
         let keys = sorted;
-        reservation.resize(keys.bytes() + states.iter().map(State::bytes).sum::<usize>())?;
+        reservation.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
         Ok(Chunk { keys, states, starts, reservation })
+    }
+
+    /// Takes DISTINCT's pairs out of the one group of no GROUP BY, as the states that have them; what stands elsewhere in these is
+    /// nothing. `None` if there are no pairs.
+    pub fn take_pairs(&mut self) -> Result<Option<Vec<State>>> {
+        let mut taken = self.program.states()?;
+        let mut any = false;
+        for (state, taken) in self.states.iter_mut().zip(&mut taken) {
+            if let State::Distinct(distinct) = state
+                && distinct.pairs(0..1).0.groups > 0
+            {
+                any = true;
+                std::mem::swap(state, taken);
+            }
+        }
+        Ok(any.then_some(taken))
     }
 
     /// Nothing is added any more, and other tables may take from this one.
     pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
         self.resize_states()?;
-        self.keys.keys.share(memory)?;
+        self.keys.keys.share(memory);
         self.states.iter_mut().try_for_each(|state| match state {
             State::Foreign(foreign) => foreign.freeze(),
-            State::Distinct(distinct) => distinct.freeze(memory),
+            State::Distinct(distinct) => {
+                distinct.freeze(memory);
+                Ok(())
+            }
             _ => Ok(()),
         })
     }

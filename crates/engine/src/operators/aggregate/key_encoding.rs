@@ -67,6 +67,31 @@ impl KeyBytes for EncodedKeys {
 }
 
 impl EncodedKeys {
+    /// Keys as they came out of temp space: their words, and the views of long strings of each byte column, or nothing where
+    /// there are none.
+    pub fn stored(words: &FixedSizeBinaryArray, long: &[ArrayRef]) -> Self {
+        let rows = words.len();
+        let stride = words.value_length() as usize / 8;
+        let words = words.value_data()[..rows * stride * 8].as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let bytes = long.iter().map(|column| {
+            let (views, buffers) = match column.as_binary_view_opt() {
+                Some(column) => (column.views().clone(), column.data_buffers().into()),
+                None => (ScalarBuffer::from(Vec::new()), Arc::from(Vec::new())),
+            };
+            BytesColumn { values: BytesValues::Views(views, buffers), index: None }
+        });
+        Self { stride, words: words.collect(), rows, bytes: bytes.collect() }
+    }
+
+    /// Bytes of the long strings of [`stored`](Self::stored) keys.
+    pub fn stored_text(&self) -> usize {
+        let of = |column: &BytesColumn| match &column.values {
+            BytesValues::Views(all, _) => all.iter().map(|view| views::length(*view)).sum(),
+            _ => 0,
+        };
+        self.bytes.iter().map(of).sum()
+    }
+
     /// Encodes the rows of `columns`, one per column of the layout. Where `masked` is true the column is NULL in every row.
     /// `stride_min` is the stride of the table that the keys are for.
     pub fn encode(

@@ -119,6 +119,24 @@ impl KeyLayout {
         Ok(Self { columns: placed, value_words, null_words, bytes_slots })
     }
 
+    /// The layout of a group's key and a value of it beside each other: how DISTINCT's pairs lie in temp space. The group's words
+    /// come first, [`words_max`](Self::words_max) of them; the last column is the value, placed as in `pairs`.
+    pub fn beside(&self, pairs: &KeyLayout) -> Self {
+        let mut columns = self.columns.clone();
+        columns.iter_mut().for_each(|column| column.null_bit = None);
+        if let Some(value) = pairs.columns.first() {
+            let bytes_slot = value.bytes_slot.map(|_| self.bytes_slots);
+            columns.push(KeyColumn { word: self.words_max() + value.word, bytes_slot, ..value.clone() });
+        }
+        let value_words = self.words_max() + pairs.value_words;
+        Self { columns, value_words, null_words: 0, bytes_slots: self.bytes_slots + pairs.bytes_slots }
+    }
+
+    /// The words that hold the lengths of byte columns, in the order of their slots.
+    pub fn bytes_words(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().filter(|column| column.bytes_slot.is_some()).map(|column| column.word)
+    }
+
     /// Words of a key in a table that may hold NULLs.
     pub fn words_max(&self) -> usize {
         self.value_words + self.null_words
@@ -184,7 +202,18 @@ impl KeyColumn {
 /// The hash of a key. Low bits choose a slot, high bits a partition.
 #[inline(always)]
 pub(super) fn hash_key(words: &[u64], value_words: usize) -> u64 {
-    let mut hash = SEED;
+    hash_from(SEED, words, value_words)
+}
+
+/// Another hash of a key for every level of partitioning from 1 on: keys that one level cannot tell apart, the next can.
+pub(super) fn hash_level(level: u32, words: &[u64], value_words: usize) -> u64 {
+    let seed = SEED ^ u64::from(level).wrapping_mul(COMBINE_MULTIPLIER);
+    folded(hash_from(seed, words, value_words), MULTIPLIER)
+}
+
+#[inline(always)]
+fn hash_from(seed: u64, words: &[u64], value_words: usize) -> u64 {
+    let mut hash = seed;
     for &word in &words[..value_words] {
         hash = folded(hash ^ word, MULTIPLIER);
     }
@@ -218,5 +247,25 @@ mod tests {
     fn a_null_word_of_zero_does_not_change_the_hash() {
         assert_eq!(hash_key(&[7], 1), hash_key(&[7, 0], 1));
         assert_ne!(hash_key(&[0], 1), hash_key(&[0, 1], 1));
+    }
+
+    #[test]
+    fn each_level_has_a_hash_of_its_own_that_a_null_word_does_not_change() {
+        assert_eq!(hash_level(1, &[7], 1), hash_level(1, &[7, 0], 1));
+        // Keys whose hashes agree in three bits at one level are spread over all eight values at the next.
+        let together = (0..10_000u64).filter(|&key| hash_level(1, &[key], 1) >> 61 == 3).collect::<Vec<_>>();
+        let mut counts = [0; 8];
+        together.iter().for_each(|&key| counts[(hash_level(2, &[key], 1) >> 61) as usize] += 1);
+        assert!(together.len() > 1000 && counts.iter().all(|&count| count > together.len() / 16), "{counts:?}");
+    }
+
+    #[test]
+    fn a_value_lies_beside_its_group() {
+        use DataType::*;
+        let group = KeyLayout::new(&[(Utf8View, true), (Int64, true)]).unwrap();
+        let pairs = KeyLayout::new(&[(Utf8View, false), (UInt32, false)]).unwrap();
+        let both = group.beside(&pairs);
+        assert_eq!((both.value_words, both.null_words, both.bytes_slots), (4 + 3, 0, 2));
+        assert_eq!(both.bytes_words().collect::<Vec<_>>(), vec![0, 4]);
     }
 }

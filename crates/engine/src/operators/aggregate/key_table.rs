@@ -84,15 +84,15 @@ impl Arena {
     }
 
     /// Closes the block that is being filled and counts all blocks apart, so that they can be shared.
-    fn share(&mut self, memory: &QueryMemory) -> Result<()> {
+    fn share(&mut self, memory: &QueryMemory) {
         self.freeze();
         if self.bytes > 0 {
             let mut reservation = memory.reservation("Aggregate");
-            reservation.grow(self.bytes)?;
+            // They are held already, and were counted elsewhere until now.
+            reservation.settle(self.bytes);
             self.shared.push(Arc::new(reservation));
             self.bytes = 0;
         }
-        Ok(())
     }
 }
 
@@ -151,8 +151,13 @@ impl Keys {
     }
 
     /// No more keys are added, and other keys may refer to the bytes of these.
-    pub fn share(&mut self, memory: &QueryMemory) -> Result<()> {
-        self.arena.share(memory)
+    pub fn share(&mut self, memory: &QueryMemory) {
+        self.arena.share(memory);
+    }
+
+    /// Whether a byte column has any long string.
+    pub fn has_long(&self, slot: usize) -> bool {
+        !self.places[slot].is_empty()
     }
 
     /// Bytes of long strings that nobody else holds.
@@ -182,8 +187,8 @@ impl Keys {
     }
 
     /// The keys of `order`, in that order; the arena is shared.
-    pub fn permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<Self> {
-        self.share(memory)?;
+    pub fn permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Self {
+        self.share(memory);
         let stride = self.stride;
         let mut words = Vec::with_capacity(order.len() * stride);
         match stride {
@@ -200,7 +205,7 @@ impl Keys {
             .collect();
         let mut arena = Arena::default();
         arena.adopt(&self.arena);
-        Ok(Self { stride, words, groups: order.len(), arena, places })
+        Self { stride, words, groups: order.len(), arena, places }
     }
 }
 
@@ -277,7 +282,7 @@ pub(super) struct KeyTable {
 impl KeyTable {
     pub fn new(layout: Arc<KeyLayout>) -> Self {
         let keys = Keys::new(&layout);
-        let bytes_words = layout.columns.iter().filter(|c| c.bytes_slot.is_some()).map(|c| c.word).collect();
+        let bytes_words = layout.bytes_words().collect();
         Self {
             layout,
             keys,
@@ -409,13 +414,12 @@ impl KeyTable {
     }
 
     /// After the last merge: copies the long strings together if most of what was adopted were duplicates, so that the
-    /// blocks of other tables need not be kept. `reserve` is asked for the bytes of the copy first.
-    pub fn settle_text(&mut self, reserve: impl FnOnce(usize) -> Result<()>) -> Result<()> {
+    /// blocks of other tables need not be kept. `reserve` is asked for the bytes of the copy first; if it refuses, they are kept.
+    pub fn settle_text(&mut self, reserve: impl FnOnce(usize) -> Result<()>) {
         let live = self.text_of(&self.keys, 0..self.keys.groups);
-        if live * 2 >= self.adopted_text {
-            return Ok(());
+        if live * 2 >= self.adopted_text || reserve(live + BLOCK_BYTES_MAX.min(live)).is_err() {
+            return;
         }
-        reserve(live + BLOCK_BYTES_MAX.min(live))?;
         let Keys { stride, words, arena, places, groups } = &mut self.keys;
         let mut own = Arena::with_room(live);
         for group in 0..*groups {
@@ -428,7 +432,6 @@ impl KeyTable {
         }
         *arena = own;
         self.adopted_text = 0;
-        Ok(())
     }
 
     /// The group of each row's key, new groups for new keys. `words` has the table's stride.

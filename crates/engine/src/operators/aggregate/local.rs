@@ -11,22 +11,31 @@
 //! Chunks stay with the packet. When they hold many bytes the packet merges them partition by partition, one piece per
 //! batch (*consolidation*): so a packet holds at most some times what its groups need, however many rows there are. Long
 //! strings are copied then, each once, and those of the merged chunks are given back.
+//!
+//! Where memory is refused, the groups of whichever packet holds most go to temp space ([`spill`](super::spill)), and the packet that
+//! was refused goes on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use arrow::array::UInt32Array;
-use diligence_base::Result;
+use diligence_base::{Error, ErrorKind, Result};
 
 use super::direct::DirectGroups;
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::key_encoding::EncodedKeys;
 use super::program::{Inputs, Program, evaluate_groups};
 use super::sink::{Handed, Shared};
+use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Accept, Setup, SinkState};
+use crate::sync::Mutex;
+
+/// The share of a query's memory that chunks of all packets may have before they are merged: one in so many.
+const CONSOLIDATED_SHARE: usize = 4;
 
 /// When tables are flushed and how work is split. Tests make everything small.
 #[derive(Clone, Debug)]
@@ -56,10 +65,22 @@ impl Default for Tuning {
     }
 }
 
-/// One packet's groups.
+/// One packet's part of the sink.
 pub(super) struct LocalGroups {
     shared: Arc<Shared>,
+    setup: Setup,
+    groups: Arc<Mutex<Groups>>,
+    /// Rows that have been accepted but not looked at.
+    pending: VecDeque<Batch>,
+    /// Groups on their way to temp space: their memory is what the next rows need.
+    outgoing: VecDeque<Outgoing>,
+    finished: bool,
+}
+
+/// One packet's groups. Another packet that is refused memory may take them out, between two batches.
+pub(super) struct Groups {
     program: Arc<Program>,
+    tuning: Tuning,
     memory: QueryMemory,
     packets: usize,
     table: GroupTable,
@@ -76,7 +97,16 @@ pub(super) struct LocalGroups {
     /// Bytes of chunks at which to consolidate next.
     consolidated_bytes: usize,
     consolidation: Option<Consolidation>,
-    finished: bool,
+}
+
+/// What became of a batch.
+enum Added {
+    /// It has been added.
+    Done,
+    /// It has been added, but there is no memory for what should come next.
+    Pressed(Error),
+    /// Nothing of it has been added: there is no memory for it.
+    Refused(Error),
 }
 
 /// Chunks that are being merged, piece by piece.
@@ -91,7 +121,73 @@ struct Consolidation {
 
 impl LocalGroups {
     pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
+        let groups = Arc::new(Mutex::new(Groups::new(&shared, setup)?));
+        shared.register(&groups);
+        let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, finished: false })
+    }
+
+    /// Adds what is pending; writes groups where memory is refused.
+    fn work(&mut self, waker: &Waker) -> Result<Accept> {
+        loop {
+            if let Some(outgoing) = self.outgoing.front_mut() {
+                match outgoing.poll(waker) {
+                    Poll::Pending => return Ok(Accept::Wait),
+                    Poll::Ready(written) => written?,
+                }
+                self.outgoing.pop_front();
+                continue;
+            }
+            let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
+            let (added, held_bytes) = {
+                let mut groups = self.groups.lock();
+                (groups.add(&batch)?, groups.held_bytes())
+            };
+            self.shared.prepare_spill(&self.setup, held_bytes)?;
+            match added {
+                Added::Done => {}
+                Added::Pressed(error) => {
+                    if !self.evict()? {
+                        return Err(error);
+                    }
+                }
+                Added::Refused(error) => {
+                    if self.evict()? {
+                        self.pending.push_front(batch);
+                    } else if self.shared.is_spilling(waker) {
+                        self.pending.push_front(batch);
+                        return Ok(Accept::Wait);
+                    } else if batch.rows() > 1 && self.setup.temp.is_some() {
+                        // Nobody holds anything: what a few rows need may be there.
+                        let half = batch.rows() / 2;
+                        self.pending.push_front(batch.slice(half, batch.rows() - half));
+                        self.pending.push_front(batch.slice(0, half));
+                    } else {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the groups of whoever holds most, to be written. False if nobody holds any, or there is no temp space.
+    fn evict(&mut self) -> Result<bool> {
+        let evicted = self.shared.evict(&self.setup)?;
+        let any = evicted.is_some();
+        self.outgoing = evicted.unwrap_or_default();
+        Ok(any)
+    }
+}
+
+impl Groups {
+    fn new(shared: &Shared, setup: &Setup) -> Result<Self> {
         let program = shared.program.clone();
+        let mut tuning = shared.tuning.clone();
+        if setup.temp.is_some() {
+            // Better to bring groups together than to write them twice.
+            let share = setup.memory.limit_bytes() / (CONSOLIDATED_SHARE * setup.packets.max(1));
+            tuning.consolidated_bytes = tuning.consolidated_bytes.min(share);
+        }
         Ok(Self {
             table: GroupTable::new(program.clone())?,
             reservation: setup.memory.reservation("Aggregate"),
@@ -104,36 +200,44 @@ impl LocalGroups {
             spread: 0,
             chunks: Vec::new(),
             chunk_bytes: 0,
-            consolidated_bytes: shared.tuning.consolidated_bytes,
+            consolidated_bytes: tuning.consolidated_bytes,
             consolidation: None,
-            finished: false,
+            tuning,
             program,
-            shared,
         })
     }
 
-    fn add(&mut self, batch: &Batch) -> Result<()> {
+    fn add(&mut self, batch: &Batch) -> Result<Added> {
         let rows = batch.rows();
-        self.reserve(rows * self.program.sets.len().max(1))?;
+        if let Err(error) = self.reserve(rows * self.program.sets.len().max(1)) {
+            return Ok(Added::Refused(error));
+        }
         let inputs = self.program.evaluate(batch)?;
         if !self.program.grouped {
             let placement = Placement { ids: None, rows, before: 1, groups: 1, appended: false };
             self.program.update(&mut self.table.states, &inputs, placement)?;
-            return self.settle();
+            return Ok(self.settle().map_or_else(Added::Pressed, |()| Added::Done));
         }
         let columns = evaluate_groups(&self.program, batch)?;
         for set in 0..self.program.sets.len() {
             self.add_set(set, &columns, rows, &inputs)?;
         }
         self.rows += rows * self.program.sets.len();
-        self.settle()?;
+        if let Err(error) = self.settle() {
+            return Ok(Added::Pressed(error));
+        }
         // Nothing is looked up while spreading, so a table need not stay in the cache, and longer runs of a partition are
         // merged faster.
-        let full = self.shared.tuning.local_groups * if self.spread > 0 { 4 } else { 1 };
+        let full = self.tuning.local_groups * if self.spread > 0 { 4 } else { 1 };
+        let mut tidied = Ok(());
         if self.table.groups() >= full && !self.program.has_foreign {
-            self.make_room()?;
+            tidied = self.make_room();
         }
-        self.consolidate()
+        match tidied.and_then(|()| self.consolidate()) {
+            Ok(()) => Ok(Added::Done),
+            Err(error) if error.kind() == ErrorKind::Resource => Ok(Added::Pressed(error)),
+            Err(error) => Err(error),
+        }
     }
 
     fn add_set(&mut self, set: usize, columns: &[Column], rows: usize, inputs: &Inputs) -> Result<()> {
@@ -175,17 +279,15 @@ impl LocalGroups {
         Ok(())
     }
 
-    /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion.
+    /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be overdrawn.
     fn settle(&mut self) -> Result<()> {
         let unforeseen = self.program.layout.bytes_slots > 0
             || self.table.states.iter().any(|state| matches!(state, State::Foreign(_) | State::Distinct(_)));
-        if unforeseen {
-            let held = self.table.bytes();
-            if held > self.reservation.bytes() {
-                self.reservation.resize(held)?;
-            }
+        if !unforeseen {
+            return Ok(());
         }
-        Ok(())
+        let more = self.table.bytes().saturating_sub(self.reservation.bytes());
+        self.reservation.grow(more).inspect_err(|_| self.reservation.overdraw(more))
     }
 
     /// The table is full: flushes it, and decides whether the next rows are looked up.
@@ -194,7 +296,7 @@ impl LocalGroups {
         let chunk = self.flush()?;
         self.keep(chunk);
         match self.spread {
-            0 if gathered < 1.3 => self.spread = self.shared.tuning.spread_flushes,
+            0 if gathered < 1.3 => self.spread = self.tuning.spread_flushes,
             0 => {}
             _ => self.spread -= 1,
         }
@@ -221,7 +323,7 @@ impl LocalGroups {
                 return Ok(());
             }
             let groups = self.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
-            let pieces = (groups / self.shared.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
+            let pieces = (groups / self.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
             let (chunks, width) = (std::mem::take(&mut self.chunks), PARTITIONS / pieces);
             self.chunk_bytes = 0;
             self.consolidation = Some(Consolidation { chunks, next: 0, width, merged: Vec::new() });
@@ -247,52 +349,85 @@ impl LocalGroups {
             let bytes = done.merged.iter().map(Chunk::bytes).sum::<usize>();
             // What merging cannot make smaller is not merged again soon.
             let factor = if before < after * 2 { 8 } else { 3 };
-            self.consolidated_bytes = self.shared.tuning.consolidated_bytes.max(bytes * factor);
+            self.consolidated_bytes = self.tuning.consolidated_bytes.max(bytes * factor);
             done.merged.into_iter().for_each(|chunk| self.keep(chunk));
         }
         Ok(())
     }
 
-    /// Gives all chunks to the sink.
-    fn hand_over_chunks(&mut self) {
+    /// Bytes that are reserved here.
+    pub fn held_bytes(&self) -> usize {
+        let merging = self.consolidation.as_ref().map_or(0, |consolidation| {
+            let chunks = consolidation.chunks.iter().chain(&consolidation.merged);
+            chunks.map(Chunk::bytes).sum()
+        });
+        self.reservation.bytes() + self.chunk_bytes + merging
+    }
+
+    /// Gives everything away, with all memory; a table that is to go to temp space need not be `sorted`.
+    pub fn take_out(&mut self, sorted: bool) -> Result<Vec<Handed>> {
+        let mut handed = Vec::new();
         if let Some(Consolidation { chunks, next, merged, .. }) = self.consolidation.take() {
-            chunks.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, next..PARTITIONS)));
-            merged.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, 0..PARTITIONS)));
+            handed.extend(chunks.into_iter().map(|chunk| Handed::Chunk(chunk, next..PARTITIONS)));
+            handed.extend(merged.into_iter().map(|chunk| Handed::Chunk(chunk, 0..PARTITIONS)));
         }
-        let chunks = std::mem::take(&mut self.chunks);
-        chunks.into_iter().for_each(|chunk| self.shared.hand_over(Handed::Chunk(chunk, 0..PARTITIONS)));
+        handed.extend(self.chunks.drain(..).map(|chunk| Handed::Chunk(chunk, 0..PARTITIONS)));
+        self.chunk_bytes = 0;
+        let large = self.packets > 1 && self.table.groups() > self.tuning.handed_groups;
+        if sorted && self.program.grouped && (large || !handed.is_empty() || self.table.repeats) {
+            match self.flush() {
+                Ok(chunk) => handed.push(Handed::Chunk(chunk, 0..PARTITIONS)),
+                Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
+                // The refusal has changed nothing: the table goes as it is.
+                Err(_) => {}
+            }
+        }
+        let table = std::mem::replace(&mut self.table, GroupTable::new(self.program.clone())?);
+        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
+        self.direct = DirectGroups::default();
+        self.rows = 0;
+        if !self.program.grouped || table.groups() > 0 {
+            handed.push(Handed::Table(table, reservation, self.memory.clone()));
+        }
+        Ok(handed)
+    }
+
+    /// Takes DISTINCT's pairs out of the one group of no GROUP BY, with what is reserved for them.
+    pub fn take_pairs(&mut self) -> Result<Option<(Vec<State>, Reservation)>> {
+        let Some(states) = self.table.take_pairs()? else { return Ok(None) };
+        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
+        self.reservation.settle(self.table.bytes());
+        Ok(Some((states, reservation)))
     }
 }
 
 impl SinkState for LocalGroups {
-    fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
-        self.add(&batch)?;
-        let enough = self
-            .program
-            .limit
-            .is_some_and(|limit| self.program.outputs.is_empty() && self.spread == 0 && self.table.groups() >= limit);
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
+        self.pending.push_back(batch);
+        if self.work(waker)? == Accept::Wait {
+            return Ok(Accept::Wait);
+        }
+        let program = &self.shared.program;
+        let enough = program.limit.is_some_and(|limit| {
+            let groups = self.groups.lock();
+            program.outputs.is_empty() && groups.spread == 0 && groups.table.groups() >= limit
+        });
         Ok(if enough { Accept::Enough } else { Accept::More })
     }
 
-    fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
-        if std::mem::replace(&mut self.finished, true) {
-            return Ok(Accept::More);
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        self.work(waker)
+    }
+
+    fn finish(&mut self, waker: &Waker) -> Result<Accept> {
+        if self.work(waker)? == Accept::Wait {
+            return Ok(Accept::Wait);
         }
-        let large = self.packets > 1 && self.table.groups() > self.shared.tuning.handed_groups;
-        let chunked = !self.chunks.is_empty() || self.consolidation.is_some();
-        if self.program.grouped && (large || chunked || self.table.repeats) {
-            let chunk = self.flush()?;
-            self.keep(chunk);
-            self.hand_over_chunks();
-            return Ok(Accept::More);
+        if !std::mem::replace(&mut self.finished, true) {
+            // What goes to temp space anyhow need not be sorted.
+            let handed = self.groups.lock().take_out(!self.shared.has_spilled())?;
+            handed.into_iter().for_each(|handed| self.shared.hand_over(handed));
         }
-        if self.program.grouped && self.table.groups() == 0 {
-            return Ok(Accept::More);
-        }
-        let empty = GroupTable::new(self.program.clone())?;
-        let table = std::mem::replace(&mut self.table, empty);
-        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
-        self.shared.hand_over(Handed::Table(table, reservation, self.memory.clone()));
         Ok(Accept::More)
     }
 }

@@ -30,6 +30,7 @@ mod program;
 mod short_strings;
 mod sink;
 mod source;
+mod spill;
 mod states;
 #[cfg(test)]
 mod tests;

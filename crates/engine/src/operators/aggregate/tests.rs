@@ -39,6 +39,8 @@ impl Dice {
     }
 }
 
+mod spilled;
+
 const KEYS: usize = 9;
 
 fn input_schema() -> SchemaRef {
@@ -181,7 +183,10 @@ fn array(dice: &mut Dice, index: usize, rows: usize, domain: usize, nulls: usize
         // Halves of small integers: their sums are exact in every order.
         11 => (Arc::new(Float64Array::from(options(dice, rows, nulls, |dice| number(dice) as f64 * 0.5))), false),
         12 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(60)))), false),
-        13 => (Arc::new(UInt64Array::from(options(dice, rows, nulls, |dice| u64::MAX - dice.roll(5) as u64))), false),
+        13 => {
+            let make = |dice: &mut Dice| if huge { u64::MAX - dice.roll(5) as u64 } else { dice.roll(1000) as u64 };
+            (Arc::new(UInt64Array::from(options(dice, rows, nulls, make))), false)
+        }
         _ => {
             let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
             (Arc::new(StringArray::from_iter(strings)), true)
@@ -355,17 +360,7 @@ fn run(
     output: &SchemaRef,
     setup: &Setup,
 ) -> Result<Vec<RecordBatch>> {
-    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
-    let mut wanting = vec![true; setup.packets];
-    for batch in batches {
-        let packet = dice.roll(setup.packets);
-        if wanting[packet] {
-            wanting[packet] = states[packet].push(batch.clone(), Waker::noop())? == Accept::More;
-        }
-    }
-    for mut state in states {
-        state.finish(Waker::noop())?;
-    }
+    fill(dice, parts, batches, setup)?;
     for part in 0..parts.sink.parts()? {
         parts.sink.part(part, setup)?;
     }
@@ -380,10 +375,39 @@ fn run(
                 results.push(batch.to_record_batch(output)?);
             }
             Pull::Done => drop(readers.swap_remove(packet)),
-            other => panic!("groups are there at once: {other:?}"),
+            // Nothing is lost by asking too early.
+            Pull::Again | Pull::Wait => {
+                assert!(setup.temp.is_some(), "groups are there at once");
+                std::thread::yield_now();
+            }
         }
     }
     Ok(results)
+}
+
+/// Deals batches to packets until all are in.
+fn fill(dice: &mut Dice, parts: &AggregateParts, batches: &[Batch], setup: &Setup) -> Result<()> {
+    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
+    let mut answers = vec![Accept::More; setup.packets];
+    for batch in batches {
+        let packet = dice.roll(setup.packets);
+        while answers[packet] == Accept::Wait {
+            // It may wait for others that wait.
+            for (state, answer) in states.iter_mut().zip(&mut answers).filter(|(_, answer)| **answer == Accept::Wait) {
+                *answer = state.ready(Waker::noop())?;
+            }
+        }
+        if answers[packet] == Accept::More {
+            answers[packet] = states[packet].push(batch.clone(), Waker::noop())?;
+        }
+    }
+    while !states.is_empty() {
+        let packet = dice.roll(states.len());
+        if states[packet].finish(Waker::noop())? != Accept::Wait {
+            drop(states.swap_remove(packet));
+        }
+    }
+    Ok(())
 }
 
 fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
@@ -455,8 +479,13 @@ fn key_names(dice: &mut Dice) -> Vec<String> {
     keys
 }
 
+/// Sums of huge values overflow as a rule, and then there is nothing to compare.
+fn huge() -> prop::bool::Weighted {
+    prop::bool::weighted(0.2)
+}
+
 fn shapes() -> impl Strategy<Value = Shape> {
-    (0usize..600, 1usize..120, 1usize..200, prop_oneof![Just(0usize), Just(10), Just(60)], any::<bool>()).prop_map(
+    (0usize..600, 1usize..120, 1usize..200, prop_oneof![Just(0usize), Just(10), Just(60)], huge()).prop_map(
         |(rows, batch_rows, domain, nulls_percent, huge)| Shape { rows, batch_rows, domain, nulls_percent, huge },
     )
 }

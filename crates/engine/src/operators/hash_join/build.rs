@@ -1,36 +1,38 @@
 //! The build side: packets keep chunks, the finishing parts make the table and the columns of them.
+//!
+//! While memory lasts, a packet keeps its batches as they come. When a reservation is refused, its own or that of what finishing
+//! will need, the join is *partitioned*: from then on a packet keeps a store for each partition that is still in memory. What was kept
+//! before is split chunk by chunk, last first, so that the memory of a chunk, and of its strings, is free before the next is
+//! copied. Whenever memory is short, the partition that holds most goes to temp space (dynamic destaging); other packets notice
+//! at their next batch.
+//!
+//! Invariants:
+//! * Whoever has handed over its chunks has seen to it that what finishing them needs is reserved: finishing is never refused.
+//! * A packet that waits for temp space holds at most one batch that is not reserved.
 
-use std::sync::{Arc, OnceLock};
-use std::task::Waker;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, UInt32Array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::DataType;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 
-use super::columns::Assembly;
-use super::emit::{Bits, Held, marks_held};
-use super::incoming::{AllIn, Collected, Incoming, check_rows};
-use super::keys::{KeyColumn, KeyData, hash_rows, words_are_ordered};
-use super::packing::Packing;
-use super::table::Table;
-use super::table_work::{Partitions, TableWork};
-use super::{Config, KeyValues, Lookup, Shared, StoredSource};
-use crate::batch::{Batch, Column};
+use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
+use super::incoming::{AllIn, Incoming, Room};
+use super::partitions::{Partitions, Side};
+use super::rows::BuildRows;
+use super::{Config, Shared};
+use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
-use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
+use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
+use crate::temp::{SpillBuffers, SpillMemory};
 
-/// Keys up to which a runtime filter is made: 16 million make 32 MiB of Bloom filter, beyond which testing misses the
-/// cache as the join itself would.
-const FILTER_KEYS_MAX: usize = 16 << 20;
-
-/// Chunks in one piece of work on a runtime filter.
-const FILTER_CHUNKS: usize = 32;
+/// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
+pub(super) const CLUSTERS_MIN: usize = 4;
 
 /// The sink that builds.
 pub(super) struct Build {
@@ -41,73 +43,31 @@ pub(super) struct Build {
     packets: AtomicUsize,
 }
 
-/// The keys of one batch of the build side.
-pub(super) struct Chunk {
-    pub rows: usize,
-    /// The number of its first row among all rows of the build side.
-    pub first_row: usize,
-    pub keys: Vec<KeyColumn>,
-    /// Rows that can match, if not all: those without a NULL key, unless NULLs are equal.
-    pub valid: Option<NullBuffer>,
-    /// Smallest and largest word of each key that has words; the wrong way round if all are NULL.
-    pub bounds: Vec<(u64, u64)>,
-    /// One key, no NULL, ascending words.
-    pub sorted: bool,
-    codes: OnceLock<Vec<u64>>,
-    hashes: OnceLock<Vec<u64>>,
-    partitions: OnceLock<Partitions>,
+/// What finished packets have handed over.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// Of packets that finished before the join was partitioned.
+    unsplit: Vec<Incoming<Chunk>>,
+    /// Of the others, with their partitions.
+    stores: Vec<(usize, Incoming<Chunk>)>,
+    /// For what finishing needs.
+    finishing: Option<Reservation>,
 }
 
-impl Chunk {
-    fn new(keys: Vec<KeyColumn>, rows: usize, valid: Option<NullBuffer>) -> Self {
-        let bounds = keys.iter().map(bounds).collect();
-        let sorted = match &keys[..] {
-            [KeyColumn { data: KeyData::Words(words), nulls: None }] => words.is_sorted(),
-            _ => false,
-        };
-        let [codes, hashes] = [OnceLock::new(), OnceLock::new()];
-        Self { rows, first_row: 0, keys, valid, bounds, sorted, codes, hashes, partitions: OnceLock::new() }
-    }
-
-    #[inline(always)]
-    pub fn can_match(&self, row: usize) -> bool {
-        self.valid.as_ref().is_none_or(|valid| valid.is_valid(row))
-    }
-
-    pub fn codes(&self, packing: &Packing) -> &[u64] {
-        self.codes.get_or_init(|| {
-            let mut codes = Vec::with_capacity(self.rows);
-            packing.pack(&self.keys, &mut codes);
-            codes
-        })
-    }
-
-    pub fn hashes(&self) -> &[u64] {
-        self.hashes.get_or_init(|| {
-            let mut hashes = Vec::with_capacity(self.rows);
-            hash_rows(&self.keys, &mut hashes);
-            hashes
-        })
-    }
-
-    pub fn partitions(&self) -> &Partitions {
-        self.partitions.get_or_init(|| Partitions::new(self.hashes(), self.valid.as_ref()))
-    }
-}
-
-fn bounds(key: &KeyColumn) -> (u64, u64) {
-    let words = key.words();
-    let widened = |(min, max): (u64, u64), word: u64| (min.min(word), max.max(word));
-    match &key.nulls {
-        None => words.iter().copied().fold((u64::MAX, 0), widened),
-        Some(_) if words.is_empty() => (u64::MAX, 0),
-        Some(nulls) => nulls.valid_indices().map(|row| words[row]).fold((u64::MAX, 0), widened),
+impl Gathered {
+    fn packets(&self) -> impl Iterator<Item = &Incoming<Chunk>> + Clone {
+        self.unsplit.iter().chain(self.stores.iter().map(|(_, store)| store))
     }
 }
 
 impl Build {
     pub fn new(config: Arc<Config>, shared: Arc<Shared>, filters: Vec<(Arc<RuntimeFilter>, usize)>) -> Self {
         Self { config, shared, filters, assembling: Mutex::new(None), packets: AtomicUsize::new(1) }
+    }
+
+    /// The filters that the table fills: those of a build side that fits.
+    fn filters(&self) -> &Filters {
+        if self.shared.partitions.get().is_some() { &[] } else { &self.filters }
     }
 }
 
@@ -118,18 +78,38 @@ impl Sink for Build {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
+        if let Some(temp) = &setup.temp {
+            let mut buffers = self.shared.buffers.lock();
+            if buffers.is_none() {
+                let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
+                *buffers = Some(SpillBuffers::new(temp, setup.memory.reservation("HashJoin"), memory)?);
+            }
+        }
         Ok(Box::new(BuildState {
             incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
+            stores: vec![],
+            seen_spilled: 0,
+            todo: VecDeque::new(),
+            is_handed_over: false,
+            owner: self.shared.next_owner(),
+            memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
         }))
     }
 
     fn parts(&self) -> Result<usize> {
-        let collected = Collected::take(&self.shared.collected, self.config.stored.len());
-        let assembling = Arc::new(self.plan(collected)?);
-        let parts = assembling.tasks.len();
-        *self.assembling.lock() = Some(assembling);
+        let gathered = std::mem::take(&mut *self.shared.gathered.lock());
+        let is_partitioned = self.shared.partitions.get().is_some();
+        let packets = gathered.unsplit.into_iter().chain(gathered.stores.into_iter().map(|(_, store)| store));
+        let mut all = AllIn::new(packets, self.config.stored.len());
+        if let (Some(all), Some(finishing)) = (&mut all.reservation, gathered.finishing) {
+            all.absorb(finishing);
+        }
+        let packets = self.packets.load(Ordering::Relaxed);
+        let assembling = Assembling::new(&self.config, all, self.filters(), packets, is_partitioned)?;
+        let parts = assembling.tasks();
+        *self.assembling.lock() = Some(Arc::new(assembling));
         Ok(parts)
     }
 
@@ -143,305 +123,245 @@ impl Sink for Build {
     fn complete(&self) -> Result<()> {
         let assembling = self.assembling.lock().take().and_then(Arc::into_inner);
         let assembling = assembling.ok_or_else(|| Error::bug("a join's table was completed while worked on"))?;
-        self.publish(assembling)
+        let is_complete = self.shared.partitions.get().is_none();
+        if let Some(filters) = self.shared.filters.get() {
+            filters.finish(&self.config, &self.filters)?;
+        }
+        let built = Arc::new(assembling.finish(self.filters(), is_complete, None)?);
+        *self.shared.published.held.lock() = Some(built.held.clone());
+        *self.shared.built.lock() = Some(built);
+        Ok(())
     }
 }
 
 struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
+    /// Rows of all partitions.
     incoming: Incoming<Chunk>,
+    /// Rows by partition; empty as long as the join is not partitioned.
+    stores: Vec<Incoming<Chunk>>,
+    /// How many partitions were spilled when it last looked.
+    seen_spilled: usize,
+    todo: VecDeque<Todo>,
+    is_handed_over: bool,
+    owner: u64,
+    memory: QueryMemory,
+}
+
+/// What is to be done before the next batch is taken.
+enum Todo {
+    /// Rows of all partitions, with what is reserved for them.
+    Split(BuildRows, Option<Reservation>),
+    /// Rows of one partition.
+    Place(usize, Batch, Option<Arc<Reservation>>),
+    /// Rows of one partition that go to temp space.
+    Write(usize, Batch, Option<Arc<Reservation>>),
 }
 
 impl SinkState for BuildState {
-    fn push(&mut self, mut batch: Batch, _waker: &Waker) -> Result<Accept> {
-        let config = &self.config;
-        let evaluated = config.keys.iter().map(|key| key.kind.column(&key.build.evaluate(&batch)?.flat()?));
-        let mut keys = evaluated.collect::<Result<Vec<_>>>()?;
-        let mut valid = None;
-        if !config.null_equal {
-            valid = NullBuffer::union_many(keys.iter().map(|key| key.nulls.as_ref()));
-            if let Some(rows) = valid.as_ref().filter(|_| !config.keeps_unmatchable) {
-                let rows: UInt32Array = rows.valid_indices().map(|row| row as u32).collect::<Vec<_>>().into();
-                if rows.is_empty() {
-                    return Ok(Accept::More);
+    fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
+        let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
+        if self.shared.partitions.get().is_none() && !self.shared.gives_back.load(Ordering::Relaxed) {
+            match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+                Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
+                Err(error) => self.partition(error)?,
+            }
+        }
+        if self.shared.gives_back.load(Ordering::Relaxed) {
+            self.begin_partitions().inspect(|partitions| partitions.spill_all());
+        }
+        self.todo.push_back(Todo::Split(rows, None));
+        self.work(waker)
+    }
+
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        self.work(waker)
+    }
+
+    fn finish(&mut self, waker: &Waker) -> Result<Accept> {
+        loop {
+            if self.work(waker)? == Accept::Wait {
+                return Ok(Accept::Wait);
+            }
+            let shared = self.shared.clone();
+            let mut gathered = shared.gathered.lock();
+            self.hand_over(&mut gathered);
+            if let Some(partitions) = shared.partitions.get()
+                && self.take_back(&mut gathered, partitions)
+            {
+                continue;
+            }
+            let Err(error) = self.reserve_finishing(&mut gathered) else { return Ok(Accept::More) };
+            match shared.partitions.get() {
+                None => {
+                    drop(gathered);
+                    self.begin_partitions().ok_or(error)?;
                 }
-                batch = batch.pick(&rows)?;
-                keys = keys.into_iter().map(|key| key.take(&rows)).collect::<Result<_>>()?;
-                valid = None;
+                Some(partitions) => partitions.spill(partitions.largest_resident().ok_or(error)?),
             }
         }
-        let columns = config.stored.iter().map(|(source, _)| match source {
-            StoredSource::Input(index) => Ok(batch.column(*index).clone()),
-            StoredSource::Key(index) => byte_strings(&keys[*index]),
-        });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        for key in &mut keys {
-            if let KeyData::Bytes(values, _) = &mut key.data {
-                // The hashes are wanted; the values are in the stored columns, and would hold whole buffers here.
-                *values = BinaryViewArray::from_iter_values(std::iter::empty::<&[u8]>());
+    }
+}
+
+impl BuildState {
+    /// What did not fit makes the join a partitioned one, if there is temp space.
+    fn partition(&self, error: Error) -> Result<()> {
+        if error.kind() != ErrorKind::Resource {
+            return Err(error);
+        }
+        self.begin_partitions().map(|_| ()).ok_or(error)
+    }
+
+    /// All that the query has by now is about what it may have.
+    fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
+        self.shared.partition(&self.config, self.memory.reserved_bytes(), Some(&self.shared.filter_keys))
+    }
+
+    /// Does what is to be done before the next batch is taken.
+    fn work(&mut self, waker: &Waker) -> Result<Accept> {
+        let Some(partitions) = self.shared.partitions.get().cloned() else { return Ok(Accept::More) };
+        if self.stores.is_empty() {
+            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
+        }
+        while let Some(todo) = self.next(&partitions) {
+            match todo {
+                Todo::Split(rows, reservation) => self.split(rows, reservation, &partitions)?,
+                Todo::Place(partition, batch, reservation) => self.place(partition, batch, reservation, &partitions)?,
+                Todo::Write(partition, batch, reservation) => {
+                    match partitions.poll_write(Side::Build, partition, &batch, self.owner, waker) {
+                        Poll::Ready(written) => written?,
+                        Poll::Pending => {
+                            self.todo.push_front(Todo::Write(partition, batch, reservation));
+                            return Ok(Accept::Wait);
+                        }
+                    }
+                }
             }
         }
-        let key_bytes = 8 * keys.len() * batch.rows() + size_of::<Chunk>();
-        self.incoming.push(Chunk::new(keys, batch.rows(), valid), key_bytes, &columns)?;
         Ok(Accept::More)
     }
 
-    fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
-        Ok(self.incoming.hand_over(&self.shared.collected))
-    }
-}
-
-/// A key's byte strings as a column; NULL where the key is.
-fn byte_strings(key: &KeyColumn) -> Result<Column> {
-    match &key.data {
-        KeyData::Bytes(values, _) => {
-            let (views, buffers, _) = values.clone().into_parts();
-            // SAFETY: the views and buffers are those of a valid array; only the NULLs are the key's own.
-            let array = unsafe { BinaryViewArray::new_unchecked(views, buffers, key.nulls.clone()) };
-            Ok(Column::flat_array(Arc::new(array)))
-        }
-        KeyData::Words(_) => Err(Error::bug("a key of words was asked for its bytes")),
-    }
-}
-
-/// The build side on its way from chunks to a table and arrays.
-struct Assembling {
-    rows: usize,
-    chunks: Vec<Chunk>,
-    columns: Vec<Assembly>,
-    table: Option<TableWork>,
-    filters: Vec<(usize, FilterWork)>,
-    tasks: Vec<Task>,
-    reservation: Option<Reservation>,
-}
-
-/// A piece of finishing work.
-enum Task {
-    Table(usize),
-    Column(usize, usize),
-    Filter(usize, std::ops::Range<usize>),
-}
-
-impl Assembling {
-    fn work(&self, task: usize, memory: &QueryMemory) -> Result<()> {
-        match &self.tasks[task] {
-            Task::Table(part) => {
-                self.table.iter().try_for_each(|table| table.work(*part, &self.chunks, memory))?;
-            }
-            Task::Column(column, piece) => self.columns[*column].work(*piece)?,
-            Task::Filter(filter, range) => {
-                let (key, work) = &self.filters[*filter];
-                for chunk in &self.chunks[range.clone()] {
-                    work.add(&chunk.keys[*key], chunk.valid.as_ref());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Build {
-    /// Cuts the finishing work into pieces.
-    fn plan(&self, collected: AllIn<Chunk>) -> Result<Assembling> {
-        let config = &self.config;
-        let AllIn { chunks, columns, mut reservation } = collected;
-        let (chunks, order, sorted) = ordered(chunks);
-        let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
-        check_rows(rows)?;
-        let matchable =
-            chunks.iter().map(|chunk| chunk.valid.as_ref().map_or(chunk.rows, |v| v.len() - v.null_count()));
-        let matchable: usize = matchable.sum();
-
-        let packing = self.packing(&chunks);
-        if let Some(reservation) = &mut reservation {
-            let arrays = columns.iter().zip(&config.stored);
-            let arrays: usize = arrays.map(|(chunks, (_, logical))| Assembly::bytes(chunks, logical, rows)).sum();
-            // Codes, hashes and partitions of the chunks come on top while parts work.
-            reservation.grow(arrays + TableWork::bytes(packing.as_ref(), matchable) + 20 * rows)?;
-        }
-        let columns: Vec<Assembly> = columns
-            .into_iter()
-            .zip(&config.stored)
-            .map(|(packets, (_, logical))| Assembly::new(packets, &order, logical))
-            .collect();
-        let packets = self.packets.load(Ordering::Relaxed);
-        let table = (matchable > 0).then(|| TableWork::new(packing, matchable, sorted, packets));
-        let filters = match &table {
-            Some(table) => self.plan_filters(table, &chunks, matchable),
-            None => vec![],
-        };
-        if let Some(reservation) = &mut reservation {
-            reservation.grow(filters.iter().map(|(_, work)| work.bytes()).sum())?;
-        }
-        let mut tasks = Vec::new();
-        tasks.extend((0..table.as_ref().map_or(0, TableWork::parts)).map(Task::Table));
-        for (index, column) in columns.iter().enumerate() {
-            tasks.extend((0..column.pieces()).map(|piece| Task::Column(index, piece)));
-        }
-        for index in 0..filters.len() {
-            let starts = (0..chunks.len()).step_by(FILTER_CHUNKS);
-            tasks.extend(starts.map(|from| Task::Filter(index, from..chunks.len().min(from + FILTER_CHUNKS))));
-        }
-        Ok(Assembling { rows, chunks, columns, table, filters, tasks, reservation })
+    fn no_rows(&self) -> Incoming<Chunk> {
+        Incoming::new(&self.config.stored, self.incoming.sibling())
     }
 
-    /// How to pack the keys into codes, if they are words and fit.
-    fn packing(&self, chunks: &[Chunk]) -> Option<Packing> {
-        let keys = &self.config.keys;
-        if !keys.iter().all(|key| key.kind.is_word()) {
+    /// A write that was begun, then chunks that free memory, then rows that take it.
+    fn next(&mut self, partitions: &Partitions) -> Option<Todo> {
+        if !matches!(self.todo.front(), Some(Todo::Write(..)))
+            && let Some(write) = self.next_destaged(partitions)
+        {
+            return Some(write);
+        }
+        if let Some(todo) = self.todo.pop_front() {
+            return Some(todo);
+        }
+        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
+        Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)))
+    }
+
+    /// A chunk of a partition that was spilled meanwhile.
+    fn next_destaged(&mut self, partitions: &Partitions) -> Option<Todo> {
+        let spilled = partitions.spilled_times();
+        if spilled == self.seen_spilled {
             return None;
         }
-        let null_codes: Vec<bool> = (0..keys.len())
-            .map(|key| self.config.null_equal && chunks.iter().any(|chunk| chunk.keys[key].nulls.is_some()))
-            .collect();
-        let bounds: Vec<_> = (0..keys.len()).map(|key| key_bounds(chunks, key)).collect();
-        Packing::new(&bounds, &null_codes)
-    }
-
-    /// Filters that need work of their own: a dense table is its own filter.
-    fn plan_filters(&self, table: &TableWork, chunks: &[Chunk], matchable: usize) -> Vec<(usize, FilterWork)> {
-        let mut works = Vec::new();
-        for &(_, key) in &self.filters {
-            let done = works.iter().any(|&(other, _)| other == key);
-            if done || self.config.keys.len() == 1 && matches!(table, TableWork::Dense(_)) {
-                continue;
-            }
-            let kind = &self.config.keys[key].kind;
-            let bounds = key_bounds(chunks, key);
-            if let Some(work) = FilterWork::new(kind.is_word().then_some(bounds), matchable, FILTER_KEYS_MAX) {
-                works.push((key, work));
+        for (partition, store) in self.stores.iter_mut().enumerate() {
+            if partitions.is_spilled(partition)
+                && let Some((chunk, columns, reservation)) = store.pop(|chunk| chunk.rows)
+            {
+                let batch = BuildRows::of_chunk(chunk, columns).into_spilled(&self.config);
+                return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
             }
         }
-        works
+        self.seen_spilled = spilled;
+        None
     }
 
-    /// Everything is assembled: lets the probe side see it.
-    fn publish(&self, assembling: Assembling) -> Result<()> {
-        let config = &self.config;
-        let Assembling { rows, chunks, columns, table, filters, mut reservation, .. } = assembling;
-        let table = table.map(|table| Arc::new(table.finish()));
-        let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
-        let (columns, column_bytes): (Vec<_>, Vec<_>) = finished.into_iter().unzip();
-        let values = match &table {
-            Some(table) if table.packing().is_none() => self.values(&chunks, &columns, rows),
-            _ => vec![],
-        };
-        let valid = concat_valid(&chunks, rows).filter(|_| config.null_aware);
-        let null_rows = match &valid {
-            Some(valid) => (0..rows).filter(|&row| valid.is_null(row)).map(|row| row as u32).collect(),
-            None => Arc::from([]),
-        };
-        let filter_bytes: usize = filters.iter().map(|(_, work)| work.bytes()).sum();
-        self.set_filters(table.as_ref(), &chunks, filters)?;
-        drop(chunks);
-        if let Some(reservation) = &mut reservation {
-            // The chunks are gone.
-            let words =
-                values.iter().map(|values| if let KeyValues::Words(words, _) = values { words.len() * 8 } else { 0 });
-            let arrays = column_bytes.iter().sum::<usize>() + words.sum::<usize>();
-            let bits = if marks_held(config.pairs.join_type) { rows / 8 } else { 0 };
-            let table = table.as_ref().map_or(0, |table| table.bytes());
-            reservation.resize(arrays + bits + table + filter_bytes)?;
-        }
-        let join_type = config.pairs.join_type;
-        let matched = (marks_held(join_type)).then(|| Bits::new(rows));
-        let held = Arc::new(Held { rows, columns, matched, valid, _reservation: reservation });
-        let lookup = Arc::new(Lookup { table, values, null_rows });
-        let twice = || Error::bug("a join's build side was completed twice");
-        self.shared.published.held.set(held).map_err(|_| twice())?;
-        self.shared.lookup.set(lookup).map_err(|_| twice())
-    }
-
-    fn values(&self, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) -> Vec<KeyValues> {
-        let keys = self.config.key_columns.iter().enumerate();
-        keys.map(|(key, kept)| match kept {
-            Some(column) => KeyValues::Bytes(match columns[*column].data_type() {
-                DataType::Utf8View => columns[*column].as_string_view().clone().to_binary_view(),
-                _ => columns[*column].as_binary_view().clone(),
-            }),
-            None => {
-                let mut words = Vec::with_capacity(rows);
-                chunks.iter().for_each(|chunk| words.extend_from_slice(chunk.keys[key].words()));
-                let nulls = chunks.iter().map(|chunk| (chunk.rows, chunk.keys[key].nulls.as_ref()));
-                KeyValues::Words(words, concat_bits(nulls, rows))
-            }
-        })
-        .collect()
-    }
-
-    fn set_filters(&self, table: Option<&Arc<Table>>, chunks: &[Chunk], works: Vec<(usize, FilterWork)>) -> Result<()> {
-        let works: Vec<_> = works.into_iter().map(|(key, work)| (key, Arc::new(work))).collect();
-        for (filter, key) in &self.filters {
-            let Some(table) = table else {
-                filter.set_empty();
-                continue;
-            };
-            let has_null = |chunk: &Chunk| chunk.keys[*key].nulls.is_some();
-            if self.config.null_equal && chunks.iter().any(has_null) {
-                // NULL would have to pass.
-                continue;
-            }
-            let logical = self.config.keys[*key].build.data_type();
-            let bounds = Some(key_bounds(chunks, *key)).filter(|(min, max)| min <= max && words_are_ordered(logical));
-            let bounds = bounds.filter(|_| self.config.keys[*key].kind.is_word());
-            if let Some((_, work)) = works.iter().find(|(other, _)| other == key) {
-                filter.set_work(work.clone(), bounds, logical)?;
-            } else if let (1, Table::Dense(_)) = (self.config.keys.len(), &**table) {
-                filter.set_table(table.clone(), bounds, logical)?;
-            }
+    fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
+        let reservation = reservation.map(Arc::new);
+        let hashes = rows.hashes();
+        self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
+        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)? {
+            partitions.belong(partition);
+            self.todo.push_back(Todo::Place(partition, batch, reservation.clone()));
         }
         Ok(())
     }
-}
 
-/// The smallest and the largest word of a key.
-fn key_bounds(chunks: &[Chunk], key: usize) -> (u64, u64) {
-    chunks.iter().fold((u64::MAX, 0), |(min, max), chunk| {
-        let (low, high) = chunk.bounds[key];
-        (min.min(low), max.max(high))
-    })
-}
+    /// Keeps rows in memory, if their partition still is, or sees to it that they are written.
+    fn place(
+        &mut self,
+        partition: usize,
+        batch: Batch,
+        reservation: Option<Arc<Reservation>>,
+        partitions: &Partitions,
+    ) -> Result<()> {
+        if partitions.is_spilled(partition) {
+            self.todo.push_front(Todo::Write(partition, batch, reservation));
+            return Ok(());
+        }
+        let rows = self.config.unspilled(&batch)?;
+        let store = &mut self.stores[partition];
+        let before = store.bytes();
+        match store.make_room(rows.key_bytes(), &rows.columns) {
+            Ok(room) => {
+                keep(store, room, rows)?;
+                partitions.kept(partition, store.bytes() - before);
+            }
+            Err(error) if error.kind() == ErrorKind::Resource => {
+                partitions.spill(partitions.largest_resident().unwrap_or(partition));
+                self.todo.push_front(Todo::Place(partition, batch, reservation));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 
-/// All chunks in row order, their places (packet, chunk), and whether their only key ascends throughout.
-///
-/// Chunks are put in the order of their keys if that makes the whole build side ascend, whichever packets scanned them.
-fn ordered(packets: Vec<Vec<Chunk>>) -> (Vec<Chunk>, Vec<(usize, usize)>, bool) {
-    let mut placed = Vec::new();
-    for (packet, chunks) in packets.into_iter().enumerate() {
-        placed.extend(chunks.into_iter().enumerate().map(|(index, chunk)| ((packet, index), chunk)));
-    }
-    let mut sorted = !placed.is_empty() && placed.iter().all(|(_, chunk)| chunk.sorted);
-    if sorted {
-        placed.sort_by_key(|(_, chunk)| chunk.bounds[0]);
-        sorted = placed.windows(2).all(|pair| pair[0].1.bounds[0].1 <= pair[1].1.bounds[0].0);
-    }
-    let mut first_row = 0;
-    for (_, chunk) in &mut placed {
-        chunk.first_row = first_row;
-        first_row += chunk.rows;
-    }
-    let (places, chunks) = placed.into_iter().unzip();
-    (chunks, places, sorted)
-}
-
-fn concat_valid(chunks: &[Chunk], rows: usize) -> Option<NullBuffer> {
-    concat_bits(chunks.iter().map(|chunk| (chunk.rows, chunk.valid.as_ref())), rows)
-}
-
-fn concat_bits<'a>(
-    parts: impl Iterator<Item = (usize, Option<&'a NullBuffer>)> + Clone,
-    rows: usize,
-) -> Option<NullBuffer> {
-    if parts.clone().all(|(_, nulls)| nulls.is_none()) {
-        return None;
-    }
-    let mut valid = BooleanBufferBuilder::new(rows);
-    for (rows, nulls) in parts {
-        match nulls {
-            Some(nulls) => valid.append_buffer(nulls.inner()),
-            None => valid.append_n(rows, true),
+    fn hand_over(&mut self, gathered: &mut Gathered) {
+        if std::mem::replace(&mut self.is_handed_over, true) {
+            return;
+        }
+        let none = self.no_rows();
+        gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
+        for (partition, store) in std::mem::take(&mut self.stores).into_iter().enumerate() {
+            if !store.is_empty() {
+                gathered.stores.push((partition, store));
+            }
         }
     }
-    Some(NullBuffer::new(valid.finish()))
+
+    /// Takes back what does not belong into the table: chunks that are not split, and partitions that were spilled since.
+    fn take_back(&mut self, gathered: &mut Gathered, partitions: &Partitions) -> bool {
+        if let Some(incoming) = gathered.unsplit.pop() {
+            self.incoming = incoming;
+        } else if let Some(at) = gathered.stores.iter().position(|(partition, _)| partitions.is_spilled(*partition)) {
+            let (partition, store) = gathered.stores.swap_remove(at);
+            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
+            self.stores[partition] = store;
+            self.seen_spilled = 0;
+        } else {
+            return false;
+        }
+        self.is_handed_over = false;
+        true
+    }
+
+    fn reserve_finishing(&self, gathered: &mut Gathered) -> Result<()> {
+        let is_partitioned = self.shared.partitions.get().is_some();
+        let bytes = finishing_bytes(&self.config, gathered.packets(), is_partitioned);
+        gathered.finishing.get_or_insert_with(|| self.incoming.sibling()).resize(bytes)
+    }
+}
+
+/// Keeps rows in memory that room was made for.
+pub(super) fn keep(incoming: &mut Incoming<Chunk>, room: Room, rows: BuildRows) -> Result<()> {
+    let BuildRows { rows, keys, valid, columns, matched } = rows;
+    incoming.push(room, Chunk::new(keys, rows, valid, matched), rows, &columns)
+}
+
+/// Rows as spilled batches, partition by partition.
+pub(super) fn split(rows: BuildRows, config: &Config, partitions: &Partitions) -> Result<Vec<(usize, Batch)>> {
+    let hashes = rows.hashes();
+    partitions.split(&rows.into_spilled(config), &hashes)
 }

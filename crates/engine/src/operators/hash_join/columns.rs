@@ -21,10 +21,11 @@ use diligence_storage::foreign_error::from_arrow;
 use super::shared_vec::SharedVec;
 use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, views};
 
-/// Bytes in the first block of string data of a packet, and in the largest: blocks double, so a packet of a small build
-/// side is small and one of a large build side has few blocks.
+/// Bytes in the first block of string data of a packet, and in the largest. A block has a part of the bytes before it, so a packet
+/// of a small build side is small, one of a large build side has few blocks, and little is allocated in vain.
 const BLOCK_BYTES_MIN: usize = if cfg!(test) { 200 } else { 16 << 10 };
 const BLOCK_BYTES_MAX: usize = 32 << 20;
+const BLOCK_PART: usize = 4;
 
 /// Bytes that one piece of copying work moves: about a millisecond.
 const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
@@ -32,7 +33,10 @@ const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
 /// One packet's part of one column.
 pub(in crate::operators) struct ColumnChunks {
     logical: DataType,
-    chunks: Vec<Chunk>,
+    /// Each with the number of blocks that there were when it was in.
+    chunks: Vec<(Chunk, usize)>,
+    /// Bytes of chunks that are arrays.
+    array_bytes: usize,
     /// Finished blocks of string data, and the one being filled.
     blocks: Vec<Buffer>,
     block: Vec<u8>,
@@ -64,10 +68,20 @@ impl Chunk {
 
 impl ColumnChunks {
     pub fn new(logical: DataType) -> Self {
-        Self { logical, chunks: vec![], blocks: vec![], block: vec![], dictionary: None }
+        Self { logical, chunks: vec![], array_bytes: 0, blocks: vec![], block: vec![], dictionary: None }
     }
 
-    /// Appends a chunk and tells how many bytes it holds. The caller reserves them: see [`Column::bytes`] for an estimate.
+    /// Bytes that a chunk will hold, about.
+    pub fn append_bytes(&self, column: &Column) -> usize {
+        let bytes = column.bytes();
+        let long = bytes.saturating_sub(16 * column.len() + column.len() / 8);
+        if !is_view(&self.logical) || self.block.len() + long <= self.block.capacity() {
+            return bytes;
+        }
+        bytes - long + self.next_block_bytes().max(long)
+    }
+
+    /// Appends a chunk and tells how many bytes it holds. The caller reserves them before.
     pub fn append(&mut self, column: &Column) -> Result<usize> {
         let before = self.block_bytes();
         let chunk = if is_view(&self.logical) {
@@ -83,8 +97,44 @@ impl ColumnChunks {
             Chunk::Array(array) => bytes_needed(array),
             Chunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
         };
-        self.chunks.push(chunk);
+        if matches!(chunk, Chunk::Array(_)) {
+            self.array_bytes += bytes;
+        }
+        self.chunks.push((chunk, self.blocks.len() + !self.block.is_empty() as usize));
         Ok(bytes)
+    }
+
+    /// Takes out the chunk that came last, and tells how many bytes are free when it is dropped.
+    pub fn pop(&mut self) -> Option<(ArrayRef, usize)> {
+        self.finish();
+        let (chunk, blocks) = self.chunks.pop()?;
+        match chunk {
+            Chunk::Array(array) => {
+                let bytes = bytes_needed(&array);
+                self.array_bytes -= bytes;
+                Some((array, bytes))
+            }
+            Chunk::Views(views, nulls) => {
+                let mut bytes = 16 * views.len();
+                let array = view_array(&self.logical, views.into(), self.blocks[..blocks].to_vec(), nulls);
+                let kept = self.chunks.last().map_or(0, |(_, blocks)| *blocks);
+                bytes += self.blocks.drain(kept..).map(|block| block.capacity()).sum::<usize>();
+                Some((array, bytes))
+            }
+        }
+    }
+
+    /// Bytes of the array that all chunks, of so many rows, make.
+    pub fn assembly_bytes(&self, rows: usize) -> usize {
+        match self.logical.primitive_width() {
+            _ if is_view(&self.logical) => rows * 16,
+            Some(width) => rows * width,
+            None => self.array_bytes,
+        }
+    }
+
+    fn next_block_bytes(&self) -> usize {
+        (self.block_bytes() / BLOCK_PART).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
     }
 
     fn block_bytes(&self) -> usize {
@@ -151,8 +201,8 @@ impl ColumnChunks {
     fn own_view(&mut self, view: u128, buffers: &[Buffer]) -> u128 {
         let bytes = views::bytes(&view, buffers);
         if self.block.len() + bytes.len() > self.block.capacity() {
+            let next = self.next_block_bytes().max(bytes.len());
             let full = std::mem::take(&mut self.block);
-            let next = (full.capacity() * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).max(bytes.len());
             if !full.is_empty() {
                 self.blocks.push(Buffer::from_vec(full));
             }
@@ -163,7 +213,7 @@ impl ColumnChunks {
         views::placed(view, self.blocks.len(), offset)
     }
 
-    /// No chunk follows.
+    /// No chunk follows, or none for a while.
     pub fn finish(&mut self) {
         self.dictionary = None;
         let mut block = std::mem::take(&mut self.block);
@@ -210,8 +260,10 @@ impl Assembly {
             first_blocks.push(blocks.len());
             blocks.append(&mut packet.blocks);
         }
-        let mut slots: Vec<Vec<Option<Chunk>>> =
-            packets.into_iter().map(|packet| packet.chunks.into_iter().map(Some).collect()).collect();
+        let mut slots: Vec<Vec<Option<Chunk>>> = packets
+            .into_iter()
+            .map(|packet| packet.chunks.into_iter().map(|(chunk, _)| Some(chunk)).collect())
+            .collect();
         let chunks: Vec<(Chunk, usize)> = order
             .iter()
             .filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, first_blocks[packet])))
@@ -251,20 +303,6 @@ impl Assembly {
                 (Kind::Fixed { values, width, physical: physical.clone() }, width)
             }
             _ => (Kind::Other(std::sync::OnceLock::new()), 0),
-        }
-    }
-
-    /// Bytes of the array that the work makes, on top of the chunks.
-    pub fn bytes(chunks: &[ColumnChunks], logical: &DataType, rows: usize) -> usize {
-        if is_view(logical) {
-            return rows * 16;
-        }
-        match logical.primitive_width() {
-            Some(width) => rows * width,
-            None => {
-                let arrays = chunks.iter().flat_map(|packet| &packet.chunks);
-                arrays.map(|chunk| if let Chunk::Array(array) = chunk { bytes_needed(array) } else { 0 }).sum()
-            }
         }
     }
 
@@ -350,21 +388,26 @@ impl Assembly {
                 let data = ArrayData::builder(physical).len(self.rows).add_buffer(buffer).nulls(nulls);
                 Ok(make_array(data.build().map_err(from_arrow)?))
             }
-            Kind::Views { values } => {
-                let views = ScalarBuffer::from(values.into_vec());
-                // SAFETY: each view is either short and a copy of a valid one, or points at bytes that `own_view` copied
-                // from a valid one into the block whose number it has; text stays the text it was.
-                Ok(match self.logical {
-                    DataType::Utf8View => {
-                        Arc::new(unsafe { StringViewArray::new_unchecked(views, self.blocks, nulls) })
-                    }
-                    _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, self.blocks, nulls) }),
-                })
-            }
+            Kind::Views { values } => Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls)),
             Kind::Other(done) => {
                 done.into_inner().ok_or_else(|| Error::bug("a column of the build side was not put together"))
             }
         }
+    }
+}
+
+/// The array of views that `own_views` made.
+fn view_array(
+    logical: &DataType,
+    views: ScalarBuffer<u128>,
+    blocks: Vec<Buffer>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    // SAFETY: each view is either short and a copy of a valid one, or points at bytes that `own_view` copied from a valid one
+    // into the block whose number it has; text stays the text it was.
+    match logical {
+        DataType::Utf8View => Arc::new(unsafe { StringViewArray::new_unchecked(views, blocks, nulls) }),
+        _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, blocks, nulls) }),
     }
 }
 

@@ -6,7 +6,7 @@
 //! Invariant: for each probe batch, rows come out in the order of the probe rows (DataFusion's plans rely on it for inner
 //! and right joins).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
@@ -19,7 +19,10 @@ use crate::expressions::Expr;
 use crate::memory::Reservation;
 use crate::pipeline::Output;
 use crate::plan::PairFilter;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 
 /// Which columns of the held side are kept, each once.
 #[derive(Default)]
@@ -57,19 +60,57 @@ pub(in crate::operators) struct Held {
     pub matched: Option<Bits>,
     /// Rows without a NULL key, if not all, where the join is null-aware.
     pub valid: Option<NullBuffer>,
+    /// Whether these are all held rows there are.
+    pub is_complete: bool,
+    /// Set if these are not all held rows that the probe rows may find partners among.
+    pub later: Option<Later>,
     /// Pays for all of it, until it is dropped.
-    pub _reservation: Option<Reservation>,
+    pub reservation: Option<Reservation>,
+}
+
+/// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those without one, and
+/// all of which only that matters, come out when they have met all blocks.
+pub(in crate::operators) struct Later {
+    pub matched: Arc<Bits>,
+    /// The number of the present batch's first row.
+    pub first_row: AtomicUsize,
+}
+
+impl Later {
+    pub fn new(matched: Arc<Bits>) -> Self {
+        Self { matched, first_row: AtomicUsize::new(0) }
+    }
+
+    fn set(&self, rows: &[u32]) {
+        let first = self.first_row.load(Ordering::Relaxed) as u32;
+        let rows: Vec<u32> = rows.iter().map(|row| first + row).collect();
+        self.matched.set(&rows);
+    }
 }
 
 /// The held side as probe packets and the source of unmatched rows see it.
 #[derive(Default)]
 pub(in crate::operators) struct Published {
-    pub held: OnceLock<Arc<Held>>,
+    /// `None` before it is complete, and after it went to temp space.
+    pub held: Mutex<Option<Arc<Held>>>,
     /// The next row that nobody has looked at for unmatched rows.
     pub cursor: AtomicUsize,
-    /// The probe side had a row; it had one with a NULL key. Only for null-aware joins without a filter.
-    pub probe_seen: AtomicBool,
-    pub probe_null: AtomicBool,
+    pub seen: Arc<ProbeSeen>,
+}
+
+impl Published {
+    pub fn new(held: Arc<Held>, seen: &Arc<ProbeSeen>) -> Self {
+        Self { held: Mutex::new(Some(held)), cursor: AtomicUsize::new(0), seen: seen.clone() }
+    }
+}
+
+/// What the probe side has seen. Only for null-aware joins without a filter.
+#[derive(Default)]
+pub(in crate::operators) struct ProbeSeen {
+    /// The probe side had a row.
+    pub row: AtomicBool,
+    /// It had one with a NULL key.
+    pub null: AtomicBool,
 }
 
 /// Bits that several packets set.
@@ -300,6 +341,11 @@ impl PairJoin {
         matches!(self.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark)
     }
 
+    /// Whether what comes of a probe row depends on all held rows.
+    pub fn asks_all_held(&self) -> bool {
+        self.is_right_existence() || matches!(self.join_type, JoinType::Right | JoinType::Full)
+    }
+
     /// Begins with a batch. Those that come out have at most `batch_rows` rows.
     pub fn begin(&self, batch: Batch, batch_rows: usize) -> InWork {
         use JoinType::*;
@@ -335,6 +381,13 @@ impl PairJoin {
         }
         if let Some(matched) = &held.matched {
             matched.set(&build);
+        }
+        if let Some(later) = &held.later {
+            later.set(&probe);
+            return match self.join_type {
+                Inner | Left | Right | Full => self.emit_pairs(held, work, probe, build, out),
+                _ => Ok(()),
+            };
         }
         match self.join_type {
             Inner | Left => self.emit_pairs(held, work, probe, build, out),
@@ -416,7 +469,18 @@ impl PairJoin {
         Ok(())
     }
 
-    /// For joins that only ask which probe rows have a partner: `found` does, in order.
+    /// For joins that only ask which probe rows have a partner: `found` does among these held rows, in order.
+    pub fn exist(&self, held: &Held, probe: &Batch, found: &[u32], out: &mut Output) -> Result<()> {
+        match &held.later {
+            Some(later) => {
+                later.set(found);
+                Ok(())
+            }
+            None => self.emit_existing(probe, found, out),
+        }
+    }
+
+    /// The same among all held rows.
     pub fn emit_existing(&self, probe: &Batch, found: &[u32], out: &mut Output) -> Result<()> {
         let rows = probe.rows();
         if self.join_type == JoinType::RightMark {
@@ -464,9 +528,16 @@ impl PairJoin {
             matched.set(partners);
         }
         let rows = probe.rows();
-        match self.join_type {
+        let join_type = match (self.join_type, &held.later) {
+            (join_type @ (Right | Full), Some(later)) => {
+                later.set(found);
+                if join_type == Right { Inner } else { Left }
+            }
+            (join_type, _) => join_type,
+        };
+        match join_type {
             LeftSemi | LeftAnti | LeftMark => Ok(()),
-            RightSemi | RightAnti | RightMark => self.emit_existing(probe, found, out),
+            RightSemi | RightAnti | RightMark => self.exist(held, probe, found, out),
             Inner | Left if found.is_empty() => Ok(()),
             Right | Full if found.is_empty() => self.emit_alone(probe, out),
             Inner | Left | Right | Full if found.len() == rows => {
@@ -492,6 +563,20 @@ impl PairJoin {
                 Ok(())
             }
         }
+    }
+
+    /// For probe rows that have met all held rows block by block: those of a batch whose first row has a number.
+    pub fn emit_later(&self, probe: &Batch, matched: &Bits, first_row: usize, out: &mut Output) -> Result<()> {
+        let has = |row: &u32| matched.get(first_row + *row as usize);
+        if self.is_right_existence() {
+            let found: Vec<u32> = (0..probe.rows() as u32).filter(has).collect();
+            return self.emit_existing(probe, &found, out);
+        }
+        let lonely: Vec<u32> = (0..probe.rows() as u32).filter(|row| !has(row)).collect();
+        if lonely.is_empty() {
+            return Ok(());
+        }
+        self.emit_alone(&probe.pick(&lonely.into())?, out)
     }
 
     /// For probe rows of which none has a partner.

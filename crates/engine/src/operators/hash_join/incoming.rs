@@ -2,8 +2,11 @@
 //! the hash join and the nested-loop join.
 //!
 //! Nothing is shared between packets until they finish; then each hands over its chunks under one short lock.
+//!
+//! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room and try
+//! again; and what is taken out again takes its reservation with it.
 
-use crate::sync::Mutex;
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
@@ -11,70 +14,101 @@ use super::columns::ColumnChunks;
 use super::emit::StoredSource;
 use crate::batch::Column;
 use crate::memory::Reservation;
-use crate::pipeline::Accept;
 
 /// Rows at most: row numbers have 32 bits, and two are kept free.
 const ROWS_MAX: usize = u32::MAX as usize - 1;
 
+/// Bytes that an array holds beside its values, about.
+const ARRAY_BYTES: usize = 128;
+
 /// One packet's rows. `C` is what its join keeps of each batch beside the columns.
 pub(in crate::operators) struct Incoming<C> {
-    packet: Packet<C>,
-    /// Gone once handed over.
-    reservation: Option<Reservation>,
-}
-
-/// Chunks and, column by column, as many of each.
-struct Packet<C> {
-    chunks: Vec<C>,
+    chunks: Vec<(C, usize)>,
     columns: Vec<ColumnChunks>,
+    rows: usize,
+    reservation: Reservation,
 }
 
-/// What finished packets have handed over.
-pub(in crate::operators) struct Collected<C> {
-    packets: Vec<Packet<C>>,
-    reservation: Option<Reservation>,
-}
-
-impl<C> Default for Collected<C> {
-    fn default() -> Self {
-        Self { packets: vec![], reservation: None }
-    }
+/// What is reserved for one batch.
+pub(in crate::operators) struct Room {
+    chunk_bytes: usize,
+    column_bytes: usize,
 }
 
 impl<C> Incoming<C> {
     /// Nothing yet of these columns.
     pub fn new(stored: &[(StoredSource, DataType)], reservation: Reservation) -> Self {
         let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone())).collect();
-        Self { packet: Packet { chunks: vec![], columns }, reservation: Some(reservation) }
+        Self { chunks: vec![], columns, rows: 0, reservation }
     }
 
-    /// Keeps a batch: its columns, and a chunk that holds so many bytes.
-    pub fn push(&mut self, chunk: C, chunk_bytes: usize, columns: &[Column]) -> Result<()> {
-        let Some(reservation) = &mut self.reservation else {
-            return Err(Error::bug("a join's held side went on after its end"));
-        };
-        let mut held = reservation.bytes() + chunk_bytes;
-        reservation.grow(chunk_bytes + columns.iter().map(Column::bytes).sum::<usize>())?;
-        for (chunks, column) in self.packet.columns.iter_mut().zip(columns) {
-            held += chunks.append(column)?;
+    /// Reserves what a batch of these columns, and a chunk that holds so many bytes, will need. Fails with kind `Resource`.
+    pub fn make_room(&mut self, chunk_bytes: usize, columns: &[Column]) -> Result<Room> {
+        let chunk_bytes = chunk_bytes + ARRAY_BYTES * columns.len();
+        let column_bytes = self.columns.iter().zip(columns).map(|(own, column)| own.append_bytes(column)).sum();
+        self.reservation.grow(chunk_bytes + column_bytes)?;
+        Ok(Room { chunk_bytes, column_bytes })
+    }
+
+    /// Keeps the batch of so many rows that room was made for.
+    pub fn push(&mut self, room: Room, chunk: C, rows: usize, columns: &[Column]) -> Result<()> {
+        let mut held = 0;
+        for (own, column) in self.columns.iter_mut().zip(columns) {
+            held += own.append(column)?;
         }
-        reservation.resize(held)?;
-        self.packet.chunks.push(chunk);
+        // More than expected is a dictionary with more values than its rows need, copied once for all chunks that share it.
+        self.reservation.overdraw(held.saturating_sub(room.column_bytes));
+        self.reservation.shrink(room.column_bytes.saturating_sub(held));
+        self.chunks.push((chunk, room.chunk_bytes));
+        self.rows += rows;
         Ok(())
     }
 
-    /// No batch follows. A second call does nothing.
-    pub fn hand_over(&mut self, to: &Mutex<Collected<C>>) -> Accept {
-        let Some(own) = self.reservation.take() else { return Accept::Enough };
-        let mut packet = std::mem::replace(&mut self.packet, Packet { chunks: vec![], columns: vec![] });
-        packet.columns.iter_mut().for_each(ColumnChunks::finish);
-        let mut collected = to.lock();
-        collected.packets.push(packet);
-        match &mut collected.reservation {
-            Some(all) => all.absorb(own),
-            None => collected.reservation = Some(own),
+    /// Takes out the chunk that came last, of so many rows: the chunk, its columns, and what was reserved for them.
+    pub fn pop(&mut self, rows_of: impl FnOnce(&C) -> usize) -> Option<(C, Vec<ArrayRef>, Reservation)> {
+        let (chunk, mut bytes) = self.chunks.pop()?;
+        let mut arrays = Vec::with_capacity(self.columns.len());
+        for column in &mut self.columns {
+            let (array, array_bytes) = column.pop()?;
+            arrays.push(array);
+            bytes += array_bytes;
         }
-        Accept::More
+        self.rows -= rows_of(&chunk);
+        if self.chunks.is_empty() {
+            bytes = self.reservation.bytes();
+        }
+        let reservation = self.reservation.split(bytes);
+        Some((chunk, arrays, reservation))
+    }
+
+    /// The chunks.
+    pub fn chunks(&self) -> impl Iterator<Item = &C> + Clone {
+        self.chunks.iter().map(|(chunk, _)| chunk)
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// How many rows are kept.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes reserved for them.
+    pub fn bytes(&self) -> usize {
+        self.reservation.bytes()
+    }
+
+    /// Bytes that putting the chunks of each column into one array takes on top of them.
+    pub fn assembly_bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.assembly_bytes(self.rows)).sum()
+    }
+
+    /// An empty reservation of the same account.
+    pub fn sibling(&self) -> Reservation {
+        self.reservation.sibling()
     }
 }
 
@@ -88,14 +122,20 @@ pub(in crate::operators) struct AllIn<C> {
     pub reservation: Option<Reservation>,
 }
 
-impl<C> Collected<C> {
-    /// Takes out what packets handed over, of so many columns.
-    pub fn take(from: &Mutex<Self>, columns: usize) -> AllIn<C> {
-        let Collected { packets, reservation } = std::mem::take(&mut *from.lock());
-        let mut all = AllIn { chunks: vec![], columns: (0..columns).map(|_| vec![]).collect(), reservation };
-        for packet in packets {
-            all.chunks.push(packet.chunks);
-            all.columns.iter_mut().zip(packet.columns).for_each(|(all, own)| all.push(own));
+impl<C> AllIn<C> {
+    /// What packets handed over, of so many columns.
+    pub fn new(packets: impl IntoIterator<Item = Incoming<C>>, columns: usize) -> Self {
+        let mut all = Self { chunks: vec![], columns: (0..columns).map(|_| vec![]).collect(), reservation: None };
+        for Incoming { chunks, columns, reservation, .. } in packets {
+            all.chunks.push(chunks.into_iter().map(|(chunk, _)| chunk).collect());
+            for (all, mut own) in all.columns.iter_mut().zip(columns) {
+                own.finish();
+                all.push(own);
+            }
+            match &mut all.reservation {
+                Some(all) => all.absorb(reservation),
+                None => all.reservation = Some(reservation),
+            }
         }
         all
     }

@@ -151,6 +151,17 @@ impl KeyColumn {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
+    /// The smallest and the largest word; the wrong way round if there is none.
+    pub fn bounds(&self) -> (u64, u64) {
+        let words = self.words();
+        let widened = |(min, max): (u64, u64), word: u64| (min.min(word), max.max(word));
+        match &self.nulls {
+            None => words.iter().copied().fold((u64::MAX, 0), widened),
+            Some(_) if words.is_empty() => (u64::MAX, 0),
+            Some(nulls) => nulls.valid_indices().map(|row| words[row]).fold((u64::MAX, 0), widened),
+        }
+    }
+
     /// Only these rows.
     pub fn take(self, rows: &UInt32Array) -> Result<Self> {
         let data = match self.data {

@@ -9,21 +9,42 @@
 //! [`incoming`] collects the build side's rows and [`columns`] keeps them; [`table`] finds the rows of a key and [`table_work`] makes it; [`build`] and
 //! [`probe`] are the sink and the operator; [`emit`] knows the join types.
 //!
+//! That is all as long as the build side fits. When a reservation is refused, the join becomes a *hybrid* one (DeWitt et al.,
+//! *Implementation Techniques for Main Memory Database Systems*, SIGMOD 1984; for Gamma, see section 9 of its evaluation):
+//! ```text
+//!   build rows --hash--> partitions in memory  --> table     <-- probe rows of these
+//!                   \--> partitions on disk                       \--> partitions on disk, of the others
+//!                               \______________ pairs, after the probe ______________/
+//! ```
+//! [`partitions`] has the files; [`build`] decides what stays (dynamic destaging: the largest partition goes whenever memory is short);
+//! [`pairs`] joins what was written, by the same means. [`rows`] knows how build rows look on disk; [`dump`] writes a table that
+//! is complete already. Gamma's own way, Simple overflow, is what this is with two partitions and a file for one of them; with
+//! more partitions less is written for a small overflow too, so there is no separate way for it.
+//!
 //! Invariants:
 //! * Output columns are picks of the probe batch and of contiguous build arrays: no value is copied here.
 //! * Packets share nothing that they write to on the way, except single bits of matched rows, where the join type asks.
 //! * A hash table is made of partitions by the upper bits of the hash, each on its own: that is where a variant that spills
 //!   would cut.
 
+mod assemble;
 mod build;
 mod columns;
 pub(super) mod cross_pairs;
+mod dump;
 pub(super) mod emit;
 pub(super) mod incoming;
 pub(super) mod keys;
+mod loading;
 mod packing;
+mod pairs;
+mod partitions;
 mod probe;
+mod rows;
 mod shared_vec;
+mod spill_counts;
+mod spilled_filters;
+mod splitting;
 mod table;
 mod table_work;
 #[cfg(test)]
@@ -42,14 +63,23 @@ use crate::expressions::Expr;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
-use crate::sync::Mutex;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use crate::temp::SpillBuffers;
 
 pub(super) use columns::Assembly;
 pub(super) use table::Table;
 pub(super) use unmatched::Unmatched;
 
-use emit::{PairJoin, Published, StoredSource, Wanted, marks_held};
+use emit::{Held, PairJoin, Published, StoredSource, Wanted, marks_held};
 use keys::KeyKind;
+use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
+use spill_counts::SpillCounts;
+#[cfg(test)]
+use spill_counts::Spilled;
+use spilled_filters::SpilledFilters;
 
 /// The three places of a join in the pipelines.
 pub struct JoinParts {
@@ -57,8 +87,30 @@ pub struct JoinParts {
     pub build: Arc<dyn Sink>,
     /// What happens to the right input's batches.
     pub probe: Arc<dyn Operator>,
-    /// Build rows that come out after all probe packets have finished.
-    pub unmatched: Option<Arc<dyn Source>>,
+    /// What comes out after all probe packets have finished, one after another, each with its name: build rows without a partner,
+    /// and all that has to do with rows in temp space.
+    pub after_probe: Vec<(Arc<dyn Source>, &'static str)>,
+    /// Asks the join for its memory, if it can give it back.
+    pub give_back: Option<GiveBack>,
+}
+
+#[cfg(test)]
+impl JoinParts {
+    /// What it has spilled.
+    fn spilled(&self) -> Spilled {
+        self.give_back.as_ref().map_or(Spilled::default(), |GiveBack(shared)| shared.counts.get())
+    }
+}
+
+/// Asks a running join to go to temp space as far as it can.
+#[derive(Clone)]
+pub struct GiveBack(Arc<Shared>);
+
+impl GiveBack {
+    /// From its next batch on, each packet lets go of what the join holds. Without temp space nothing happens.
+    pub fn request(&self) {
+        self.0.gives_back.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes a join ready to run once. Each filter is filled from the build side's key at its position in `join.on`.
@@ -107,15 +159,22 @@ pub fn hash_join(
         stored: wanted.columns,
         pairs: pairs.clone(),
     });
-    let shared = Arc::new(Shared::default());
-    let unmatched = marks_held(join.join_type).then(|| {
+    let mut filter_keys: Vec<usize> = filters.iter().map(|(_, key)| *key).collect();
+    filter_keys.sort_unstable();
+    filter_keys.dedup();
+    let shared = Arc::new(Shared { filter_keys, ..Shared::default() });
+    let mut after_probe: Vec<(Arc<dyn Source>, &'static str)> = vec![];
+    if marks_held(join.join_type) {
         let published = shared.published.clone();
-        Arc::new(Unmatched { name: "HashJoinUnmatched", pairs, published, null_aware: null_aware_plain }) as _
-    });
+        let unmatched = Unmatched { name: "HashJoinUnmatched", pairs, published, null_aware: null_aware_plain };
+        after_probe.push((Arc::new(unmatched), "Unmatched rows"));
+    }
+    after_probe.push((Arc::new(pairs::Pairs::new(config.clone(), shared.clone())), "Spilled pairs"));
     Ok(JoinParts {
         build: Arc::new(build::Build::new(config.clone(), shared.clone(), filters.to_vec())),
-        probe: Arc::new(probe::Probe { config, shared }),
-        unmatched,
+        probe: Arc::new(probe::Probe { config, shared: shared.clone() }),
+        after_probe,
+        give_back: Some(GiveBack(shared)),
     })
 }
 
@@ -155,12 +214,65 @@ struct Config {
     pairs: Arc<PairJoin>,
 }
 
+impl Config {
+    /// Whether rows can be told apart by their keys. Not in a null-aware join with a condition: there a NULL meets all rows.
+    fn can_partition(&self) -> bool {
+        !(self.null_aware && self.pairs.has_residual())
+    }
+
+    /// Whether nothing can come out any more because a key of the probe side of `NOT IN` was NULL.
+    fn is_void(&self, shared: &Shared) -> bool {
+        self.null_aware && !self.pairs.has_residual() && shared.published.seen.null.load(Ordering::Relaxed)
+    }
+}
+
 /// What the packets of a join share.
 #[derive(Default)]
 struct Shared {
-    collected: Mutex<incoming::Collected<build::Chunk>>,
+    gathered: Mutex<build::Gathered>,
     published: Arc<Published>,
-    lookup: OnceLock<Arc<Lookup>>,
+    /// `None` before it is complete, and after it went to temp space.
+    built: Mutex<Option<Arc<Built>>>,
+    /// The buffers of spill files, with what the join needs at least; `None` without temp space.
+    buffers: Mutex<Option<SpillBuffers>>,
+    /// Set when the join does not fit.
+    partitions: OnceLock<Arc<Partitions>>,
+    /// The filters of a build side that does not fit, and the keys that they are wanted of.
+    filters: OnceLock<SpilledFilters>,
+    filter_keys: Vec<usize>,
+    /// The join is asked to go to temp space as far as it can.
+    gives_back: AtomicBool,
+    counts: Arc<SpillCounts>,
+    /// Packets that may own a spill file, numbered.
+    owners: AtomicU64,
+}
+
+impl Shared {
+    fn next_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
+    /// made, while the build side comes in. `None` without temp space.
+    fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
+        let buffers = self.buffers.lock().clone()?;
+        if let Some(filters) = filters {
+            self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+        }
+        Some(self.partitions.get_or_init(|| {
+            let partitions = match config.can_partition() {
+                true => fan_out(memory_bytes, buffers.space().cluster_bytes()),
+                false => 1,
+            };
+            Arc::new(Partitions::new(0, partitions, memory_bytes / CLUSTERS_SHARE, buffers, &self.counts))
+        }))
+    }
+}
+
+/// A complete build side, or what of it is in memory.
+struct Built {
+    held: Arc<Held>,
+    lookup: Lookup,
 }
 
 /// How probe rows find build rows.

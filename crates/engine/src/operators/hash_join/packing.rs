@@ -1,7 +1,9 @@
 //! Keys that are words, packed into one *code* each: per key the distance from the smallest build key, side by side in 64
 //! bits where they fit, so that one comparison compares all keys, and a small range of codes needs no hashing.
 
-use super::keys::KeyColumn;
+use arrow::buffer::NullBuffer;
+
+use super::keys::{KeyColumn, KeyData};
 
 /// The code of a row that cannot match anything.
 pub(super) const NO_CODE: u64 = u64::MAX;
@@ -81,6 +83,17 @@ impl Packing {
         }
     }
 
+    /// The values of one key from codes of all.
+    pub fn unpacked(&self, key: usize, codes: &[u64]) -> KeyColumn {
+        let PackedKey { min, span, shift, null_code } = self.keys[key];
+        let plus = u64::from(null_code);
+        let mask = u64::MAX.checked_shr((span + plus).leading_zeros()).unwrap_or(0);
+        let part = |code: u64| code >> shift & mask;
+        let words = codes.iter().map(|&code| min.wrapping_add(part(code)).wrapping_sub(plus)).collect();
+        let nulls = null_code.then(|| codes.iter().map(|&code| part(code) > 0).collect::<NullBuffer>());
+        KeyColumn { data: KeyData::Words(words), nulls: nulls.filter(|nulls| nulls.null_count() > 0) }
+    }
+
     /// Whether a dense table suits.
     pub fn is_dense(&self, rows: usize) -> bool {
         self.codes <= DENSE_CODES_ALWAYS.max(DENSE_CODES_PER_ROW * rows as u64)
@@ -102,9 +115,6 @@ fn repacked(keys: &[PackedKey], columns: &[KeyColumn], row: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use arrow::buffer::NullBuffer;
-
-    use super::super::keys::KeyData;
     use super::*;
 
     fn key(words: &[u64], valid: Option<&[bool]>) -> KeyColumn {
@@ -120,6 +130,10 @@ mod tests {
         let keys = [key(&[10, 13, 14, 10, 12], None), key(&second, Some(&[true, true, true, true, false]))];
         packing.pack(&keys, &mut codes);
         assert_eq!(codes, vec![1 << 2, 3 | 1 << 2, NO_CODE, NO_CODE, 2]);
+        let [first, second] =
+            [packing.unpacked(0, &[1 << 2, 3 | 2 << 2, 2]), packing.unpacked(1, &[1 << 2, 3 | 2 << 2, 2])];
+        assert_eq!((first.words(), &first.nulls), (&[10, 13, 12][..], &None));
+        assert_eq!((&second.words()[..2], second.is_null(2)), (&[1 << 40, (1 << 40) + 1][..], true));
     }
 
     #[test]

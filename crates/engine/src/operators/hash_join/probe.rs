@@ -6,7 +6,9 @@
 //! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and condition
 //!   are then tested column by column.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Poll;
 
 use arrow::array::Array;
 use arrow::buffer::NullBuffer;
@@ -14,13 +16,17 @@ use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
 use super::cross_pairs::{CrossHeld, CrossPairs};
-use super::emit::{Held, InWork, needs_held_rows};
+use super::dump::Dump;
+use super::emit::{Held, InWork, ProbeSeen, needs_held_rows};
 use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::NO_CODE;
+use super::partitions::{Partitions, Side};
 use super::table::{Found, Table, hash_as_word};
-use super::{Config, KeyValues, Lookup, Shared};
+use super::{Built, Config, KeyValues, Lookup, Shared};
 use crate::batch::{Batch, nulls_of, views};
+use crate::memory::Reservation;
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::query::profile::Spills;
 use crate::sync::atomic::Ordering;
 
 /// The operator.
@@ -35,24 +41,157 @@ impl Operator for Probe {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
+        let lookups = Lookups::new(self.config.clone(), self.shared.published.seen.clone(), setup.batch_rows);
+        let owner = self.shared.next_owner();
         Ok(Box::new(ProbeState {
-            config: self.config.clone(),
+            lookups,
             shared: self.shared.clone(),
             built: None,
-            batch_rows: setup.batch_rows.max(1),
-            keys: vec![],
-            words: vec![],
-            hashes: vec![],
-            found: Found::default(),
-            pending: None,
+            owner,
+            writes: VecDeque::new(),
+            resident: None,
+            dump: None,
         }))
+    }
+
+    fn spills(&self) -> Option<Arc<Spills>> {
+        Some(self.shared.counts.spills().clone())
     }
 }
 
+/// One packet of the probe side.
+///
+/// While no partition is in temp space, each batch is looked up and that is all. Otherwise its rows are told apart: those of
+/// partitions in temp space are written, the others looked up. When the join is asked to give back its memory, a packet lets go of
+/// the table at its next batch; the last one that had it writes it to temp space.
 struct ProbeState {
-    config: Arc<Config>,
+    lookups: Lookups,
     shared: Arc<Shared>,
-    built: Option<(Arc<Held>, Arc<Lookup>)>,
+    built: Option<Arc<Built>>,
+    owner: u64,
+    /// Rows that go to temp space before anything else.
+    writes: VecDeque<(usize, Batch)>,
+    /// The rest of their batch, to be looked up.
+    resident: Option<Batch>,
+    dump: Option<Dump>,
+}
+
+impl OperatorState for ProbeState {
+    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
+        if self.shared.gives_back.load(Ordering::Relaxed) {
+            self.let_go();
+        } else if self.built.is_none() {
+            self.built = self.shared.built.lock().clone();
+        }
+        let Some(partitions) = self.shared.partitions.get().cloned() else {
+            let built = self.built.as_ref().ok_or_else(no_table)?;
+            return self.lookups.push(built, input, out);
+        };
+        if self.lookups.config.is_void(&self.shared) || self.lookups.probe_has_null(&input)? {
+            return Ok(Flow::Done);
+        }
+        self.resident = self.tell_apart(input, &partitions)?;
+        self.more(out)
+    }
+
+    fn more(&mut self, out: &mut Output) -> Result<Flow> {
+        if let Some(partitions) = self.shared.partitions.get() {
+            while let Some((partition, batch)) = self.writes.front() {
+                match partitions.poll_write(Side::Probe, *partition, batch, self.owner, out.waker()) {
+                    Poll::Pending => return Ok(Flow::Wait),
+                    Poll::Ready(written) => written?,
+                }
+                self.writes.pop_front();
+            }
+            if let Some(dump) = &mut self.dump {
+                match dump.poll(partitions, self.owner, out.waker()) {
+                    Poll::Pending => return Ok(Flow::Wait),
+                    Poll::Ready(done) => done?,
+                }
+                self.dump = None;
+            }
+        }
+        let built = self.built.as_ref();
+        match self.resident.take() {
+            Some(batch) => self.lookups.push(built.ok_or_else(no_table)?, batch, out),
+            None if self.lookups.is_busy() => self.lookups.more(built.ok_or_else(no_table)?, out),
+            None => Ok(Flow::NeedInput),
+        }
+    }
+}
+
+fn no_table() -> Error {
+    Error::bug("a join was probed before its build side was in")
+}
+
+impl ProbeState {
+    /// Lets go of the table, which the last packet to do so writes to temp space. Nothing happens without temp space.
+    fn let_go(&mut self) {
+        let mut built = self.shared.built.lock();
+        let Some(table) = built.as_ref() else {
+            self.built = None;
+            return;
+        };
+        let bytes = table.held.reservation.as_ref().map_or(0, Reservation::bytes);
+        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, None) else {
+            self.built = Some(table.clone());
+            return;
+        };
+        partitions.spill_all();
+        // Whatever it has rows of.
+        (0..partitions.len()).for_each(|partition| partitions.belong(partition));
+        *self.shared.published.held.lock() = None;
+        self.built = None;
+        if Arc::strong_count(table) == 1 {
+            self.dump = built.take().map(|built| Dump::new(built, self.lookups.config.clone()));
+        }
+    }
+
+    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any, find what they
+    /// find in the table, which is nothing for those that have no partner at all.
+    fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
+        let config = self.lookups.config.clone();
+        let mut hashes = Vec::with_capacity(input.rows());
+        let keys = config.probe_keys(&input)?;
+        hash_rows(&keys, &mut hashes);
+        let valid = NullBuffer::union_many(keys.iter().map(|key| key.nulls.as_ref()));
+        let valid = valid.filter(|_| self.built.is_some() && !config.null_equal && config.can_partition());
+        let mut is_away = vec![false; partitions.len()];
+        for (partition, is_away) in is_away.iter_mut().enumerate() {
+            *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
+        }
+        // Without a table at hand, all rows must go where the build rows are.
+        let may_match = match (&self.built, self.shared.filters.get()) {
+            (Some(_), Some(filters)) if config.can_partition() => filters.may_match(&hashes),
+            _ => None,
+        };
+        let can_match = |row: usize| {
+            valid.as_ref().is_none_or(|valid| valid.is_valid(row))
+                && may_match.as_ref().is_none_or(|may_match| may_match.value(row))
+        };
+        let mut stay = vec![];
+        let mut away = vec![vec![]; partitions.len()];
+        for (row, &hash) in hashes.iter().enumerate() {
+            let partition = partitions.of(hash);
+            match is_away[partition] && can_match(row) {
+                true => away[partition].push(row as u32),
+                false => stay.push(row as u32),
+            }
+        }
+        if stay.len() == input.rows() {
+            return Ok(Some(input));
+        }
+        for (partition, rows) in away.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            self.writes.push_back((partition, input.pick(&rows.into())?));
+        }
+        if stay.is_empty() { Ok(None) } else { input.pick(&stay.into()).map(Some) }
+    }
+}
+
+/// Looks batches up in a table.
+pub(super) struct Lookups {
+    config: Arc<Config>,
+    seen: Arc<ProbeSeen>,
     batch_rows: usize,
     /// Of the batch being worked on; the vectors are used again for the next.
     keys: Vec<KeyColumn>,
@@ -72,66 +211,78 @@ struct Pending {
     cross: Vec<CrossPairs>,
 }
 
-impl OperatorState for ProbeState {
-    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
-        let (held, lookup) = self.built()?;
+impl Lookups {
+    pub fn new(config: Arc<Config>, seen: Arc<ProbeSeen>, batch_rows: usize) -> Self {
+        Self {
+            config,
+            seen,
+            batch_rows: batch_rows.max(1),
+            keys: vec![],
+            words: vec![],
+            hashes: vec![],
+            found: Found::default(),
+            pending: None,
+        }
+    }
+
+    /// Whether a batch is not done with.
+    pub fn is_busy(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Looks up a batch.
+    pub fn push(&mut self, built: &Built, input: Batch, out: &mut Output) -> Result<Flow> {
+        let Built { held, lookup } = built;
         let config = self.config.clone();
         let pairs = &config.pairs;
+        // Without all held rows at hand, that there are none here says nothing.
         if needs_held_rows(pairs.join_type) && held.rows == 0 {
-            return Ok(Flow::Done);
+            return Ok(if held.is_complete { Flow::Done } else { Flow::NeedInput });
         }
-        if config.null_aware && !pairs.has_residual() && self.probe_has_null(&input)? {
+        if self.probe_has_null(&input)? {
             return Ok(Flow::Done);
         }
         let Some(table) = &lookup.table else {
             // Only NULLs on the build side, or nothing.
             if needs_held_rows(pairs.join_type) && !(config.null_aware && pairs.has_residual()) {
-                return Ok(Flow::Done);
+                return Ok(if held.is_complete { Flow::Done } else { Flow::NeedInput });
             }
             if config.null_aware {
-                return self.begin_pairs(input, &held, &lookup, out);
+                return self.begin_pairs(input, built, out);
             }
-            pairs.emit_alone(&pairs.shape.probe_part(&input), out)?;
+            if held.later.is_none() {
+                pairs.emit_alone(&pairs.shape.probe_part(&input), out)?;
+            }
             return Ok(Flow::NeedInput);
         };
         self.look_up(&input, table)?;
         if pairs.is_right_existence() && !pairs.has_residual() && table.packing().is_some() {
             table.find_any(&self.words, &self.hashes, &mut self.found);
-            pairs.emit_existing(&pairs.shape.probe_part(&input), &self.found.probe, out)?;
+            pairs.exist(held, &pairs.shape.probe_part(&input), &self.found.probe, out)?;
             return Ok(Flow::NeedInput);
         }
         table.find(&self.words, &self.hashes, &mut self.found);
         if pairs.has_residual() {
-            return self.begin_pairs(input, &held, &lookup, out);
+            return self.begin_pairs(input, built, out);
         }
         if table.is_unique() {
             let Found { probe, position, .. } = &mut self.found;
             for (key, values) in self.keys.iter().zip(&lookup.values) {
                 compare(key, values, probe, position);
             }
-            pairs.emit_unique(&held, &pairs.shape.probe_part(&input), probe, position, out)?;
+            pairs.emit_unique(held, &pairs.shape.probe_part(&input), probe, position, out)?;
             return Ok(Flow::NeedInput);
         }
         if self.marks_only() && table.packing().is_some() {
-            self.mark_runs(&held, table);
+            self.mark_runs(held, table);
             return Ok(Flow::NeedInput);
         }
-        self.begin_pairs(input, &held, &lookup, out)
+        self.begin_pairs(input, built, out)
     }
 
-    fn more(&mut self, out: &mut Output) -> Result<Flow> {
-        let (held, lookup) = self.built()?;
-        self.pairs(&held, &lookup, out)
-    }
-}
-
-impl ProbeState {
-    fn built(&mut self) -> Result<(Arc<Held>, Arc<Lookup>)> {
-        if self.built.is_none() {
-            let held = self.shared.published.held.get().cloned();
-            self.built = held.zip(self.shared.lookup.get().cloned());
-        }
-        self.built.clone().ok_or_else(|| Error::bug("a join was probed before its build side was in"))
+    /// Goes on with the batch.
+    pub fn more(&mut self, built: &Built, out: &mut Output) -> Result<Flow> {
+        self.pairs(&built.held, &built.lookup, out)
     }
 
     /// Whether, of a build row, it only matters that it has a partner.
@@ -139,18 +290,21 @@ impl ProbeState {
         matches!(self.config.pairs.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark)
     }
 
-    /// Whether, in a null-aware join, nothing can come out any more, as some probe key is NULL.
-    fn probe_has_null(&mut self, input: &Batch) -> Result<bool> {
-        let published = &self.shared.published;
-        if !published.probe_seen.load(Ordering::Relaxed) {
-            published.probe_seen.store(true, Ordering::Relaxed);
+    /// Whether, in a null-aware join without a condition, nothing can come out any more, as some probe key is NULL.
+    fn probe_has_null(&self, input: &Batch) -> Result<bool> {
+        if !self.config.null_aware || self.config.pairs.has_residual() {
+            return Ok(false);
         }
-        if published.probe_null.load(Ordering::Relaxed) {
+        let seen = &self.seen;
+        if !seen.row.load(Ordering::Relaxed) {
+            seen.row.store(true, Ordering::Relaxed);
+        }
+        if seen.null.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let key = self.config.keys[0].probe.evaluate(input)?.flat()?;
         if key.logical_null_count() > 0 {
-            published.probe_null.store(true, Ordering::Relaxed);
+            seen.null.store(true, Ordering::Relaxed);
             return Ok(true);
         }
         Ok(false)
@@ -207,7 +361,8 @@ impl ProbeState {
         matched.set(&rows);
     }
 
-    fn begin_pairs(&mut self, input: Batch, held: &Held, lookup: &Lookup, out: &mut Output) -> Result<Flow> {
+    fn begin_pairs(&mut self, input: Batch, built: &Built, out: &mut Output) -> Result<Flow> {
+        let Built { held, lookup } = built;
         if lookup.table.is_none() {
             self.found = Found::default();
         }

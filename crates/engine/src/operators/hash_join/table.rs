@@ -285,6 +285,42 @@ impl Table {
         }
     }
 
+    /// How many steps [`rows_at`](Self::rows_at) has.
+    pub fn steps(&self) -> usize {
+        match self {
+            Table::Dense(dense) => dense.blocks.len(),
+            Table::Hashed(hashed) => hashed.entries.len(),
+        }
+    }
+
+    /// Appends the rows of a step, and the code or hash of each.
+    pub fn rows_at(&self, step: usize, rows: &mut Vec<u32>, words: &mut Vec<u64>) {
+        match self {
+            Table::Dense(dense) => {
+                let [mut bits, mut rank] = dense.blocks[step];
+                while bits != 0 {
+                    let code = (step << 6) as u64 + u64::from(bits.trailing_zeros());
+                    let [start, end] = match &dense.ranges {
+                        Some(ranges) => ranges[rank as usize],
+                        None => [rank as u32, rank as u32 + 1],
+                    };
+                    match &dense.rows {
+                        Some(all) => rows.extend_from_slice(&all[start as usize..end as usize]),
+                        None => rows.extend(start..end),
+                    }
+                    words.resize(rows.len(), code);
+                    bits &= bits - 1;
+                    rank += 1;
+                }
+            }
+            Table::Hashed(hashed) => {
+                let [word, row] = hashed.entries[step];
+                rows.push(row as u32);
+                words.push(word);
+            }
+        }
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         match self {

@@ -2,9 +2,8 @@
 //! and that any workers may do at the same time.
 
 use arrow::buffer::NullBuffer;
-use diligence_base::Result;
 
-use super::build::Chunk;
+use super::assemble::Chunk;
 use super::packing::Packing;
 use super::shared_vec::SharedVec;
 use super::table::{Dense, Hashed, Table, hash_as_word, tag};
@@ -54,9 +53,12 @@ pub(super) struct HashedWork {
 
 impl TableWork {
     /// Plans the table of `rows` rows that can match. `packing` is given where all keys are words that fit.
-    pub fn new(packing: Option<Packing>, rows: usize, sorted: bool, packets: usize) -> Self {
+    pub fn new(packing: Option<Packing>, rows: usize, sorted: bool, packets: usize, is_compact: bool) -> Self {
         match packing {
-            Some(packing) if packing.is_dense(rows) => {
+            Some(packing)
+                if packing.is_dense(rows)
+                    && (!is_compact || Self::bytes(Some(&packing), rows) <= Self::compact_bytes(rows)) =>
+            {
                 let codes = packing.codes;
                 let blocks = (codes / 64 + 1) as usize;
                 // Unless sorted, each part reads all keys, so there are few.
@@ -99,8 +101,13 @@ impl TableWork {
     pub fn bytes(packing: Option<&Packing>, rows: usize) -> usize {
         match packing {
             Some(packing) if packing.is_dense(rows) => (packing.codes / 4) as usize + 12 * rows,
-            _ => 16 * rows + 8 * (rows + 2).next_power_of_two() + 1024,
+            _ => Self::compact_bytes(rows),
         }
+    }
+
+    /// The same at most, if the table is to be compact.
+    pub fn compact_bytes(rows: usize) -> usize {
+        16 * rows + 8 * (rows + 2).next_power_of_two() + 1024
     }
 
     pub fn parts(&self) -> usize {
@@ -111,7 +118,7 @@ impl TableWork {
     }
 
     /// One part of the work. Each is done once; different ones at the same time.
-    pub fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
+    pub fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) {
         match self {
             TableWork::Dense(dense) => dense.work(part, chunks, memory),
             TableWork::Hashed(hashed) => hashed.work(part, chunks, memory),
@@ -151,12 +158,12 @@ impl TableWork {
 }
 
 impl DenseWork {
-    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
+    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) {
         if self.sorted {
             self.work_sorted(part, chunks);
-            return Ok(());
+        } else {
+            self.work_unsorted(part, chunks, memory);
         }
-        self.work_unsorted(part, chunks, memory)
     }
 
     /// The blocks of a part, and its first code.
@@ -220,8 +227,8 @@ impl DenseWork {
         }
     }
 
-    fn work_unsorted(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
-        let mine = self.collect(part, chunks, memory)?;
+    fn work_unsorted(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) {
+        let mine = self.collect(part, chunks, memory);
         let mine = &mine.values;
         let count = mine.len();
         let start = self.taken.fetch_add(count, Ordering::Relaxed);
@@ -236,11 +243,11 @@ impl DenseWork {
         };
         // SAFETY: these positions were taken from the counter by this part.
         let rows = self.rows.as_ref().map(|rows| unsafe { rows.range_mut(start..start + count) });
-        let Some(rows) = rows else { return Ok(()) };
+        let Some(rows) = rows else { return };
         if distinct == count {
             mine.iter().for_each(|&(code, row)| rows[rank_of(code)] = row);
             self.unique.lock().push((start, count));
-            return Ok(());
+            return;
         }
         self.duplicates.store(true, Ordering::Relaxed);
         // SAFETY: as for the rows; a part has at most as many ranks as rows.
@@ -258,14 +265,13 @@ impl DenseWork {
             rows[*next as usize - start] = row;
             *next += 1;
         }
-        Ok(())
     }
 
     /// The rows with the part's codes, counted from its first.
-    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<Scratch<(u64, u32)>> {
+    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Scratch<(u64, u32)> {
         let codes = part as u64 * self.part_codes..(part as u64 + 1) * self.part_codes;
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
-        let mut mine = Scratch::new(rows / self.parts + rows / self.parts / 16, memory)?;
+        let mut mine = Scratch::new(rows / self.parts + rows / self.parts / 16, memory);
         let single = match &self.packing.keys[..] {
             [key] => Some(key),
             _ => None,
@@ -283,12 +289,12 @@ impl DenseWork {
             for (row, &code) in chunk.codes(&self.packing).iter().enumerate() {
                 let distance = code.wrapping_sub(codes.start);
                 if distance < self.part_codes && chunk.can_match(row) {
-                    mine.make_room(1)?;
+                    mine.make_room(1);
                     mine.values.push((distance, (chunk.first_row + row) as u32));
                 }
             }
         }
-        Ok(mine)
+        mine
     }
 }
 
@@ -303,8 +309,8 @@ fn rank_blocks(blocks: &mut [[u64; 2]], start: usize) -> usize {
 }
 
 impl HashedWork {
-    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<()> {
-        let (mine, tags) = self.collect(part, chunks, memory)?;
+    fn work(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) {
+        let (mine, tags) = self.collect(part, chunks, memory);
         let (mine, tags) = (&mine.values, &tags.values);
         let start = self.taken.fetch_add(mine.len(), Ordering::Relaxed);
         let slots = 1usize << (self.slot_bits - self.part_bits);
@@ -343,14 +349,13 @@ impl HashedWork {
         if duplicates {
             self.duplicates.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// The rows of this part: the slot in the part, the row, the word; and their tags.
-    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> Result<PartRows> {
+    fn collect(&self, part: usize, chunks: &[Chunk], memory: &QueryMemory) -> PartRows {
         let expected = chunks.iter().map(|chunk| chunk.rows).sum::<usize>() >> self.part_bits;
-        let mut mine = Scratch::new(expected + expected / 16, memory)?;
-        let mut tags = Scratch::new(expected + expected / 16, memory)?;
+        let mut mine = Scratch::new(expected + expected / 16, memory);
+        let mut tags = Scratch::new(expected + expected / 16, memory);
         let first_slot = (part as u64) << (self.slot_bits - self.part_bits);
         let slot_of = |hash: u64| (((hash >> 1) >> (63 - self.slot_bits)) - first_slot) as u32;
         let per_part = PARTITION_BITS - self.part_bits;
@@ -358,8 +363,8 @@ impl HashedWork {
             let hashes = chunk.hashes();
             let codes = self.packing.as_ref().map(|packing| chunk.codes(packing));
             let rows = chunk.partitions().rows(part << per_part..(part + 1) << per_part);
-            mine.make_room(rows.len())?;
-            tags.make_room(rows.len())?;
+            mine.make_room(rows.len());
+            tags.make_room(rows.len());
             for &row in rows {
                 let hash = hashes[row as usize];
                 let word = codes.map_or(hash_as_word(hash), |codes| codes[row as usize]);
@@ -367,7 +372,7 @@ impl HashedWork {
                 tags.values.push(tag(hash));
             }
         }
-        Ok((mine, tags))
+        (mine, tags)
     }
 }
 
@@ -381,32 +386,36 @@ fn staggered(chunks: &[Chunk], part: usize, parts: usize) -> impl Iterator<Item 
 /// The rows of a part: the slot in the part, the row, the word; and their tags.
 type PartRows = (Scratch<(u32, u32, u64)>, Scratch<u64>);
 
-/// A list that one part of the work needs for itself, reserved before it is held.
+/// A list that one part of the work needs for itself while it works. It counts as reserved even where that is refused: a part is
+/// a small share of the build side, unless one key has most of its rows.
 struct Scratch<T> {
     values: Vec<T>,
     reservation: Reservation,
 }
 
 impl<T> Scratch<T> {
-    fn new(capacity: usize, memory: &QueryMemory) -> Result<Self> {
+    fn new(capacity: usize, memory: &QueryMemory) -> Self {
         let mut reservation = memory.reservation("HashJoin");
-        reservation.grow(capacity * size_of::<T>())?;
-        Ok(Self { values: Vec::with_capacity(capacity), reservation })
+        reservation.overdraw(capacity * size_of::<T>());
+        Self { values: Vec::with_capacity(capacity), reservation }
     }
 
     /// Room for so many more.
     #[inline(always)]
-    fn make_room(&mut self, more: usize) -> Result<()> {
-        if self.values.capacity() - self.values.len() >= more { Ok(()) } else { self.enlarge(more) }
+    fn make_room(&mut self, more: usize) {
+        if self.values.capacity() - self.values.len() < more {
+            self.enlarge(more);
+        }
     }
 
     #[cold]
-    fn enlarge(&mut self, more: usize) -> Result<()> {
-        let capacity = (self.values.len() + more).max(2 * self.values.capacity());
+    fn enlarge(&mut self, more: usize) {
+        let before = self.values.capacity();
+        let capacity = (self.values.len() + more).max(2 * before);
         // The old list is held until it is copied.
-        self.reservation.grow(capacity * size_of::<T>())?;
+        self.reservation.overdraw(capacity * size_of::<T>());
         self.values.reserve_exact(capacity - self.values.len());
-        self.reservation.resize(capacity * size_of::<T>())
+        self.reservation.shrink(before * size_of::<T>());
     }
 }
 

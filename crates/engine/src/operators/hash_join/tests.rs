@@ -2,6 +2,7 @@
 //! inputs, driven through the states by hand with several packets.
 
 mod cases;
+mod spilled;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,15 +16,17 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRe
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::Operator as BinaryOperator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
+use diligence_base::seams::MemoryTempFiles;
 use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Batch, Column};
 use crate::memory::{Broker, QueryMemory};
 use crate::operators::nested_loop::nested_loop_join;
-use crate::pipeline::{Flow, Output, Pull, Setup};
+use crate::pipeline::{Flow, OperatorState, Output, Pull, Setup};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
+use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// A stream of numbers from a seed (splitmix64).
 struct Dice(u64);
@@ -191,6 +194,56 @@ fn input_of(types: &[DataType]) -> Box<Plan> {
     Box::new(Plan::new(Node::Values { batches: vec![] }, schema_of(types)))
 }
 
+/// Sleeps until somebody wakes it, or for a while.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[track_caller]
+fn wait() {
+    let start = std::time::Instant::now();
+    std::thread::park_timeout(std::time::Duration::from_secs(10));
+    assert!(start.elapsed().as_secs() < 10, "nobody woke the packet");
+}
+
+/// A packet of the probe side, until it ends.
+struct ProbePacket(Option<Box<dyn OperatorState>>);
+
+impl ProbePacket {
+    /// One call; true if it is to be called again with [`Self::go_on`].
+    fn heed(&mut self, flow: Flow, out: &mut Output) -> bool {
+        match flow {
+            Flow::MoreOutput => true,
+            Flow::Wait => {
+                wait();
+                true
+            }
+            Flow::NeedInput => false,
+            Flow::Done => {
+                let Some(mut state) = self.0.take() else { return false };
+                assert_eq!(state.finish(out).unwrap(), Flow::Done);
+                false
+            }
+        }
+    }
+
+    fn push(&mut self, batch: Batch, out: &mut Output) -> bool {
+        let Some(state) = &mut self.0 else { return false };
+        let flow = state.push(batch, out).unwrap();
+        self.heed(flow, out)
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> bool {
+        let Some(state) = &mut self.0 else { return false };
+        let flow = state.more(out).unwrap();
+        self.heed(flow, out)
+    }
+}
+
 /// Runs a join with several packets in turn, as the stages would.
 fn run(
     dice: &mut Dice,
@@ -201,15 +254,47 @@ fn run(
     schema: &SchemaRef,
     threads: bool,
 ) -> Vec<Row> {
-    let waker = Waker::noop();
+    run_giving_back(dice, parts, setup, left, right, schema, threads, None)
+}
+
+/// The same, with a join that is asked for its memory when `after` batches of both sides have been pushed.
+#[allow(clippy::too_many_arguments, reason = "a test's helper")]
+fn run_giving_back(
+    dice: &mut Dice,
+    parts: &JoinParts,
+    setup: &Setup,
+    left: Vec<Batch>,
+    right: Vec<Batch>,
+    schema: &SchemaRef,
+    threads: bool,
+    after: Option<usize>,
+) -> Vec<Row> {
+    use crate::pipeline::Accept;
+    let waker = &Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut pushed = 0;
+    let mut count = || {
+        if after == Some(pushed) {
+            parts.give_back.as_ref().unwrap().request();
+        }
+        pushed += 1;
+    };
     let mut builders: Vec<_> = (0..setup.packets).map(|_| parts.build.open(setup).unwrap()).collect();
     for batch in left {
         let packet = dice.below(setup.packets);
-        builders[packet].push(batch, waker).unwrap();
+        count();
+        let mut accept = builders[packet].push(batch, waker).unwrap();
+        while accept == Accept::Wait {
+            wait();
+            accept = builders[packet].ready(waker).unwrap();
+        }
     }
-    builders.iter_mut().for_each(|builder| assert_eq!(builder.finish(waker).unwrap(), crate::pipeline::Accept::More));
+    for builder in &mut builders {
+        while builder.finish(waker).unwrap() == Accept::Wait {
+            wait();
+        }
+    }
     drop(builders);
-    let count = parts.build.parts().unwrap();
+    let parts_count = parts.build.parts().unwrap();
     if threads {
         let next = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -217,7 +302,7 @@ fn run(
                 scope.spawn(|| {
                     loop {
                         let part = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        if part >= count {
+                        if part >= parts_count {
                             break;
                         }
                         parts.build.part(part, setup).unwrap();
@@ -226,8 +311,8 @@ fn run(
             }
         });
     } else {
-        let mut order: Vec<usize> = (0..count).collect();
-        for end in (1..count).rev() {
+        let mut order: Vec<usize> = (0..parts_count).collect();
+        for end in (1..parts_count).rev() {
             order.swap(end, dice.below(end + 1));
         }
         order.into_iter().for_each(|part| parts.build.part(part, setup).unwrap());
@@ -235,6 +320,7 @@ fn run(
     parts.build.complete().unwrap();
 
     let mut out = Output::default();
+    out.set_waker(waker);
     let mut rows = Vec::new();
     let rows_max = right.iter().map(Batch::rows).max().unwrap_or(0).max(setup.batch_rows);
     let mut take = |out: &mut Output| {
@@ -243,39 +329,37 @@ fn run(
             rows.extend(rows_of(&batch, schema));
         }
     };
-    let mut probes: Vec<_> = (0..setup.packets).map(|_| Some(parts.probe.open(setup).unwrap())).collect();
+    let mut probes: Vec<_> = (0..setup.packets).map(|_| ProbePacket(Some(parts.probe.open(setup).unwrap()))).collect();
     for batch in right {
         let packet = dice.below(setup.packets);
-        let Some(probe) = &mut probes[packet] else { continue };
-        let mut flow = probe.push(batch, &mut out).unwrap();
-        while flow == Flow::MoreOutput {
+        count();
+        let mut more = probes[packet].push(batch, &mut out);
+        while more {
             take(&mut out);
-            flow = probe.more(&mut out).unwrap();
+            more = probes[packet].go_on(&mut out);
         }
         take(&mut out);
-        if flow == Flow::Done {
-            probe.finish(&mut out).unwrap();
-            probes[packet] = None;
-        }
     }
-    for mut probe in probes.into_iter().flatten() {
+    for mut probe in probes.into_iter().filter_map(|probe| probe.0) {
         assert_eq!(probe.finish(&mut out).unwrap(), Flow::Done);
     }
-    if let Some(unmatched) = &parts.unmatched {
-        for _ in 0..unmatched.packets_max() {
-            let mut source = unmatched.open(setup).unwrap();
-            loop {
-                match source.pull(waker).unwrap() {
-                    Pull::Batch(batch) => {
-                        assert!(batch.rows() <= setup.batch_rows);
-                        out.emit(batch);
-                    }
-                    Pull::Again => {}
-                    Pull::Wait => panic!("nothing to wait for"),
-                    Pull::Done => break,
+    for (source, _) in &parts.after_probe {
+        let packets = source.packets_max();
+        let mut states: Vec<_> = (0..packets.min(setup.packets)).map(|_| source.open(setup).unwrap()).collect();
+        while !states.is_empty() {
+            let packet = dice.below(states.len());
+            match states[packet].pull(waker).unwrap() {
+                Pull::Batch(batch) => {
+                    assert!(batch.rows() <= rows_max.max(setup.batch_rows));
+                    out.emit(batch);
                 }
-                take(&mut out);
+                Pull::Again => {}
+                // Perhaps for another packet.
+                Pull::Wait if states.len() > 1 => std::thread::yield_now(),
+                Pull::Wait => wait(),
+                Pull::Done => drop(states.remove(packet)),
             }
+            take(&mut out);
         }
     }
     rows
@@ -337,8 +421,16 @@ fn at_most_judged(column: usize) -> impl Fn(&[ScalarValue], &[ScalarValue]) -> O
     }
 }
 
+/// How much memory a random join has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    Enough,
+    /// Too little for most, and temp space.
+    Short,
+}
+
 /// One random join, the same in both engines.
-fn judge(seed: u64, join_type: JoinType, hash: bool) {
+fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled {
     let mut dice = Dice(seed);
     let dice = &mut dice;
     let keys = if hash { dice.pick(&[1, 1, 1, 2, 3]) } else { 0 };
@@ -356,7 +448,11 @@ fn judge(seed: u64, join_type: JoinType, hash: bool) {
             ascending,
         })
         .collect();
-    let sizes: &[usize] = if hash { &[0, 1, 30, 300] } else { &[0, 1, 12, 40] };
+    let sizes: &[usize] = match (hash, memory) {
+        (true, Memory::Enough) => &[0, 1, 30, 300],
+        (true, Memory::Short) => &[0, 1, 100, 400, 700],
+        (false, _) => &[0, 1, 12, 40],
+    };
     let (left_count, right_count) = (dice.pick(sizes), dice.pick(sizes));
     let left = random_rows(dice, &types, &spreads, left_count);
     let right = random_rows(dice, &types, &spreads, right_count);
@@ -412,10 +508,15 @@ fn judge(seed: u64, join_type: JoinType, hash: bool) {
         let join = NestedLoopJoin { left: input_of(&types), right: input_of(&types), filter, join_type, projection };
         nested_loop_join(&join, &schema).unwrap()
     };
-    let broker = Broker::new(1 << 30);
+    let budget = match memory {
+        Memory::Enough => 1 << 30,
+        Memory::Short => 64_000 + dice.below(100_000),
+    };
+    let broker = Broker::new(budget);
+    let temp = (memory == Memory::Short).then(|| temp_space(dice));
     let setup = Setup {
         memory: broker.account(diligence_base::ids::QueryId(7), None),
-        temp: None,
+        temp: temp.clone(),
         batch_rows: dice.pick(&[1, 3, 64, 8192]),
         packets: 1 + dice.below(4),
     };
@@ -423,8 +524,14 @@ fn judge(seed: u64, join_type: JoinType, hash: bool) {
     let left_batches = batches(dice, &types, &left, batch_rows);
     let right_batches = batches(dice, &types, &right, batch_rows);
     let threads = dice.chance(20);
-    let rows = run(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads);
-    let context = format!("seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}");
+    let batch_count = left_batches.len() + right_batches.len();
+    let give_back = (memory == Memory::Short && dice.chance(30)).then(|| dice.below(batch_count + 1));
+    let rows = run_giving_back(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
+    let spilled = parts.spilled();
+    let context = format!(
+        "seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}, null-equal {null_equal}, \
+         {left_count} x {right_count} rows, budget {budget}, {give_back:?}, {spilled:?}"
+    );
     let (rows, expected) = (sorted(rows), sorted(expected));
     let differs = rows.iter().zip(&expected).find(|(row, expected)| row != expected);
     assert_eq!(differs, None, "{context}");
@@ -444,10 +551,41 @@ fn judge(seed: u64, join_type: JoinType, hash: bool) {
                 );
             }
         }
-        assert_eq!(runtime_filter.is_empty_build(), left.iter().all(|row| !can_match(&row[..keys], null_equal)));
+        if spilled.partitions == 0 {
+            assert_eq!(runtime_filter.is_empty_build(), left.iter().all(|row| !can_match(&row[..keys], null_equal)));
+        }
     }
     drop(parts);
+    if let Some(temp) = &temp {
+        is_left_empty(temp, &broker, &context);
+    }
     assert_eq!(broker.reserved_bytes(), 0, "{context}: memory was kept");
+    spilled
+}
+
+/// Temp space in memory, with and without threads.
+fn temp_space(dice: &mut Dice) -> TempSpace {
+    let options = TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 4096,
+        threads: dice.pick(&[0, 0, 2]),
+        compression: dice.pick(&[Compression::None, Compression::None, Compression::Lz4]),
+        files: Arc::new(MemoryTempFiles::default()),
+        ..TempOptions::default()
+    };
+    TempSpace::open(&options).unwrap()
+}
+
+/// No cluster is used any more once its I/O threads are done.
+fn is_left_empty(temp: &TempSpace, broker: &Broker, context: &str) {
+    let used = || temp.info().directories.iter().map(|directory| directory.clusters_used).sum::<usize>();
+    for _ in 0..1000 {
+        if temp.info().files == 0 && used() == 0 && broker.reserved_bytes() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{context}: {:?} is left, and {} bytes", temp.info(), broker.reserved_bytes());
 }
 
 fn can_match(keys: &[ScalarValue], null_equal: bool) -> bool {
@@ -460,14 +598,14 @@ proptest! {
     #[test]
     fn hash_joins_agree_with_the_judge(seed: u64) {
         for join_type in ALL_TYPES {
-            judge(seed, join_type, true);
+            judge(seed, join_type, true, Memory::Enough);
         }
     }
 
     #[test]
     fn nested_loop_joins_agree_with_the_judge(seed: u64) {
         for join_type in ALL_TYPES {
-            judge(seed, join_type, false);
+            judge(seed, join_type, false, Memory::Enough);
         }
     }
 }

@@ -32,25 +32,18 @@ impl Source for Unmatched {
     }
 
     fn packets_max(&self) -> usize {
-        self.published.held.get().map_or(1, |held| held.rows.div_ceil(PACKET_ROWS)).max(1)
+        let held = self.published.held.lock();
+        held.as_ref().map_or(0, |held| held.rows.div_ceil(PACKET_ROWS))
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
-        let held = self.published.held.get().cloned();
-        Ok(Box::new(UnmatchedState {
-            held: held
-                .ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?,
-            pairs: self.pairs.clone(),
-            published: self.published.clone(),
-            null_aware: self.null_aware,
-            batch_rows: setup.batch_rows,
-            rows: vec![],
-            taken: 0,
-        }))
+        let (pairs, published) = (self.pairs.clone(), self.published.clone());
+        Ok(Box::new(UnmatchedState::new(pairs, published, self.null_aware, setup.batch_rows)?))
     }
 }
 
-struct UnmatchedState {
+/// One packet's share of them.
+pub(super) struct UnmatchedState {
     held: Arc<Held>,
     pairs: Arc<PairJoin>,
     published: Arc<Published>,
@@ -63,8 +56,22 @@ struct UnmatchedState {
 
 impl SourceState for UnmatchedState {
     fn pull(&mut self, _waker: &Waker) -> Result<Pull> {
+        self.next()
+    }
+}
+
+impl UnmatchedState {
+    pub fn new(pairs: Arc<PairJoin>, published: Arc<Published>, null_aware: bool, batch_rows: usize) -> Result<Self> {
+        let held = published.held.lock().clone();
+        let held =
+            held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
+        Ok(Self { held, pairs, published, null_aware, batch_rows, rows: vec![], taken: 0 })
+    }
+
+    /// The next batch.
+    pub fn next(&mut self) -> Result<Pull> {
         if self.taken == self.rows.len() {
-            if self.null_aware && self.published.probe_null.load(Ordering::Relaxed) {
+            if self.null_aware && self.published.seen.null.load(Ordering::Relaxed) {
                 return Ok(Pull::Done);
             }
             let start = self.published.cursor.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
@@ -81,9 +88,7 @@ impl SourceState for UnmatchedState {
         self.taken = end;
         self.pairs.held_batch(&self.held, rows).map(Pull::Batch)
     }
-}
 
-impl UnmatchedState {
     fn look(&mut self, range: std::ops::Range<usize>) -> Result<()> {
         let matched = self.held.matched.as_ref();
         let matched = matched.ok_or_else(|| Error::bug("a join did not note which rows have a partner"))?;
@@ -91,7 +96,7 @@ impl UnmatchedState {
         self.taken = 0;
         // NULL is not known to be absent from a list, unless the list is empty.
         let valid = self.held.valid.as_ref();
-        let valid = valid.filter(|_| self.null_aware && self.published.probe_seen.load(Ordering::Relaxed));
+        let valid = valid.filter(|_| self.null_aware && self.published.seen.row.load(Ordering::Relaxed));
         let wanted = |row: &usize| match self.pairs.join_type {
             JoinType::LeftMark => true,
             JoinType::LeftSemi => matched.get(*row),

@@ -19,15 +19,14 @@ use crate::temp::TempSpace;
 
 /// A window in one run.
 pub struct WindowSource {
-    window: Window,
-    schema: SchemaRef,
-    input: Mutex<Option<Receiver>>,
+    start: Mutex<Option<(Receiver, Functions)>>,
 }
 
 impl WindowSource {
-    /// The window over the rows behind a port; `schema`: its output.
-    pub fn new(window: &Window, schema: &SchemaRef, input: Receiver) -> Arc<Self> {
-        Arc::new(Self { window: window.clone(), schema: schema.clone(), input: Mutex::new(Some(input)) })
+    /// The window over the rows behind a port; `schema`: its output. Fails if DataFusion cannot make a function's state.
+    pub fn new(window: &Window, schema: &SchemaRef, input: Receiver) -> Result<Arc<Self>> {
+        let functions = Functions::new(window, schema)?;
+        Ok(Arc::new(Self { start: Mutex::new(Some((input, functions))) }))
     }
 }
 
@@ -42,8 +41,9 @@ impl Source for WindowSource {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
-        let input = self.input.lock().take().ok_or_else(|| Error::bug("a window has two readers"))?;
-        let work = Work::new(&self.window, &self.schema, &setup.memory, setup.temp.clone())?;
+        let start = self.start.lock().take();
+        let (input, functions) = start.ok_or_else(|| Error::bug("a window has two readers"))?;
+        let work = Work::new(functions, &setup.memory, setup.temp.clone());
         Ok(Box::new(State { input, work, incoming: None }))
     }
 }
@@ -84,21 +84,29 @@ impl SourceState for State {
     }
 }
 
+/// What is computed of the rows of a window.
+pub(super) struct Functions {
+    boundaries: Boundaries,
+    columns: Vec<Columns>,
+    /// How many columns are added.
+    added: usize,
+}
+
 /// A window at work, without its input.
 pub(super) struct Work {
     boundaries: Boundaries,
-    rows: Rows,
-    buffer: PartitionBuffer,
     columns: Vec<Columns>,
     added: usize,
+    rows: Rows,
+    buffer: PartitionBuffer,
     /// Rows that have gone on.
     given: u64,
     /// Of what functions hold.
     reservation: Reservation,
 }
 
-impl Work {
-    pub fn new(window: &Window, schema: &SchemaRef, memory: &QueryMemory, temp: Option<TempSpace>) -> Result<Self> {
+impl Functions {
+    pub fn new(window: &Window, schema: &SchemaRef) -> Result<Self> {
         let inputs = window.input.schema.fields().len();
         if schema.fields().len() != inputs + window.calls.len() {
             return Err(Error::bug(format!("a window of {} functions was planned otherwise", window.calls.len())));
@@ -109,13 +117,24 @@ impl Work {
         let order_by = wants_peers.then(|| window.order_by.iter().map(|key| key.expression.clone()).collect());
         Ok(Self {
             boundaries: Boundaries::new(window.partition_by.clone(), order_by),
-            rows: Rows::default(),
-            buffer: PartitionBuffer::new(memory, temp),
             columns,
             added: window.calls.len(),
+        })
+    }
+}
+
+impl Work {
+    pub fn new(functions: Functions, memory: &QueryMemory, temp: Option<TempSpace>) -> Self {
+        let Functions { boundaries, columns, added } = functions;
+        Self {
+            boundaries,
+            columns,
+            added,
+            rows: Rows::default(),
+            buffer: PartitionBuffer::new(memory, temp),
             given: 0,
             reservation: memory.reservation("a window"),
-        })
+        }
     }
 
     /// Takes a batch, which has rows. After `Pending`, call it again with the same batch when the waker was woken.
@@ -166,7 +185,9 @@ impl Work {
         if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
             return Poll::Ready(Ok(None));
         }
-        let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else { return Poll::Ready(Ok(None)) };
+        let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else {
+            return Poll::Ready(Ok(None));
+        };
         let until = self.given + count as u64;
         Poll::Ready(if self.is_ready(until)? { self.take(until, count).map(Some) } else { Ok(None) })
     }

@@ -23,7 +23,7 @@ use diligence_base::seams::MemoryTempFiles;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::source::Work;
+use super::source::{Functions, Work};
 use crate::batch::{Batch, Column as BatchColumn, compacted};
 use crate::expressions::Expr;
 use crate::memory::QueryMemory;
@@ -152,7 +152,7 @@ fn run_within(
     memory: &QueryMemory,
     temp: Option<TempSpace>,
 ) -> Result<Vec<RecordBatch>> {
-    let mut work = Work::new(window, output, memory, temp)?;
+    let mut work = Work::new(Functions::new(window, output)?, memory, temp);
     let mut out = Vec::new();
     for batch in batches {
         push(&mut work, &Batch::from_record_batch(batch))?;
@@ -377,7 +377,7 @@ fn many(schema: &SchemaRef, first: i64, count: usize) -> Batch {
 fn held(calls: Vec<WindowCall>, schema: &SchemaRef) -> (usize, usize) {
     let (window, output) = window(calls, &[(ORDER, SortOptions::default())], schema);
     let memory = QueryMemory::unbounded();
-    let mut work = Work::new(&window, &output, &memory, None).unwrap();
+    let mut work = Work::new(Functions::new(&window, &output).unwrap(), &memory, None);
     let (mut waiting, mut rows) = (0, 0);
     for batch in 0..50 {
         push(&mut work, &many(schema, batch * 1000, 1000)).unwrap();
@@ -473,7 +473,7 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
     let broker = crate::memory::Broker::new(10 * payload);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let mut work = Work::new(&window, &output, &memory, None).unwrap();
+    let mut work = Work::new(Functions::new(&window, &output).unwrap(), &memory, None);
     let refusal = (0..50).find_map(|batch| push(&mut work, &many(&schema, batch * 1000, 1000)).err()).unwrap();
     assert_eq!(refusal.kind(), ErrorKind::Resource);
     drop(work);

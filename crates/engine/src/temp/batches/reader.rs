@@ -47,7 +47,8 @@ impl BatchReader {
         self.reader.seek(if row < self.contents.rows { cluster } else { usize::MAX });
     }
 
-    /// The next batch; `None` at the end. After `Pending` the waker is woken when it is worth asking again.
+    /// The next batch; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an error the reader
+    /// stands where it stood.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Batch>>> {
         loop {
             match self.step(waker) {
@@ -102,9 +103,13 @@ impl BatchReader {
             self.long = Some(LongBlock { header, bytes, filled: 0 });
             return Poll::Ready(Ok(Step::More));
         }
-        let block = cluster.slice_with_length(*from, header.block_bytes());
-        *from += header.block_bytes();
-        Poll::Ready(self.batch(header, &block))
+        let (block, end) = (cluster.slice_with_length(*from, header.block_bytes()), *from + header.block_bytes());
+        // If there is no memory for it, it is still the next.
+        let batch = self.batch(header, &block)?;
+        if let Some((_, from)) = &mut self.cluster {
+            *from = end;
+        }
+        Poll::Ready(Ok(batch))
     }
 
     /// The rows of a whole block.

@@ -212,9 +212,11 @@ impl BatchWriter {
         self.writer.waiting_clusters()
     }
 
-    /// Ends the present cluster, however little it holds: so that a writer gives its memory back.
-    pub fn close_cluster(&mut self) {
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back. Whether there was one.
+    pub fn close_cluster(&mut self) -> bool {
+        let any = self.writer.room() > 0;
         self.writer.close_cluster();
+        any
     }
 
     /// Sends the full clusters to the disk as one group.

@@ -3,8 +3,12 @@
 //! A spreading packet makes a group of each row: then every count is one, and nothing is stored for it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::{LANE_GROUPS_MAX, LANES, Placement, permuted, scatter};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::Int64Type;
+
+use super::{LANE_GROUPS_MAX, LANES, Placement, nothing, permuted, scatter};
 
 /// How many rows each group has.
 pub(in super::super) enum RowCounts {
@@ -78,6 +82,22 @@ impl RowCounts {
                 Self::Ones(order.len())
             }
             Self::Many(counts) => Self::Many(permuted(counts, order, 0)),
+        }
+    }
+
+    /// The counts of groups `range` for temp space; ones take no room there, either.
+    pub fn column(&self, range: Range<usize>) -> ArrayRef {
+        match self {
+            Self::Ones(_) => nothing(range.len()),
+            Self::Many(counts) => Arc::new(Int64Array::from(counts[range].to_vec())),
+        }
+    }
+
+    /// Counts out of such a column.
+    pub fn of_column(column: &ArrayRef) -> Self {
+        match column.as_primitive_opt::<Int64Type>() {
+            Some(counts) => Self::Many(counts.values().to_vec()),
+            None => Self::Ones(column.len()),
         }
     }
 

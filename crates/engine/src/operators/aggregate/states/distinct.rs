@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Decimal64Array, Decimal128Array, Float64Array, Int64Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, Decimal64Array, Decimal128Array, Float64Array, Int64Array, UInt32Array, UInt64Array,
 };
 use arrow::compute::take;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
@@ -19,7 +19,7 @@ use super::super::key_layout::{KeyColumn, KeyKind, KeyLayout};
 use super::super::key_table::{KeyTable, Keys, MergedBytes, NoBytes, restride};
 use super::count::count_rows;
 use super::sum::{SumKind, SumState};
-use super::{Placement, permuted};
+use super::{Placement, nothing, permuted, scatter};
 use crate::batch::Column;
 use crate::memory::QueryMemory;
 
@@ -35,6 +35,8 @@ pub(in super::super) struct DistinctState {
     sums: Option<SumState>,
     /// True if the pairs are in the order of their groups.
     sorted: bool,
+    /// True if counts and sums are all there is: of pairs that went through temp space, where those of a value are together.
+    resolved: bool,
     encoded: EncodedKeys,
     pair_ids: Vec<u32>,
 }
@@ -56,6 +58,7 @@ impl DistinctState {
             counts: Vec::new(),
             sums: sum.map(|kind| SumState::new(kind, true)),
             sorted: false,
+            resolved: false,
             encoded: EncodedKeys::default(),
             pair_ids: Vec::new(),
         }
@@ -122,6 +125,10 @@ impl DistinctState {
 
     /// Adds the pairs of another state's groups `range`.
     pub fn merge(&mut self, other: &DistinctState, range: Range<usize>, placement: Placement<'_>) -> Result<()> {
+        if other.resolved {
+            self.merge_resolved(other, range, placement);
+            return Ok(());
+        }
         let theirs = &other.pairs.keys;
         let layout = self.pairs.layout.clone();
         let group_column = self.grouped.then(|| &layout.columns[1]);
@@ -168,6 +175,66 @@ impl DistinctState {
         Ok(())
     }
 
+    /// Adds counts and sums of values that nobody else has.
+    fn merge_resolved(&mut self, other: &DistinctState, range: Range<usize>, placement: Placement<'_>) {
+        self.resolved = true;
+        if other.counts.is_empty() {
+            return;
+        }
+        self.counts.resize(placement.groups.max(self.counts.len()), 0);
+        scatter(&mut self.counts, &other.counts[range.clone()], placement, None, |count, more| *count += more);
+        if let (Some(sums), Some(theirs)) = (&mut self.sums, &other.sums) {
+            sums.merge(theirs, range, placement);
+        }
+    }
+
+    /// Adds values, one per row, that nobody else has: keys `pairs` of a table, whose column `column` they are.
+    pub fn resolve(
+        &mut self,
+        keys: &Keys,
+        column: &KeyColumn,
+        pairs: Range<usize>,
+        placement: Placement<'_>,
+    ) -> Result<()> {
+        self.resolved = true;
+        count_rows(&mut self.counts, placement);
+        match &mut self.sums {
+            Some(sums) => sums.update(&values_of(keys, column, pairs)?, placement),
+            None => Ok(()),
+        }
+    }
+
+    /// For temp space: counts and sums of groups `range` if no pairs are left to look at; else nothing.
+    pub fn columns(&self, range: Range<usize>) -> Result<Vec<ArrayRef>> {
+        if !self.resolved {
+            return Ok(vec![nothing(range.len()), nothing(range.len())]);
+        }
+        let sums = self.sums.as_ref().map_or_else(|| Ok(nothing(range.len())), |sums| sums.column(range.clone()))?;
+        Ok(vec![Arc::new(Int64Array::from(self.counts[range].to_vec())), sums])
+    }
+
+    /// What such columns say.
+    pub fn of_columns(&self, columns: &[ArrayRef]) -> Result<Self> {
+        let mut state = Self { resolved: true, ..Self::new(self.pairs.layout.clone(), None) };
+        if let (Some(counts), Some(sums)) = (columns[0].as_primitive_opt::<Int64Type>(), columns.get(1)) {
+            state.counts = counts.values().to_vec();
+            state.sums = self.sums.as_ref().map(|own| own.of_column(sums)).transpose()?;
+        }
+        Ok(state)
+    }
+
+    /// The pairs, of which some belong to groups `range`: their keys, the numbers of these, and the column of the group's
+    /// number, if there are several groups.
+    pub fn pairs(&mut self, groups: Range<usize>) -> (&Keys, Range<usize>, Option<&KeyColumn>) {
+        self.pairs.keys.freeze();
+        (&self.pairs.keys, self.pairs_of(groups), self.pairs.layout.columns.get(1))
+    }
+
+    /// The layout of the pairs.
+    pub fn pair_layout(&self) -> &Arc<KeyLayout> {
+        &self.pairs.layout
+    }
+
     /// The pairs of some groups; all of them where pairs are in no order.
     fn pairs_of(&self, groups: Range<usize>) -> Range<usize> {
         let keys = &self.pairs.keys;
@@ -188,7 +255,7 @@ impl DistinctState {
         self.pairs.bytes_ahead(pairs.len()).saturating_sub(self.pairs.bytes()) + text
     }
 
-    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<Self> {
+    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Self {
         let mut pairs = KeyTable::new(self.pairs.layout.clone());
         let mut keys = self.pairs.take_keys();
         if let Some(column) = self.pairs.layout.columns.get(1) {
@@ -206,30 +273,31 @@ impl DistinctState {
                 pair_order[*start as usize] = pair as u32;
                 *start += 1;
             }
-            let mut sorted = keys.permuted(&pair_order, memory)?;
+            let mut sorted = keys.permuted(&pair_order, memory);
             let stride = sorted.stride;
             for (key, &pair) in sorted.words.chunks_exact_mut(stride).zip(&pair_order) {
                 set_group(key, column, groups[pair as usize]);
             }
             keys = sorted;
         } else {
-            keys.share(memory)?;
+            keys.share(memory);
         }
         pairs.keys = keys;
-        Ok(Self {
+        Self {
             pairs,
             grouped: self.grouped,
             counts: permuted(&mut self.counts, order, 0),
             sums: self.sums.as_mut().map(|sums| sums.take_permuted(order)),
             sorted: true,
+            resolved: self.resolved,
             encoded: EncodedKeys::default(),
             pair_ids: Vec::new(),
-        })
+        }
     }
 
     /// The pairs can be shared: no more are added.
-    pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
-        self.pairs.keys.share(memory)
+    pub fn freeze(&mut self, memory: &QueryMemory) {
+        self.pairs.keys.share(memory);
     }
 
     /// From now on merges copy long strings.
@@ -290,11 +358,11 @@ fn fresh_rows(pair_ids: &[u32], known: usize) -> Vec<u32> {
     fresh
 }
 
-fn group_of(keys: &Keys, column: &KeyColumn, pair: usize) -> u32 {
+pub(in super::super) fn group_of(keys: &Keys, column: &KeyColumn, pair: usize) -> u32 {
     (keys.words[pair * keys.stride + column.word] >> column.shift) as u32
 }
 
-fn set_group(key: &mut [u64], column: &KeyColumn, group: u32) {
+pub(in super::super) fn set_group(key: &mut [u64], column: &KeyColumn, group: u32) {
     let word = &mut key[column.word];
     *word = *word & !((u32::MAX as u64) << column.shift) | (group as u64) << column.shift;
 }

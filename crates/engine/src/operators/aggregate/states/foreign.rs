@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array, new_empty_array, new_null_array};
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_empty_array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion_expr::{Accumulator, EmitTo, GroupsAccumulator};
@@ -27,6 +27,8 @@ pub(in super::super) struct ForeignState {
     /// Groups that the accumulator knows.
     groups: usize,
     ids: Vec<usize>,
+    /// Arrays that `state` gives.
+    columns: usize,
 }
 
 /// The mutexes are never locked: they only say that nobody reads an accumulator while it is shared.
@@ -50,7 +52,8 @@ impl ForeignState {
             let function = function.clone();
             Held::Groups(Mutex::new(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator()))))
         };
-        Ok(Self { held, arguments, result, groups: 0, ids: Vec::new() })
+        let columns = function.state_fields().map_err(from_datafusion)?.len();
+        Ok(Self { held, arguments, result, groups: 0, ids: Vec::new(), columns })
     }
 
     /// Adds a batch's values, all logical.
@@ -132,7 +135,31 @@ impl ForeignState {
         let states = states.iter().map(|state| take(state, &order, None)).collect::<Result<_, _>>();
         let held = Held::States(states.map_err(from_arrow)?);
         let (arguments, result) = (self.arguments.clone(), self.result.clone());
-        Ok(Self { held, arguments, result, groups: order.values().len(), ids: Vec::new() })
+        Ok(Self { held, arguments, result, groups: order.values().len(), ids: Vec::new(), columns: self.columns })
+    }
+
+    /// Takes the states of groups `range` out, all before it having been taken.
+    pub fn take_columns(&mut self, range: Range<usize>) -> Result<Vec<ArrayRef>> {
+        if let Held::Groups(groups) = &mut self.held {
+            let first = if range.end == self.groups { EmitTo::All } else { EmitTo::First(range.len()) };
+            return unlocked(groups)?.state(first).map_err(from_datafusion);
+        }
+        self.freeze()?;
+        match &self.held {
+            Held::States(states) => Ok(states.iter().map(|state| state.slice(range.start, range.len())).collect()),
+            _ => Err(Error::bug("a frozen aggregate has no state")),
+        }
+    }
+
+    pub fn column_count(&self) -> usize {
+        self.columns
+    }
+
+    /// Frozen states out of such columns.
+    pub fn of_columns(&self, columns: &[ArrayRef]) -> Self {
+        let groups = columns.first().map_or(0, |column| column.len());
+        let (arguments, result) = (self.arguments.clone(), self.result.clone());
+        Self { held: Held::States(columns.to_vec()), arguments, result, groups, ids: Vec::new(), columns: self.columns }
     }
 
     /// Computes the results of all groups.

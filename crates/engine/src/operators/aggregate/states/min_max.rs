@@ -29,6 +29,8 @@ pub(in super::super) trait MinMaxState: Send + Sync {
     fn take_permuted(&mut self, order: &[u32]) -> Box<dyn MinMaxState>;
     /// The extremes of groups `range`.
     fn output(&self, range: Range<usize>) -> ArrayRef;
+    /// Extremes of the same kind out of what `output` gave.
+    fn of_column(&self, column: &ArrayRef) -> Result<Box<dyn MinMaxState>>;
     /// Bytes held.
     fn bytes(&self) -> usize;
     /// Bytes of one more group.
@@ -213,6 +215,18 @@ where
         let nulls = self.seen.nulls(range.clone());
         let array = PrimitiveArray::<T>::new(self.values[range].to_vec().into(), nulls);
         Arc::new(array.with_data_type(self.data_type.clone()))
+    }
+
+    fn of_column(&self, column: &ArrayRef) -> Result<Box<dyn MinMaxState>> {
+        let Some(array) = column.as_primitive_opt::<T>() else {
+            return Err(Error::bug(format!("extremes came out of temp space as {}", column.data_type())));
+        };
+        let values = match array.nulls() {
+            None => array.values().to_vec(),
+            Some(_) => array.iter().map(|value| value.unwrap_or(Self::START)).collect(),
+        };
+        let (seen, data_type) = (Seen::of_nulls(array.nulls()), self.data_type.clone());
+        Ok(Box::new(Self { data_type, values, seen, always_seen: self.always_seen, phantom: PhantomData }))
     }
 
     fn bytes(&self) -> usize {

@@ -16,8 +16,11 @@ pub(super) mod min_max;
 pub(super) mod sum;
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray, Int64Array, NullArray};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::Int64Type;
 use diligence_base::{Error, Result};
 
 use crate::memory::QueryMemory;
@@ -110,8 +113,49 @@ impl State {
             Self::Nulls(counts) => Self::Nulls(permuted(counts, order, 0)),
             Self::Sum(sums) => Self::Sum(sums.take_permuted(order)),
             Self::MinMax(values) => Self::MinMax(values.take_permuted(order)),
-            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order, memory)?)),
+            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order, memory))),
             Self::Foreign(foreign) => Self::Foreign(foreign.take_permuted(order)?),
+        })
+    }
+
+    /// The states of groups `range` as columns, [`column_count`](Self::column_count) of them, to be written to temp space. Every
+    /// group has been made known before. Ranges ascend; an accumulator's states are taken out, so its ranges leave nothing out.
+    pub fn take_columns(&mut self, range: Range<usize>) -> Result<Vec<ArrayRef>> {
+        Ok(match self {
+            Self::Rows(counts) => vec![counts.column(range)],
+            Self::Nulls(counts) if counts.len() <= range.start => vec![nothing(range.len())],
+            Self::Nulls(counts) => {
+                let counts = range.map(|group| counts.get(group).copied().unwrap_or(0));
+                vec![Arc::new(Int64Array::from_iter_values(counts))]
+            }
+            Self::Sum(sums) => vec![sums.column(range)?],
+            Self::MinMax(values) => vec![values.output(range)],
+            Self::Distinct(distinct) => distinct.columns(range)?,
+            Self::Foreign(foreign) => foreign.take_columns(range)?,
+        })
+    }
+
+    /// How many columns such states have in temp space.
+    pub fn column_count(&self) -> usize {
+        match self {
+            Self::Rows(_) | Self::Nulls(_) | Self::Sum(_) | Self::MinMax(_) => 1,
+            Self::Distinct(_) => 2,
+            Self::Foreign(foreign) => foreign.column_count(),
+        }
+    }
+
+    /// States of the same kind out of such columns: to be merged.
+    pub fn of_columns(&self, columns: &[ArrayRef]) -> Result<State> {
+        let column = columns.first().ok_or_else(|| Error::bug("a state without a column came out of temp space"))?;
+        Ok(match self {
+            Self::Rows(_) => Self::Rows(RowCounts::of_column(column)),
+            Self::Nulls(_) => {
+                Self::Nulls(column.as_primitive_opt::<Int64Type>().map_or_else(Vec::new, |c| c.values().to_vec()))
+            }
+            Self::Sum(sums) => Self::Sum(sums.of_column(column)?),
+            Self::MinMax(values) => Self::MinMax(values.of_column(column)?),
+            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.of_columns(columns)?)),
+            Self::Foreign(foreign) => Self::Foreign(foreign.of_columns(columns)),
         })
     }
 
@@ -137,6 +181,11 @@ impl State {
             Self::Foreign(_) => 0,
         }
     }
+}
+
+/// The column of states that say nothing: it takes no room.
+pub(super) fn nothing(groups: usize) -> ArrayRef {
+    Arc::new(NullArray::new(groups))
 }
 
 /// Counts the rows of a placement that are NULL.
@@ -208,6 +257,11 @@ impl Seen {
     /// `always` for states that may exist without a row: those with a filter, and the one group of no GROUP BY.
     pub fn new(always: bool) -> Self {
         Self(always.then(Vec::new))
+    }
+
+    /// What [`nulls`](Self::nulls) said.
+    pub fn of_nulls(nulls: Option<&NullBuffer>) -> Self {
+        Self(nulls.map(|nulls| nulls.iter().map(u8::from).collect()))
     }
 
     /// Groups up to `groups` exist; new ones have seen nothing.

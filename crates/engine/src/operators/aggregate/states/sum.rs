@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use diligence_base::{Error, Result};
@@ -218,6 +218,31 @@ impl SumState {
         Self { sums, seen, always_seen: self.always_seen, overflowed: self.overflowed, scratch: Vec::new() }
     }
 
+    /// The sums of groups `range` for temp space, in the form that they have. Fails if one has left 128 bits.
+    pub fn column(&self, range: Range<usize>) -> Result<ArrayRef> {
+        if self.overflowed {
+            return Err(Error::value("arithmetic overflow: a sum does not fit 128 bits"));
+        }
+        let nulls = self.seen.nulls(range.clone());
+        Ok(match &self.sums {
+            Sums::Narrow { sums, .. } => Arc::new(PrimitiveArray::<Int64Type>::new(sums[range].to_vec().into(), nulls)),
+            Sums::Wide(sums) => Arc::new(Decimal128Array::new(sums[range].to_vec().into(), nulls)),
+            Sums::Float(sums) => Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls)),
+        })
+    }
+
+    /// Sums out of such a column. Where it is NULL, the sum is zero.
+    pub fn of_column(&self, column: &ArrayRef) -> Result<Self> {
+        let sums = match column.data_type() {
+            DataType::Int64 => Sums::Narrow { sums: values_of::<Int64Type>(column), bound: i64::MAX as u64 },
+            DataType::Decimal128(..) => Sums::Wide(values_of::<Decimal128Type>(column)),
+            DataType::Float64 => Sums::Float(values_of::<Float64Type>(column)),
+            other => return Err(Error::bug(format!("sums came out of temp space as {other}"))),
+        };
+        let (seen, always_seen) = (Seen::of_nulls(column.nulls()), self.always_seen);
+        Ok(Self { sums, seen, always_seen, overflowed: false, scratch: Vec::new() })
+    }
+
     pub fn bytes(&self) -> usize {
         let sums = match &self.sums {
             Sums::Narrow { sums, .. } => sums.capacity() * 8,
@@ -290,6 +315,15 @@ impl SumState {
 pub fn overflow(data_type: &DataType) -> Error {
     let error = Error::value(format!("arithmetic overflow: a sum does not fit {data_type}"));
     error.with_hint("cast what is summed to a wider type, such as DECIMAL(38, 0) or DOUBLE")
+}
+
+/// The values of a column; zero where it is NULL.
+fn values_of<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<T::Native> {
+    let column = column.as_primitive::<T>();
+    match column.nulls() {
+        None => column.values().to_vec(),
+        Some(_) => column.iter().map(Option::unwrap_or_default).collect(),
+    }
 }
 
 /// The sum of two numbers, wrapped around if it must be, which is then noted.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn int_join(join_type: JoinType, on: usize) -> (HashJoin, SchemaRef) {
+pub(super) fn int_join(join_type: JoinType, on: usize) -> (HashJoin, SchemaRef) {
     let types = [DataType::Int64, DataType::Int64];
     let key = |index: usize| Expr::column(index, &schema_of(&types)).unwrap();
     let schema = schema_of(&joined_types(join_type, &types, &types));
@@ -20,7 +20,7 @@ fn int_join(join_type: JoinType, on: usize) -> (HashJoin, SchemaRef) {
     (join, schema)
 }
 
-fn numbers(pairs: impl Iterator<Item = (i64, i64)> + Clone) -> Batch {
+pub(super) fn numbers(pairs: impl Iterator<Item = (i64, i64)> + Clone) -> Batch {
     let a: ArrayRef = Arc::new(Int64Array::from_iter_values(pairs.clone().map(|pair| pair.0)));
     let b: ArrayRef = Arc::new(Int64Array::from_iter_values(pairs.map(|pair| pair.1)));
     let rows = a.len();

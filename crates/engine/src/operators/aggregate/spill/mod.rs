@@ -1,0 +1,193 @@
+//! Groups that do not fit in memory: partitions of them in temp space, merged one at a time.
+//!
+//! ```text
+//!   tables and chunks --[outgoing]--> files of groups by partition --[merge]--> groups, finished
+//!                \                        ^                  |  ^
+//!                 \                       | [resolve]        +--+ does not fit: split by other bits of the hash
+//!                  +--> files of DISTINCT's pairs by partition
+//!                                         |  ^
+//!                                         +--+ the same
+//! ```
+//!
+//! 1. When memory is refused, a packet takes the groups of whoever holds most and writes them ([`outgoing`]): keys as their words,
+//!    states as partial results, by partition of the key's hash. It goes on with an empty table.
+//! 2. The pairs of DISTINCT are written apart, as rows of (group, value), partitioned by both, so that one group may have more
+//!    distinct values than memory holds.
+//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pairs, a partition at a
+//!    time, become counts and sums of their groups (*resolved*); then the groups are merged, a partition at a time, and come
+//!    out. A partition that does not fit is split by another hash ([`merge`]), as often as needed.
+//!
+//! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as for hybrid
+//! joins), with partial results in place of rows.
+//!
+//! Invariants:
+//! * Rows of one key are in one partition at every level, and in the order in which they were written.
+//! * Writing never fails for lack of memory: the buffers have a minimum, and where that is not enough, clusters go to the disk
+//!   before they are full.
+
+pub(super) mod board;
+mod files;
+pub(super) mod merge;
+pub(super) mod outgoing;
+pub(super) mod resolve;
+
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use diligence_base::{ErrorKind, Result};
+
+use super::key_layout::KeyLayout;
+use super::program::Program;
+use super::states::State;
+use crate::batch::Batch;
+use crate::memory::{QueryMemory, Reservation};
+use crate::pipeline::Setup;
+use crate::query::profile::Spills;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
+use files::PartitionFiles;
+
+/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, what is written at
+/// once falls into pieces of a few rows.
+const FAN_OUT_MIN: usize = 4;
+const FAN_OUT_MAX: usize = 64;
+
+/// The share of the memory that the clusters being filled may have: one in so many.
+const CLUSTERS_SHARE: usize = 8;
+
+/// Levels of partitioning: after so many hashes, keys that are still together are one key, or made to collide.
+const LEVELS_MAX: u32 = 16;
+
+/// What the packets of a spilled aggregate share.
+pub(super) struct Spill {
+    pub program: Arc<Program>,
+    pub memory: QueryMemory,
+    /// Packets that merge at the same time at most.
+    pub packets: usize,
+    buffers: SpillBuffers,
+    bits: u32,
+    groups: Arc<PartitionFiles>,
+    pairs: Arc<PartitionFiles>,
+    /// Of each state that is DISTINCT's: how a group's key and a value lie side by side.
+    pair_layouts: Vec<Option<Arc<KeyLayout>>>,
+    /// All files that are being written.
+    open: Mutex<Vec<Weak<PartitionFiles>>>,
+    next_owner: AtomicU64,
+    underway: Mutex<Underway>,
+    spills: Arc<Spills>,
+}
+
+/// Groups on their way to temp space.
+#[derive(Default)]
+struct Underway {
+    outgoing: usize,
+    waiting: Vec<Waker>,
+}
+
+impl Spill {
+    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
+    fn clusters(setup: &Setup, cluster_bytes: usize) -> (usize, usize) {
+        let share = setup.memory.limit_bytes() / cluster_bytes / CLUSTERS_SHARE;
+        let fan_out = 1 << share.clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2();
+        (fan_out, share.clamp(1, setup.packets.max(1)))
+    }
+
+    /// Bytes that are reserved from the beginning.
+    pub fn bytes_min(setup: &Setup, temp: &TempSpace) -> usize {
+        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
+        (fan_out + packets + 1) * temp.cluster_bytes()
+    }
+
+    /// Prepares spilling; `reservation` has what [`bytes_min`](Self::bytes_min) says.
+    pub fn new(
+        program: &Arc<Program>,
+        setup: &Setup,
+        temp: &TempSpace,
+        reservation: Reservation,
+        spills: &Arc<Spills>,
+    ) -> Result<Self> {
+        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
+        let memory = SpillMemory { clusters_min: fan_out + packets + 1, ..SpillMemory::default() };
+        let buffers = SpillBuffers::new(temp, reservation, memory)?;
+        let states = program.states()?;
+        let pair_layout = |state: &State| match state {
+            State::Distinct(distinct) => Some(Arc::new(program.layout.beside(distinct.pair_layout()))),
+            _ => None,
+        };
+        let bits = fan_out.ilog2();
+        let groups = Arc::new(PartitionFiles::new(0, false, if program.grouped { bits } else { 0 }, spills));
+        let pairs = Arc::new(PartitionFiles::new(0, true, bits, spills));
+        Ok(Self {
+            memory: setup.memory.clone(),
+            packets,
+            buffers,
+            bits,
+            pair_layouts: states.iter().map(pair_layout).collect(),
+            open: Mutex::new(vec![Arc::downgrade(&groups), Arc::downgrade(&pairs)]),
+            groups,
+            pairs,
+            next_owner: AtomicU64::new(0),
+            underway: Mutex::default(),
+            spills: spills.clone(),
+            program: program.clone(),
+        })
+    }
+
+    /// Files for the parts of a partition.
+    fn split(&self, level: u32, is_pairs: bool) -> Arc<PartitionFiles> {
+        let files = Arc::new(PartitionFiles::new(level, is_pairs, self.bits, &self.spills));
+        let mut open = self.open.lock();
+        open.retain(|files| files.strong_count() > 0);
+        open.push(Arc::downgrade(&files));
+        files
+    }
+
+    fn owner(&self) -> u64 {
+        self.next_owner.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True if somebody writes groups, so that memory will be free; then the waker is woken when one has done so.
+    pub fn is_underway(&self, waker: &Waker) -> bool {
+        let mut underway = self.underway.lock();
+        let any = underway.outgoing > 0;
+        if any {
+            underway.waiting.push(waker.clone());
+        }
+        any
+    }
+
+    /// Appends rows to a partition's file for `owner`. After `Pending` it is called again with the same batch when the waker was woken,
+    /// and this owner writes nothing else meanwhile.
+    fn poll_write(
+        &self,
+        files: &PartitionFiles,
+        partition: usize,
+        batch: &Batch,
+        owner: u64,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        loop {
+            match files.poll_write(partition, batch, owner, &self.buffers, waker) {
+                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// The next rows of a file.
+    fn poll_read(&self, reader: &mut BatchReader, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+        loop {
+            match reader.poll_next(waker) {
+                Poll::Ready(Some(Err(error))) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Sends what is in memory of all files to the disk, full clusters or not. Whether there was anything.
+    fn close_clusters(&self) -> bool {
+        let open = self.open.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        open.iter().fold(false, |closed, files| files.close_clusters() | closed)
+    }
+}

@@ -1,0 +1,386 @@
+//! The build side from chunks to a table and arrays: planned at once, worked on in independent pieces, finished at once.
+//!
+//! What finishing needs is reserved *before* it begins ([`finishing_bytes`]), by whoever handed the chunks over: here nothing is
+//! refused any more. A *compact* table is one that takes no more memory than hashing does, for joins that are short of it.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::DataType;
+use diligence_base::Result;
+
+use super::columns::Assembly;
+use super::emit::{Bits, Held, Later, marks_held};
+use super::incoming::{AllIn, Incoming, check_rows};
+use super::keys::{KeyColumn, KeyData, hash_rows, words_are_ordered};
+use super::packing::Packing;
+use super::table::Table;
+use super::table_work::{Partitions, TableWork};
+use super::{Built, Config, KeyValues, Lookup};
+use crate::memory::{QueryMemory, Reservation};
+use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
+
+/// Keys up to which a runtime filter is made: 16 million make 32 MiB of Bloom filter, beyond which testing misses the
+/// cache as the join itself would.
+const FILTER_KEYS_MAX: usize = 16 << 20;
+
+/// Chunks in one piece of work on a runtime filter.
+const FILTER_CHUNKS: usize = 32;
+
+/// Bytes that are held for each row while a table is made: its code, its hash, its place in a part.
+const WORK_BYTES_PER_ROW: usize = 20;
+
+/// The same for each chunk.
+const WORK_BYTES_PER_CHUNK: usize = 512;
+
+/// Runtime filters and the key that each is of.
+pub(super) type Filters = [(Arc<RuntimeFilter>, usize)];
+
+/// The keys of one batch of the build side.
+pub(super) struct Chunk {
+    pub rows: usize,
+    /// The number of its first row among all rows of the build side.
+    pub first_row: usize,
+    pub keys: Vec<KeyColumn>,
+    /// Rows that can match, if not all: those without a NULL key, unless NULLs are equal.
+    pub valid: Option<NullBuffer>,
+    /// Smallest and largest word of each key that has words; the wrong way round if all are NULL.
+    pub bounds: Vec<(u64, u64)>,
+    /// One key, no NULL, ascending words.
+    pub sorted: bool,
+    /// Rows that have found a partner before the chunk went to temp space, if it was not none.
+    pub matched: Option<BooleanBuffer>,
+    codes: OnceLock<Vec<u64>>,
+    hashes: OnceLock<Vec<u64>>,
+    partitions: OnceLock<Partitions>,
+}
+
+impl Chunk {
+    pub fn new(keys: Vec<KeyColumn>, rows: usize, valid: Option<NullBuffer>, matched: Option<BooleanBuffer>) -> Self {
+        let bounds = keys.iter().map(KeyColumn::bounds).collect();
+        let sorted = match &keys[..] {
+            [KeyColumn { data: KeyData::Words(words), nulls: None }] => words.is_sorted(),
+            _ => false,
+        };
+        let [codes, hashes] = [OnceLock::new(), OnceLock::new()];
+        Self { rows, first_row: 0, keys, valid, bounds, sorted, matched, codes, hashes, partitions: OnceLock::new() }
+    }
+
+    /// Rows that can match.
+    fn matchable(&self) -> usize {
+        self.valid.as_ref().map_or(self.rows, |valid| valid.len() - valid.null_count())
+    }
+
+    #[inline(always)]
+    pub fn can_match(&self, row: usize) -> bool {
+        self.valid.as_ref().is_none_or(|valid| valid.is_valid(row))
+    }
+
+    pub fn codes(&self, packing: &Packing) -> &[u64] {
+        self.codes.get_or_init(|| {
+            let mut codes = Vec::with_capacity(self.rows);
+            packing.pack(&self.keys, &mut codes);
+            codes
+        })
+    }
+
+    pub fn hashes(&self) -> &[u64] {
+        self.hashes.get_or_init(|| {
+            let mut hashes = Vec::with_capacity(self.rows);
+            hash_rows(&self.keys, &mut hashes);
+            hashes
+        })
+    }
+
+    pub fn partitions(&self) -> &Partitions {
+        self.partitions.get_or_init(|| Partitions::new(self.hashes(), self.valid.as_ref()))
+    }
+}
+
+/// The build side on its way from chunks to a table and arrays.
+pub(super) struct Assembling {
+    config: Arc<Config>,
+    rows: usize,
+    chunks: Vec<Chunk>,
+    columns: Vec<Assembly>,
+    table: Option<TableWork>,
+    filters: Vec<(usize, FilterWork)>,
+    tasks: Vec<Task>,
+    reservation: Option<Reservation>,
+}
+
+/// A piece of finishing work.
+enum Task {
+    Table(usize),
+    Column(usize, usize),
+    Filter(usize, std::ops::Range<usize>),
+}
+
+/// Bytes that finishing these chunks needs on top of them.
+pub(super) fn finishing_bytes<'a>(
+    config: &Config,
+    packets: impl Iterator<Item = &'a Incoming<Chunk>> + Clone,
+    is_compact: bool,
+) -> usize {
+    let (mut rows, mut chunks, mut arrays) = (0, 0, 0);
+    for packet in packets.clone() {
+        rows += packet.rows();
+        chunks += packet.chunks().count();
+        arrays += packet.assembly_bytes();
+    }
+    if rows == 0 {
+        return 0;
+    }
+    let table = match is_compact {
+        true => TableWork::compact_bytes(rows),
+        false => {
+            let all = packets.flat_map(Incoming::chunks);
+            let matchable = all.clone().map(Chunk::matchable).sum();
+            TableWork::bytes(packing(config, all).as_ref(), matchable)
+        }
+    };
+    let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
+    arrays + table + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+}
+
+impl Assembling {
+    /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are only made if
+    /// there is memory for them.
+    pub fn new(
+        config: &Arc<Config>,
+        all: AllIn<Chunk>,
+        filters: &Filters,
+        packets: usize,
+        is_compact: bool,
+    ) -> Result<Self> {
+        let AllIn { chunks, columns, mut reservation } = all;
+        let (chunks, order, sorted) = ordered(chunks);
+        let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+        check_rows(rows)?;
+        let matchable: usize = chunks.iter().map(Chunk::matchable).sum();
+        let packing = packing(config, chunks.iter());
+        let columns: Vec<Assembly> = columns
+            .into_iter()
+            .zip(&config.stored)
+            .map(|(packets, (_, logical))| Assembly::new(packets, &order, logical))
+            .collect();
+        let table = (matchable > 0).then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
+        let mut filters = match &table {
+            Some(table) => plan_filters(config, filters, table, &chunks, matchable),
+            None => vec![],
+        };
+        if let Some(reservation) = &mut reservation
+            && reservation.grow(filters.iter().map(|(_, work)| work.bytes()).sum()).is_err()
+        {
+            filters.clear();
+        }
+        let mut tasks = Vec::new();
+        tasks.extend((0..table.as_ref().map_or(0, TableWork::parts)).map(Task::Table));
+        for (index, column) in columns.iter().enumerate() {
+            tasks.extend((0..column.pieces()).map(|piece| Task::Column(index, piece)));
+        }
+        for index in 0..filters.len() {
+            let starts = (0..chunks.len()).step_by(FILTER_CHUNKS);
+            tasks.extend(starts.map(|from| Task::Filter(index, from..chunks.len().min(from + FILTER_CHUNKS))));
+        }
+        Ok(Self { config: config.clone(), rows, chunks, columns, table, filters, tasks, reservation })
+    }
+
+    /// How many pieces of work there are.
+    pub fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// One piece of work. Each is done once; different ones at the same time.
+    pub fn work(&self, task: usize, memory: &QueryMemory) -> Result<()> {
+        match &self.tasks[task] {
+            Task::Table(part) => {
+                self.table.iter().for_each(|table| table.work(*part, &self.chunks, memory));
+            }
+            Task::Column(column, piece) => self.columns[*column].work(*piece)?,
+            Task::Filter(filter, range) => {
+                let (key, work) = &self.filters[*filter];
+                for chunk in &self.chunks[range.clone()] {
+                    work.add(&chunk.keys[*key], chunk.valid.as_ref());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only.
+    pub fn finish(self, filters: &Filters, is_complete: bool, later: Option<Later>) -> Result<Built> {
+        let Self { config, rows, chunks, columns, table, filters: works, mut reservation, .. } = self;
+        let table = table.map(|table| Arc::new(table.finish()));
+        let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
+        let (columns, column_bytes): (Vec<_>, Vec<_>) = finished.into_iter().unzip();
+        let values = match &table {
+            Some(table) if table.packing().is_none() => values(&config, &chunks, &columns, rows),
+            _ => vec![],
+        };
+        let valid = concat_valid(&chunks, rows).filter(|_| config.null_aware);
+        let null_rows = match &valid {
+            Some(valid) => (0..rows).filter(|&row| valid.is_null(row)).map(|row| row as u32).collect(),
+            None => Arc::from([]),
+        };
+        let filter_bytes: usize = works.iter().map(|(_, work)| work.bytes()).sum();
+        set_filters(&config, filters, table.as_ref(), &chunks, works)?;
+        let matched = marks_held(config.pairs.join_type).then(|| Bits::new(rows));
+        if let Some(matched) = &matched {
+            for chunk in &chunks {
+                let rows = chunk.matched.iter().flat_map(|matched| matched.set_indices());
+                matched.set(&rows.map(|row| (chunk.first_row + row) as u32).collect::<Vec<_>>());
+            }
+        }
+        drop(chunks);
+        if let Some(reservation) = &mut reservation {
+            // The chunks are gone.
+            let words =
+                values.iter().map(|values| if let KeyValues::Words(words, _) = values { words.len() * 8 } else { 0 });
+            let arrays = column_bytes.iter().sum::<usize>() + words.sum::<usize>();
+            let bits = if matched.is_some() { rows / 8 } else { 0 };
+            let table = table.as_ref().map_or(0, |table| table.bytes());
+            let held = arrays + bits + table + filter_bytes;
+            reservation.overdraw(held.saturating_sub(reservation.bytes()));
+            reservation.resize(held)?;
+        }
+        let held = Held { rows, columns, matched, valid, is_complete, later, reservation };
+        Ok(Built { held: Arc::new(held), lookup: Lookup { table, values, null_rows } })
+    }
+}
+
+/// How to pack the keys into codes, if they are words and fit.
+fn packing<'a>(config: &Config, chunks: impl Iterator<Item = &'a Chunk> + Clone) -> Option<Packing> {
+    let keys = &config.keys;
+    if !keys.iter().all(|key| key.kind.is_word()) {
+        return None;
+    }
+    let null_codes: Vec<bool> = (0..keys.len())
+        .map(|key| config.null_equal && chunks.clone().any(|chunk| chunk.keys[key].nulls.is_some()))
+        .collect();
+    let bounds: Vec<_> = (0..keys.len()).map(|key| key_bounds(chunks.clone(), key)).collect();
+    Packing::new(&bounds, &null_codes)
+}
+
+/// Filters that need work of their own: a dense table is its own filter.
+fn plan_filters(
+    config: &Config,
+    filters: &Filters,
+    table: &TableWork,
+    chunks: &[Chunk],
+    matchable: usize,
+) -> Vec<(usize, FilterWork)> {
+    let mut works = Vec::new();
+    for &(_, key) in filters {
+        let done = works.iter().any(|&(other, _)| other == key);
+        if done || config.keys.len() == 1 && matches!(table, TableWork::Dense(_)) {
+            continue;
+        }
+        let kind = &config.keys[key].kind;
+        let bounds = key_bounds(chunks.iter(), key);
+        if let Some(work) = FilterWork::new(kind.is_word().then_some(bounds), matchable, FILTER_KEYS_MAX) {
+            works.push((key, work));
+        }
+    }
+    works
+}
+
+fn values(config: &Config, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) -> Vec<KeyValues> {
+    let keys = config.key_columns.iter().enumerate();
+    keys.map(|(key, kept)| match kept {
+        Some(column) => KeyValues::Bytes(match columns[*column].data_type() {
+            DataType::Utf8View => columns[*column].as_string_view().clone().to_binary_view(),
+            _ => columns[*column].as_binary_view().clone(),
+        }),
+        None => {
+            let mut words = Vec::with_capacity(rows);
+            chunks.iter().for_each(|chunk| words.extend_from_slice(chunk.keys[key].words()));
+            let nulls = chunks.iter().map(|chunk| (chunk.rows, chunk.keys[key].nulls.as_ref()));
+            KeyValues::Words(words, concat_bits(nulls, rows))
+        }
+    })
+    .collect()
+}
+
+fn set_filters(
+    config: &Config,
+    filters: &Filters,
+    table: Option<&Arc<Table>>,
+    chunks: &[Chunk],
+    works: Vec<(usize, FilterWork)>,
+) -> Result<()> {
+    let works: Vec<_> = works.into_iter().map(|(key, work)| (key, Arc::new(work))).collect();
+    for (filter, key) in filters {
+        let Some(table) = table else {
+            filter.set_empty();
+            continue;
+        };
+        let has_null = |chunk: &Chunk| chunk.keys[*key].nulls.is_some();
+        if config.null_equal && chunks.iter().any(has_null) {
+            // NULL would have to pass.
+            continue;
+        }
+        let logical = config.keys[*key].build.data_type();
+        let bounds =
+            Some(key_bounds(chunks.iter(), *key)).filter(|(min, max)| min <= max && words_are_ordered(logical));
+        let bounds = bounds.filter(|_| config.keys[*key].kind.is_word());
+        if let Some((_, work)) = works.iter().find(|(other, _)| other == key) {
+            filter.set_work(work.clone(), bounds, logical)?;
+        } else if let (1, Table::Dense(_)) = (config.keys.len(), &**table) {
+            filter.set_table(table.clone(), bounds, logical)?;
+        }
+    }
+    Ok(())
+}
+
+/// The smallest and the largest word of a key.
+fn key_bounds<'a>(chunks: impl Iterator<Item = &'a Chunk>, key: usize) -> (u64, u64) {
+    chunks.fold((u64::MAX, 0), |(min, max), chunk| {
+        let (low, high) = chunk.bounds[key];
+        (min.min(low), max.max(high))
+    })
+}
+
+/// All chunks in row order, their places (packet, chunk), and whether their only key ascends throughout.
+///
+/// Chunks are put in the order of their keys if that makes the whole build side ascend, whichever packets scanned them.
+fn ordered(packets: Vec<Vec<Chunk>>) -> (Vec<Chunk>, Vec<(usize, usize)>, bool) {
+    let mut placed = Vec::new();
+    for (packet, chunks) in packets.into_iter().enumerate() {
+        placed.extend(chunks.into_iter().enumerate().map(|(index, chunk)| ((packet, index), chunk)));
+    }
+    let mut sorted = !placed.is_empty() && placed.iter().all(|(_, chunk)| chunk.sorted);
+    if sorted {
+        placed.sort_by_key(|(_, chunk)| chunk.bounds[0]);
+        sorted = placed.windows(2).all(|pair| pair[0].1.bounds[0].1 <= pair[1].1.bounds[0].0);
+    }
+    let mut first_row = 0;
+    for (_, chunk) in &mut placed {
+        chunk.first_row = first_row;
+        first_row += chunk.rows;
+    }
+    let (places, chunks) = placed.into_iter().unzip();
+    (chunks, places, sorted)
+}
+
+fn concat_valid(chunks: &[Chunk], rows: usize) -> Option<NullBuffer> {
+    concat_bits(chunks.iter().map(|chunk| (chunk.rows, chunk.valid.as_ref())), rows)
+}
+
+fn concat_bits<'a>(
+    parts: impl Iterator<Item = (usize, Option<&'a NullBuffer>)> + Clone,
+    rows: usize,
+) -> Option<NullBuffer> {
+    if parts.clone().all(|(_, nulls)| nulls.is_none()) {
+        return None;
+    }
+    let mut valid = BooleanBufferBuilder::new(rows);
+    for (rows, nulls) in parts {
+        match nulls {
+            Some(nulls) => valid.append_buffer(nulls.inner()),
+            None => valid.append_n(rows, true),
+        }
+    }
+    Some(NullBuffer::new(valid.finish()))
+}

@@ -1,0 +1,114 @@
+//! Build rows of a pair on their way from temp space to a table: as many as fit with all that their table will need.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::datatypes::DataType;
+use diligence_base::{Error, ErrorKind, Result};
+
+use super::Config;
+use super::assemble::{Chunk, finishing_bytes};
+use super::build::keep;
+use super::incoming::{AllIn, Incoming};
+use super::rows::BuildRows;
+use crate::batch::{Batch, Column, compacted};
+use crate::memory::Reservation;
+
+/// What it has.
+pub(super) struct Loading {
+    config: Arc<Config>,
+    incoming: Incoming<Chunk>,
+    finishing: Reservation,
+    /// Kept free for reading, which may need more than clusters: for what was compressed, or is longer than one.
+    _margin: Reservation,
+    /// About what the table needs, so that others do not begin with more than there is; given up when it is in the way.
+    expected: Reservation,
+}
+
+/// Whether rows were kept.
+pub(super) enum Kept {
+    Yes,
+    /// There is no memory for them and what their table needs.
+    No(Error),
+}
+
+impl Loading {
+    /// `expected` may hold what the table needs.
+    pub fn new(config: &Arc<Config>, expected: Reservation, cluster_bytes: usize) -> Self {
+        let incoming = Incoming::new(&config.stored, expected.sibling());
+        let mut margin = incoming.sibling();
+        // Without it there is less to spare, and that is all.
+        let _ = margin.grow(cluster_bytes);
+        Self { config: config.clone(), finishing: incoming.sibling(), incoming, _margin: margin, expected }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.incoming.is_empty()
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        self.incoming.bytes() + self.finishing.bytes()
+    }
+
+    /// Keeps the rows of a spilled batch, if there is memory for them and for finishing with them.
+    pub fn keep(&mut self, batch: &Batch) -> Result<Kept> {
+        match self.try_keep(batch)? {
+            Kept::No(_) if self.expected.bytes() > 0 => {
+                self.expected.resize(0)?;
+                self.try_keep(batch)
+            }
+            kept => Ok(kept),
+        }
+    }
+
+    fn try_keep(&mut self, batch: &Batch) -> Result<Kept> {
+        // Chunks of their own: what was read is a part of a cluster.
+        let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
+        let rows = self.config.unspilled(&batch.pick(&all)?)?;
+        let room = match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+            Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
+            room => room?,
+        };
+        keep(&mut self.incoming, room, rows)?;
+        let needed = finishing_bytes(&self.config, std::iter::once(&self.incoming), true);
+        match self.finishing.resize(needed) {
+            Err(error) if error.kind() == ErrorKind::Resource => {
+                self.incoming.pop(|chunk| chunk.rows);
+                Ok(Kept::No(error))
+            }
+            done => done.map(|()| Kept::Yes),
+        }
+    }
+
+    /// Takes out some of the rows that are kept, as a spilled batch.
+    pub fn pop(&mut self) -> Option<(Batch, Reservation)> {
+        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
+        Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
+    }
+
+    /// All of it.
+    pub fn into_all(self) -> AllIn<Chunk> {
+        let mut all = AllIn::new([self.incoming], self.config.stored.len());
+        if let Some(reservation) = &mut all.reservation {
+            reservation.absorb(self.finishing);
+        }
+        all
+    }
+}
+
+/// The batch with arrays of its own, which keep no cluster in memory.
+pub(super) fn copied(batch: &Batch) -> Result<Batch> {
+    let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
+    let picked = batch.pick(&all)?;
+    let columns = picked.columns().iter().map(|column| {
+        let array = column.flat()?;
+        let array: ArrayRef = match array.data_type() {
+            DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+            _ => compacted(&array)?,
+        };
+        Ok(Column::flat_array(array))
+    });
+    Ok(Batch::new(columns.collect::<Result<_>>()?, batch.rows()))
+}

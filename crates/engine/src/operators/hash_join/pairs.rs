@@ -1,0 +1,588 @@
+//! What was written to temp space, joined after the probe: each partition's build rows with its probe rows.
+//!
+//! ```text
+//!            fits                                 more of the build side          all has been met
+//!   load ----------> table --> probe --> unmatched ----------> load   \------------> later --> next pair
+//!     |                 ^                                                      (rows of the probe side that
+//!     |                 | one key, or all levels used: a block of it            depend on all blocks)
+//!     +-- does not fit -+
+//!     |
+//!     +----------------> split: two more files for each partition of the next level, as pairs of their own
+//! ```
+//! Pairs are worked on by several packets. One whose table would not fit beside those of others waits for them, so that
+//! a pair is only split when it does not fit alone.
+//!
+//! Invariants:
+//! * A table is made of rows for which finishing is reserved as well: it is never given up half way.
+//! * Whatever the order of pairs and blocks, a build row comes out once, with its pair, and a probe row without a partner once, when
+//!   it has met all build rows of its pair.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::{Error, ErrorKind, Result};
+
+use super::assemble::Assembling;
+use super::build::CLUSTERS_MIN;
+use super::dump::Dump;
+use super::emit::{Bits, Later, Published, marks_held, needs_held_rows};
+use super::incoming::check_rows;
+use super::loading::{Kept, Loading, copied};
+use super::partitions::{Partitions, Side};
+use super::probe::Lookups;
+use super::splitting::Splitting;
+use super::unmatched::UnmatchedState;
+use super::{Built, Config, Shared};
+use crate::batch::Batch;
+use crate::memory::{QueryMemory, Reservation};
+use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
+use crate::sync::{Mutex, atomic::Ordering};
+use crate::temp::{BatchFile, BatchReader, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+
+/// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not fit then is
+/// one key, or as good as that.
+const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
+
+/// The share of a side, in percent, above which a partition of it is taken for one that cannot be split.
+const HEAVY_PERCENT: u64 = 80;
+
+/// Bytes for each row of a table, beside its columns, while it is made: an estimate.
+const TABLE_BYTES_PER_ROW: usize = 64;
+
+/// Clusters that stay free for others when one more packet begins.
+const CLUSTERS_FREE: usize = 4;
+
+/// A partition in temp space.
+pub(super) struct Pair {
+    pub build: Option<BatchFile>,
+    pub probe: Option<BatchFile>,
+    /// How often its rows were partitioned.
+    pub level: u32,
+    pub can_split: bool,
+}
+
+impl Pair {
+    /// The pairs that partitions have written, of a build side of so many rows.
+    pub fn all(partitions: &Partitions, build_rows: u64, can_split: bool) -> Vec<Self> {
+        let level = partitions.level + 1;
+        let pair = |partition| {
+            let [build, probe] = [Side::Build, Side::Probe].map(|side| partitions.finish(side, partition));
+            let is_heavy = rows_of(&build) * 100 > build_rows * HEAVY_PERCENT;
+            Pair { build, probe, level, can_split: can_split && !is_heavy && level < LEVELS_MAX }
+        };
+        let pairs = (0..partitions.len()).map(pair);
+        pairs.filter(|pair| pair.build.is_some() || pair.probe.is_some()).collect()
+    }
+
+    /// Whether a row can come out.
+    fn matters(&self, config: &Config) -> bool {
+        let join_type = config.pairs.join_type;
+        match (&self.build, &self.probe) {
+            (None, _) => !needs_held_rows(join_type),
+            (Some(_), None) => marks_held(join_type),
+            _ => true,
+        }
+    }
+
+    /// Bytes of its table while that is made, about.
+    pub fn table_bytes(&self) -> usize {
+        let Some(build) = &self.build else { return 0 };
+        2 * build.file().bytes() as usize + TABLE_BYTES_PER_ROW * build.rows() as usize
+    }
+}
+
+pub(super) fn rows_of(file: &Option<BatchFile>) -> u64 {
+    file.as_ref().map_or(0, BatchFile::rows)
+}
+
+/// The source.
+pub(super) struct Pairs {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// What is left to do.
+#[derive(Default)]
+struct Queue {
+    /// A table that has still to be written.
+    dump: Option<Dump>,
+    pairs: Vec<Pair>,
+    /// Packets that are at work: they may bring new pairs.
+    working: usize,
+    /// Those of them that wait for the memory of the others.
+    stuck: usize,
+    waiting: Vec<Waker>,
+}
+
+impl Pairs {
+    pub fn new(config: Arc<Config>, shared: Arc<Shared>) -> Self {
+        Self { config, shared, queue: Arc::default() }
+    }
+}
+
+impl Source for Pairs {
+    fn name(&self) -> &'static str {
+        "HashJoinPairs"
+    }
+
+    fn packets_max(&self) -> usize {
+        let Some(partitions) = self.shared.partitions.get() else {
+            // Nothing is spilled any more.
+            self.shared.buffers.lock().take();
+            return 0;
+        };
+        let mut queue = self.queue.lock();
+        // Its rows have come out. Whoever was asked to let go of the table has not, if it is not published any more.
+        let is_published = self.shared.published.held.lock().take().is_some();
+        let built = self.shared.built.lock().take();
+        if let Some(built) = built.filter(|_| !is_published) {
+            queue.dump = Some(Dump::new(built, self.config.clone()));
+            return partitions.len();
+        }
+        queue.pairs = Pair::all(partitions, u64::MAX / 100, self.config.can_partition());
+        queue.pairs.len()
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let temp = setup.temp.clone().ok_or_else(|| Error::bug("a join has spilled without temp space"))?;
+        Ok(Box::new(PairsState {
+            config: self.config.clone(),
+            shared: self.shared.clone(),
+            queue: self.queue.clone(),
+            memory: setup.memory.clone(),
+            temp,
+            buffers: None,
+            is_stuck: false,
+            owner: self.shared.next_owner(),
+            batch_rows: setup.batch_rows,
+            step: Step::Idle,
+            out: Output::default(),
+        }))
+    }
+}
+
+struct PairsState {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    queue: Arc<Mutex<Queue>>,
+    memory: QueryMemory,
+    temp: TempSpace,
+    /// What it reads and writes with while it is at work, and whether they are those that the join has anyhow.
+    buffers: Option<(SpillBuffers, bool)>,
+    is_stuck: bool,
+    owner: u64,
+    batch_rows: usize,
+    step: Step,
+    out: Output,
+}
+
+/// What a packet is at.
+#[derive(Default)]
+enum Step {
+    #[default]
+    Idle,
+    Dump(Dump),
+    Load(Box<Work>, Loading),
+    Assemble(Box<Work>, Assembling, usize),
+    Probe(Box<Work>, Probing),
+    Unmatched(Box<Work>, UnmatchedState),
+    Later(Box<Work>, BatchReader, usize),
+    Split(Box<Splitting>),
+}
+
+/// A pair at work.
+pub(super) struct Work {
+    pub pair: Pair,
+    /// Build rows that are not in memory yet; `None` at their end.
+    pub build: Option<BatchReader>,
+    /// Build rows that were read and not kept.
+    pub next: VecDeque<Batch>,
+    /// Whether the build side goes through memory block by block.
+    in_blocks: bool,
+    /// Where that matters: which probe rows have found a partner.
+    later: Option<(Arc<Bits>, Reservation)>,
+}
+
+/// A probe file on its way through a table.
+struct Probing {
+    built: Arc<Built>,
+    lookups: Lookups,
+    reader: Option<BatchReader>,
+    /// Rows read so far, and those of the batch at hand.
+    rows: usize,
+    batch_rows: usize,
+}
+
+impl SourceState for PairsState {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        if let Some(batch) = self.out.take() {
+            return Ok(Pull::Batch(batch));
+        }
+        if std::mem::take(&mut self.is_stuck) {
+            self.queue.lock().stuck -= 1;
+        }
+        let pull = match std::mem::take(&mut self.step) {
+            Step::Idle => return self.claim(waker),
+            Step::Dump(dump) => self.dump(dump, waker),
+            Step::Load(work, loading) => self.load(work, loading, waker),
+            Step::Assemble(work, assembling, task) => self.assemble(work, assembling, task),
+            Step::Probe(work, probing) => self.probe(work, probing, waker),
+            Step::Unmatched(work, unmatched) => self.unmatched(work, unmatched),
+            Step::Later(work, reader, rows) => self.later(work, reader, rows, waker),
+            Step::Split(splitting) => self.split(splitting, waker),
+        };
+        match (pull?, self.out.take()) {
+            (_, Some(batch)) => Ok(Pull::Batch(batch)),
+            (pull, None) => Ok(pull),
+        }
+    }
+}
+
+impl PairsState {
+    /// Takes something to do.
+    fn claim(&mut self, waker: &Waker) -> Result<Pull> {
+        let queue = self.queue.clone();
+        let mut queue = queue.lock();
+        if self.config.is_void(&self.shared) {
+            queue.pairs.clear();
+        }
+        if let Some(dump) = queue.dump.take() {
+            queue.working += 1;
+            self.step = Step::Dump(dump);
+            return Ok(Pull::Again);
+        }
+        queue.pairs.retain(|pair| pair.matters(&self.config));
+        let Some(pair) = queue.pairs.pop() else {
+            if queue.working == 0 {
+                return Ok(Pull::Done);
+            }
+            queue.waiting.push(waker.clone());
+            return Ok(Pull::Wait);
+        };
+        let Some(table) = self.take_buffers(&pair, queue.working == 0)? else {
+            queue.pairs.push(pair);
+            queue.waiting.push(waker.clone());
+            return Ok(Pull::Wait);
+        };
+        queue.working += 1;
+        drop(queue);
+        let buffers = self.buffers()?;
+        let build = pair.build.clone().map(|file| file.into_reader(&buffers));
+        let work = Work { build, pair, next: VecDeque::new(), in_blocks: false, later: None };
+        self.step = Step::Load(Box::new(work), Loading::new(&self.config, table, self.temp.cluster_bytes()));
+        Ok(Pull::Again)
+    }
+
+    /// Takes the buffers that the join has anyhow, or others, and reserves about what the pair's table needs. `None` if others are
+    /// at work and there is no memory for it beside them.
+    fn take_buffers(&mut self, pair: &Pair, is_alone: bool) -> Result<Option<Reservation>> {
+        let shared = self.shared.buffers.lock().take();
+        let own = if shared.is_some() { CLUSTERS_FREE } else { CLUSTERS_FREE + CLUSTERS_MIN };
+        let own = own * self.temp.cluster_bytes();
+        let mut table = self.memory.reservation("HashJoin");
+        let fits = table.grow(pair.table_bytes() + own).is_ok();
+        if !is_alone && !fits {
+            *self.shared.buffers.lock() = shared;
+            return Ok(None);
+        }
+        table.shrink(own);
+        if let Some(shared) = shared {
+            self.buffers = Some((shared, true));
+            return Ok(Some(table));
+        }
+        let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
+        match SpillBuffers::new(&self.temp, self.memory.reservation("HashJoin"), memory) {
+            Err(error) if error.kind() == ErrorKind::Resource && !is_alone => return Ok(None),
+            buffers => self.buffers = Some((buffers?, false)),
+        }
+        Ok(Some(table))
+    }
+
+    fn buffers(&self) -> Result<SpillBuffers> {
+        let buffers = self.buffers.as_ref().map(|(buffers, _)| buffers.clone());
+        buffers.ok_or_else(|| Error::bug("a spilled pair was read without buffers"))
+    }
+
+    /// Done with what it claimed; there may be new pairs.
+    fn release(&mut self, pairs: Vec<Pair>) -> Result<Pull> {
+        if let Some((buffers, is_shared)) = self.buffers.take() {
+            buffers.release_spare();
+            if is_shared {
+                *self.shared.buffers.lock() = Some(buffers);
+            }
+        }
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.working -= 1;
+            queue.pairs.extend(pairs);
+            std::mem::take(&mut queue.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        Ok(Pull::Again)
+    }
+
+    /// There is no memory for the next step. Waits for others that are at work and will give back theirs.
+    fn short(&mut self, error: Error, waker: &Waker) -> Result<Pull> {
+        if let Some((buffers, _)) = &self.buffers {
+            buffers.release_spare();
+        }
+        let mut queue = self.queue.lock();
+        if error.kind() != ErrorKind::Resource || queue.working <= queue.stuck + 1 {
+            return Err(error);
+        }
+        queue.stuck += 1;
+        queue.waiting.push(waker.clone());
+        self.is_stuck = true;
+        Ok(Pull::Wait)
+    }
+
+    fn dump(&mut self, mut dump: Dump, waker: &Waker) -> Result<Pull> {
+        let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table was dumped nowhere"))?;
+        match dump.poll(partitions, self.owner, waker) {
+            Poll::Pending => {
+                self.step = Step::Dump(dump);
+                return Ok(Pull::Wait);
+            }
+            Poll::Ready(done) => done?,
+        }
+        drop(dump);
+        let pairs = Pair::all(partitions, u64::MAX / 100, self.config.can_partition());
+        self.release(pairs)
+    }
+
+    fn load(&mut self, mut work: Box<Work>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
+        let batch = match work.next_build(waker) {
+            Poll::Pending => {
+                self.step = Step::Load(work, loading);
+                return Ok(Pull::Wait);
+            }
+            // Nothing could be read beside what is kept: that is enough for a block, or to be split.
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && !loading.is_empty() => {
+                return self.enough(work, loading);
+            }
+            Poll::Ready(Err(error)) => {
+                self.step = Step::Load(work, loading);
+                return self.short(error, waker);
+            }
+            Poll::Ready(Ok(batch)) => batch,
+        };
+        let Some(batch) = batch else {
+            work.build = None;
+            return self.begin_assembling(work, loading);
+        };
+        let mut kept = loading.keep(&batch)?;
+        if matches!(kept, Kept::No(_)) {
+            self.buffers()?.release_spare();
+            kept = loading.keep(&batch)?;
+        }
+        match kept {
+            Kept::Yes => {
+                self.step = Step::Load(work, loading);
+                Ok(Pull::Again)
+            }
+            Kept::No(error) if loading.is_empty() => {
+                let half = batch.rows() / 2;
+                if half == 0 {
+                    work.next.push_front(batch);
+                    self.step = Step::Load(work, loading);
+                    return self.short(error, waker);
+                }
+                // A smaller piece, perhaps.
+                work.next.push_front(batch.slice(half, batch.rows() - half));
+                work.next.push_front(batch.slice(0, half));
+                self.step = Step::Load(work, loading);
+                Ok(Pull::Again)
+            }
+            Kept::No(_) => {
+                work.next.push_front(batch);
+                self.enough(work, loading)
+            }
+        }
+    }
+
+    /// More build rows than these do not fit.
+    fn enough(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+        if !work.in_blocks && work.pair.can_split {
+            let splitting = Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared, self.owner);
+            self.step = Step::Split(Box::new(splitting));
+            return Ok(Pull::Again);
+        }
+        work.in_blocks = true;
+        self.begin_assembling(work, loading)
+    }
+
+    fn begin_assembling(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+        if work.in_blocks {
+            self.shared.counts.block();
+            if work.later.is_none() && self.config.pairs.asks_all_held() {
+                let rows = rows_of(&work.pair.probe) as usize;
+                check_rows(rows)?;
+                let mut reservation = self.memory.reservation("HashJoin");
+                reservation.overdraw(rows / 8);
+                work.later = Some((Arc::new(Bits::new(rows)), reservation));
+            }
+        }
+        let assembling = Assembling::new(&self.config, loading.into_all(), &[], 1, true)?;
+        self.step = Step::Assemble(work, assembling, 0);
+        Ok(Pull::Again)
+    }
+
+    fn assemble(&mut self, work: Box<Work>, assembling: Assembling, task: usize) -> Result<Pull> {
+        if task < assembling.tasks() {
+            assembling.work(task, &self.memory)?;
+            self.step = Step::Assemble(work, assembling, task + 1);
+            return Ok(Pull::Again);
+        }
+        let later = work.later.as_ref().map(|(matched, _)| Later::new(matched.clone()));
+        let built = assembling.finish(&[], !work.in_blocks, later)?;
+        let buffers = self.buffers()?;
+        let options = ReadOptions { recycle: !work.in_blocks, ..ReadOptions::default() };
+        let reader = work.pair.probe.as_ref().map(|file| file.reader(&buffers, options));
+        let seen = self.shared.published.seen.clone();
+        let lookups = Lookups::new(self.config.clone(), seen, self.batch_rows);
+        let probing = Probing { built: Arc::new(built), lookups, reader, rows: 0, batch_rows: 0 };
+        self.step = Step::Probe(work, probing);
+        Ok(Pull::Again)
+    }
+
+    fn probe(&mut self, work: Box<Work>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
+        if probing.lookups.is_busy() {
+            probing.lookups.more(&probing.built, &mut self.out)?;
+            self.step = Step::Probe(work, probing);
+            return Ok(Pull::Again);
+        }
+        let next = match &mut probing.reader {
+            None => None,
+            Some(reader) => match reader.poll_next(waker) {
+                Poll::Pending => {
+                    self.step = Step::Probe(work, probing);
+                    return Ok(Pull::Wait);
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.step = Step::Probe(work, probing);
+                    return self.short(error, waker);
+                }
+                Poll::Ready(next) => next.transpose()?,
+            },
+        };
+        let mut is_over = next.is_none();
+        if let Some(batch) = next {
+            probing.rows += std::mem::replace(&mut probing.batch_rows, batch.rows());
+            if let Some(later) = &probing.built.held.later {
+                later.first_row.store(probing.rows, Ordering::Relaxed);
+            }
+            let batch = self.unpinned(batch)?;
+            is_over = probing.lookups.push(&probing.built, batch, &mut self.out)? == Flow::Done;
+        }
+        if !is_over {
+            self.step = Step::Probe(work, probing);
+            return Ok(Pull::Again);
+        }
+        let held = probing.built.held.clone();
+        if !marks_held(self.config.pairs.join_type) {
+            drop((probing, held));
+            return self.next_block(work);
+        }
+        let published = Arc::new(Published::new(held, &self.shared.published.seen));
+        let is_plain = self.config.null_aware && !self.config.pairs.has_residual();
+        let unmatched = UnmatchedState::new(self.config.pairs.clone(), published, is_plain, self.batch_rows)?;
+        self.step = Step::Unmatched(work, unmatched);
+        Ok(Pull::Again)
+    }
+
+    /// What comes out may be kept by whoever is downstream: it must not keep the last clusters that there are to read with.
+    fn unpinned(&self, batch: Batch) -> Result<Batch> {
+        match self.buffers()?.at_hand() {
+            0 | 1 => copied(&batch),
+            _ => Ok(batch),
+        }
+    }
+
+    fn unmatched(&mut self, work: Box<Work>, mut unmatched: UnmatchedState) -> Result<Pull> {
+        match unmatched.next()? {
+            Pull::Done => {
+                drop(unmatched);
+                self.next_block(work)
+            }
+            pull => {
+                self.step = Step::Unmatched(work, unmatched);
+                Ok(pull)
+            }
+        }
+    }
+
+    fn next_block(&mut self, work: Box<Work>) -> Result<Pull> {
+        if work.build.is_some() {
+            let nothing = self.memory.reservation("HashJoin");
+            self.step = Step::Load(work, Loading::new(&self.config, nothing, self.temp.cluster_bytes()));
+            return Ok(Pull::Again);
+        }
+        let reader = match (&work.later, &work.pair.probe) {
+            (Some(_), Some(probe)) => probe.clone().into_reader(&self.buffers()?),
+            _ => {
+                drop(work);
+                return self.release(vec![]);
+            }
+        };
+        self.step = Step::Later(work, reader, 0);
+        Ok(Pull::Again)
+    }
+
+    fn later(&mut self, work: Box<Work>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
+        let batch = match reader.poll_next(waker) {
+            Poll::Pending => {
+                self.step = Step::Later(work, reader, rows);
+                return Ok(Pull::Wait);
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.step = Step::Later(work, reader, rows);
+                return self.short(error, waker);
+            }
+            Poll::Ready(batch) => batch.transpose()?,
+        };
+        let (Some(batch), Some((matched, _))) = (batch, &work.later) else {
+            drop((work, reader));
+            return self.release(vec![]);
+        };
+        let batch = self.unpinned(batch)?;
+        let pairs = &self.config.pairs;
+        pairs.emit_later(&pairs.shape.probe_part(&batch), matched, rows, &mut self.out)?;
+        self.step = Step::Later(work, reader, rows + batch.rows());
+        Ok(Pull::Again)
+    }
+
+    fn split(&mut self, mut splitting: Box<Splitting>, waker: &Waker) -> Result<Pull> {
+        match splitting.poll(waker) {
+            Poll::Pending => {
+                self.step = Step::Split(splitting);
+                return Ok(Pull::Wait);
+            }
+            Poll::Ready(Ok(false)) => {
+                self.step = Step::Split(splitting);
+                return Ok(Pull::Again);
+            }
+            Poll::Ready(Ok(true)) => {}
+            Poll::Ready(Err(error)) => {
+                self.step = Step::Split(splitting);
+                return self.short(error, waker);
+            }
+        }
+        let pairs = splitting.finish();
+        self.release(pairs)
+    }
+}
+
+impl Work {
+    /// The next build rows.
+    pub fn next_build(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+        if let Some(batch) = self.next.pop_front() {
+            return Poll::Ready(Ok(Some(batch)));
+        }
+        match &mut self.build {
+            None => Poll::Ready(Ok(None)),
+            Some(reader) => reader.poll_next(waker).map(Option::transpose),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The partitions of a join that does not fit: which of them stay in memory, and the files of the others.
+//!
+//! A row belongs to the partition that its key's hash, mixed anew for each level, says: rows of equal keys are in one partition on
+//! both sides, the bits that place a row in a hash table stay evenly spread within a partition, and a partition of a
+//! partition is told by other bits.
+//!
+//! All packets write into the same files, so a join needs a cluster per partition and not one per partition and packet. A batch that
+//! is not written to its end owns its file until it is. Clusters are submitted as soon as they are full, or, where SHJ (Sort-Hash
+//! Join, *Exploiting Common File System Practices*, section 3.2) pays, as groups of one file: see [`Partitions::grouping`].
+//!
+//! Invariants:
+//! * A partition that has been spilled once stays so: nobody keeps rows of it in memory.
+//! * Writing does not fail for lack of memory, since the buffers have a minimum: where another cluster is refused, the clusters at
+//!   hand are closed, however little they hold, and come back when they are written.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::{ErrorKind, Result};
+
+use super::spill_counts::SpillCounts;
+use crate::batch::Batch;
+use crate::operators::hashing::{COMBINE_MULTIPLIER, MULTIPLIER, SEED, folded};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
+
+/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, batches fall into
+/// pieces of a few rows.
+pub(super) const FAN_OUT_MIN: usize = 4;
+const FAN_OUT_MAX: usize = 32;
+
+/// The share of the memory that the clusters being filled may have.
+pub(super) const CLUSTERS_SHARE: usize = 4;
+
+/// Consecutive clusters of one file that are worth holding back for (G in formula (2) of the SHJ paper must be greater than what is
+/// allocated at once): temp space allocates single clusters out of large extents.
+const GROUP_CLUSTERS: usize = 2;
+
+/// How often a packet asks again for a cluster that others took before it.
+const REFUSALS_MAX: usize = 1000;
+
+/// The side whose rows a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Build,
+    Probe,
+}
+
+/// A file of one partition and side, while it is written.
+#[derive(Default)]
+struct Slot {
+    writer: Option<BatchWriter>,
+    /// Who is in the middle of a batch.
+    owner: Option<u64>,
+    /// How often another cluster was refused to the owner, one time after another.
+    refusals: usize,
+    waiting: Vec<Waker>,
+}
+
+/// One partition.
+#[derive(Default)]
+struct Partition {
+    is_spilled: AtomicBool,
+    /// Whether the build side has rows of it, wherever they are.
+    has_build_rows: AtomicBool,
+    /// Bytes of the build side in memory, over all packets.
+    resident_bytes: AtomicUsize,
+    build: Mutex<Slot>,
+    probe: Mutex<Slot>,
+}
+
+/// See the module.
+pub(super) struct Partitions {
+    pub level: u32,
+    bits: u32,
+    partitions: Vec<Partition>,
+    pub buffers: SpillBuffers,
+    grouping: Grouping,
+    /// How often a partition has been spilled: whoever keeps rows looks again when it has changed.
+    spilled_times: AtomicUsize,
+    counts: Arc<SpillCounts>,
+}
+
+/// The number of partitions for so much memory.
+pub(super) fn fan_out(memory_bytes: usize, cluster_bytes: usize) -> usize {
+    (memory_bytes / cluster_bytes / CLUSTERS_SHARE).clamp(FAN_OUT_MIN, FAN_OUT_MAX).next_power_of_two().min(FAN_OUT_MAX)
+}
+
+impl Partitions {
+    /// So many partitions (a power of two), all in memory. `memory_bytes`: what the operator may fill with clusters.
+    pub fn new(
+        level: u32,
+        fan_out: usize,
+        memory_bytes: usize,
+        buffers: SpillBuffers,
+        counts: &Arc<SpillCounts>,
+    ) -> Self {
+        let clusters = memory_bytes / buffers.space().cluster_bytes();
+        counts.partitioned(level, fan_out);
+        Self {
+            level,
+            bits: fan_out.trailing_zeros(),
+            partitions: (0..fan_out).map(|_| Partition::default()).collect(),
+            grouping: Self::grouping(clusters, fan_out),
+            buffers,
+            spilled_times: AtomicUsize::new(0),
+            counts: counts.clone(),
+        }
+    }
+
+    /// Formula (2) of the SHJ paper: with |M| clusters and N partitions, 2 (|M| - N) / N consecutive requests are of one file.
+    fn grouping(clusters: usize, fan_out: usize) -> Grouping {
+        match 2 * clusters.saturating_sub(fan_out) / fan_out > GROUP_CLUSTERS {
+            true => Grouping::ByFile,
+            false => Grouping::None,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// The partition of a row.
+    #[inline(always)]
+    pub fn of(&self, hash: u64) -> usize {
+        let seed = SEED.rotate_left(11 * self.level) ^ u64::from(self.level).wrapping_mul(COMBINE_MULTIPLIER);
+        (u128::from(folded(hash ^ seed, MULTIPLIER)) << self.bits >> 64) as usize
+    }
+
+    pub fn is_spilled(&self, partition: usize) -> bool {
+        self.partitions[partition].is_spilled.load(Ordering::Acquire)
+    }
+
+    pub fn spilled_times(&self) -> usize {
+        self.spilled_times.load(Ordering::Acquire)
+    }
+
+    /// From now on nobody keeps rows of the partition in memory.
+    pub fn spill(&self, partition: usize) {
+        if !self.partitions[partition].is_spilled.swap(true, Ordering::AcqRel) {
+            self.spilled_times.fetch_add(1, Ordering::AcqRel);
+            self.counts.spilled_partition();
+        }
+    }
+
+    pub fn spill_all(&self) {
+        (0..self.len()).for_each(|partition| self.spill(partition));
+    }
+
+    /// The partition in memory that holds most; `None` if none is left.
+    pub fn largest_resident(&self) -> Option<usize> {
+        let resident = (0..self.len()).filter(|&partition| !self.is_spilled(partition));
+        resident.max_by_key(|&partition| self.partitions[partition].resident_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Rows of the build side were kept in memory.
+    pub fn kept(&self, partition: usize, bytes: usize) {
+        self.partitions[partition].resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The build side has rows of the partition.
+    pub fn belong(&self, partition: usize) {
+        let has = &self.partitions[partition].has_build_rows;
+        if !has.load(Ordering::Relaxed) {
+            has.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub fn has_build_rows(&self, partition: usize) -> bool {
+        self.partitions[partition].has_build_rows.load(Ordering::Relaxed)
+    }
+
+    /// The rows of a batch by partition, in their order.
+    pub fn split(&self, batch: &Batch, hashes: &[u64]) -> Result<Vec<(usize, Batch)>> {
+        let mut rows = vec![vec![]; self.len()];
+        for (row, &hash) in hashes.iter().enumerate() {
+            rows[self.of(hash)].push(row as u32);
+        }
+        let filled = rows.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+        filled
+            .map(|(partition, rows)| match rows.len() == batch.rows() {
+                true => Ok((partition, batch.clone())),
+                false => Ok((partition, batch.pick(&rows.into())?)),
+            })
+            .collect()
+    }
+
+    fn slot(&self, side: Side, partition: usize) -> &Mutex<Slot> {
+        match side {
+            Side::Build => &self.partitions[partition].build,
+            Side::Probe => &self.partitions[partition].probe,
+        }
+    }
+
+    /// Writes a batch for the packet `owner`. After `Pending` it is called again with the same batch when the waker was woken, and
+    /// the packet writes nothing else meanwhile.
+    pub fn poll_write(
+        &self,
+        side: Side,
+        partition: usize,
+        batch: &Batch,
+        owner: u64,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let is_refused =
+            |done: &Poll<Result<()>>| matches!(done, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource);
+        let mut done = self.poll_write_once(side, partition, batch, owner, waker);
+        if is_refused(&done) {
+            self.close_clusters();
+            done = self.poll_write_once(side, partition, batch, owner, waker);
+        }
+        if is_refused(&done) && self.buffers.clusters() > 0 {
+            // Other packets were faster, and fill what came back.
+            let mut slot = self.slot(side, partition).lock();
+            slot.refusals += 1;
+            if slot.refusals < REFUSALS_MAX {
+                waker.wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        done
+    }
+
+    fn poll_write_once(
+        &self,
+        side: Side,
+        partition: usize,
+        batch: &Batch,
+        owner: u64,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let waiting = {
+            let mut slot = self.slot(side, partition).lock();
+            if slot.owner.is_some_and(|other| other != owner) {
+                slot.waiting.push(waker.clone());
+                return Poll::Pending;
+            }
+            let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(&self.buffers, self.grouping));
+            let before = writer.bytes();
+            let done = writer.poll_write(batch, waker);
+            self.counts.spilled_bytes(writer.bytes() - before);
+            if self.grouping == Grouping::ByFile && writer.waiting_clusters() > 0 && self.buffers.at_hand() == 0 {
+                writer.submit();
+            }
+            match done {
+                Poll::Pending | Poll::Ready(Err(_)) => {
+                    slot.owner = Some(owner);
+                    return done;
+                }
+                Poll::Ready(Ok(())) => (slot.owner, slot.refusals) = (None, 0),
+            }
+            std::mem::take(&mut slot.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the files have to the disk, full clusters or not: their memory comes back.
+    pub fn close_clusters(&self) {
+        for partition in &self.partitions {
+            for slot in [&partition.build, &partition.probe] {
+                if let Some(writer) = &mut slot.lock().writer {
+                    writer.close_cluster();
+                    writer.submit();
+                }
+            }
+        }
+    }
+
+    /// The files of a partition, which nobody writes any more.
+    pub fn finish(&self, side: Side, partition: usize) -> Option<BatchFile> {
+        let writer = self.slot(side, partition).lock().writer.take();
+        writer.map(BatchWriter::finish).filter(|file| file.rows() > 0)
+    }
+}

@@ -1,0 +1,65 @@
+//! What a join that did not fit has written to temp space.
+
+use std::sync::Arc;
+
+use crate::query::profile::Spills;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counters of one join's run.
+#[derive(Debug, Default)]
+pub(super) struct SpillCounts {
+    spills: Arc<Spills>,
+    partitions: AtomicUsize,
+    levels: AtomicUsize,
+    blocks: AtomicUsize,
+}
+
+impl SpillCounts {
+    /// What the profile shows of it.
+    pub fn spills(&self) -> &Arc<Spills> {
+        &self.spills
+    }
+
+    /// Rows are being partitioned at a level, from 0.
+    pub fn partitioned(&self, level: u32, fan_out: usize) {
+        self.partitions.fetch_add(fan_out, Ordering::Relaxed);
+        self.levels.fetch_max(level as usize + 1, Ordering::Relaxed);
+    }
+
+    pub fn spilled_partition(&self) {
+        self.spills.add_file(self.levels.load(Ordering::Relaxed));
+    }
+
+    pub fn spilled_bytes(&self, bytes: u64) {
+        self.spills.add_bytes(bytes);
+    }
+
+    /// A block of a build side is joined by itself, because partitioning does not help.
+    pub fn block(&self) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counters at this moment, for tests.
+    #[cfg(test)]
+    pub fn get(&self) -> Spilled {
+        let written = self.spills.counts();
+        Spilled {
+            partitions: self.partitions.load(Ordering::Relaxed),
+            partitions_spilled: written.files as usize,
+            levels: self.levels.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            bytes: written.bytes,
+        }
+    }
+}
+
+/// The counters at a moment.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spilled {
+    pub partitions: usize,
+    pub partitions_spilled: usize,
+    pub levels: usize,
+    pub blocks: usize,
+    pub bytes: u64,
+}

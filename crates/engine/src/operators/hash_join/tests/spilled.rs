@@ -1,0 +1,222 @@
+//! Joins that do not fit: the same rows as those that do, whatever the budget.
+
+use super::cases::{int_join, numbers};
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn spilled_hash_joins_agree_with_the_judge(seed: u64) {
+        for join_type in ALL_TYPES {
+            judge(seed, join_type, true, Memory::Short);
+        }
+    }
+}
+
+/// Temp space in memory, of clusters of 4 KiB.
+fn small_clusters(files: &MemoryTempFiles, threads: usize) -> TempSpace {
+    let options = TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 4096,
+        threads,
+        files: Arc::new(files.clone()),
+        ..TempOptions::default()
+    };
+    TempSpace::open(&options).unwrap()
+}
+
+/// A join of numbers in a budget: its rows, what it spilled and the most memory it had.
+fn join_numbers(
+    join_type: JoinType,
+    left: &[(i64, i64)],
+    right: &[(i64, i64)],
+    budget: usize,
+    packets: usize,
+    give_back: Option<usize>,
+) -> (Vec<String>, Spilled, usize) {
+    let (join, schema) = int_join(join_type, 1);
+    let parts = hash_join(&join, &schema, &[]).unwrap();
+    let broker = Broker::new(budget);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let temp = small_clusters(&MemoryTempFiles::default(), 2);
+    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets };
+    let batches = |rows: &[(i64, i64)]| rows.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
+    let rows = run_giving_back(&mut Dice(7), &parts, &setup, batches(left), batches(right), &schema, false, give_back);
+    let spilled = parts.spilled();
+    drop(parts);
+    is_left_empty(&temp, &broker, "numbers");
+    (sorted(rows), spilled, setup.memory.peak_bytes())
+}
+
+/// Keys from a permutation, so that every one comes once.
+fn pairs_of_numbers(count: i64) -> Vec<(i64, i64)> {
+    (0..count).map(|n| (n * 7919 % count, n)).collect()
+}
+
+#[test]
+fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
+    let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(30_000));
+    for join_type in [JoinType::Inner, JoinType::Full, JoinType::LeftAnti, JoinType::RightMark] {
+        let (expected, roomy, _) = join_numbers(join_type, &left, &right, 1 << 30, 2, None);
+        assert_eq!(roomy, Spilled::default());
+        let mut bytes = vec![];
+        for budget in [100_000, 400_000, 1_000_000, 1_600_000] {
+            let (rows, spilled, peak) = join_numbers(join_type, &left, &right, budget, 2, None);
+            assert!(rows == expected, "{join_type} in {budget} bytes: {} rows, {}", rows.len(), expected.len());
+            assert!(budget > 1_000_000 || spilled.bytes > 0, "{join_type} in {budget} bytes: {spilled:?}");
+            assert!(peak < budget + budget / 4, "{peak} of {budget} bytes");
+            bytes.push(spilled.bytes);
+        }
+        // More memory, fewer bytes; but for the pieces of batches, which are smaller where there are more partitions.
+        assert!(
+            bytes.is_sorted_by(|less, more| *less * 3 / 2 >= *more) && bytes[0] > 2 * bytes[3],
+            "{join_type}: {bytes:?}"
+        );
+    }
+}
+
+/// A filter of a build side that went to temp space knows all of its keys, those on the disk too.
+#[test]
+fn a_filter_of_a_spilled_build_side_is_complete() {
+    let (join, schema) = int_join(JoinType::Inner, 1);
+    for packets in [1, 3] {
+        let filter = RuntimeFilter::new();
+        let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
+        let memory = Broker::new(600_000).account(diligence_base::ids::QueryId(1), None);
+        let temp = small_clusters(&MemoryTempFiles::default(), 0);
+        let setup = Setup { memory, temp: Some(temp), batch_rows: 512, packets };
+        let batches = pairs_of_numbers(20_000).chunks(500).map(|rows| numbers(rows.iter().copied())).collect();
+        run(&mut Dice(3), &parts, &setup, batches, vec![], &schema, false);
+        assert!(parts.spilled().partitions_spilled > 0);
+        let kept = |from: i64| {
+            let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + 20_000));
+            filter.row_filter(0).keep(&[keys]).unwrap().true_count()
+        };
+        assert_eq!(kept(0), 20_000);
+        assert!(kept(100_000) < 8_000, "{} others", kept(100_000));
+        assert_eq!(filter.bounds().unwrap().1, ScalarValue::Int64(Some(19_999)));
+    }
+}
+
+#[test]
+fn probe_rows_without_a_partner_are_not_written() {
+    let left = pairs_of_numbers(20_000);
+    let others: Vec<_> = (0..30_000).map(|n| (n + 1_000_000, n)).collect();
+    for join_type in [JoinType::Inner, JoinType::Right, JoinType::Full] {
+        let (rows, few, _) = join_numbers(join_type, &left, &others, 500_000, 2, None);
+        assert_eq!(
+            rows.len(),
+            match join_type {
+                JoinType::Inner => 0,
+                JoinType::Right => 30_000,
+                _ => 50_000,
+            }
+        );
+        let (_, all, _) = join_numbers(join_type, &left, &pairs_of_numbers(30_000), 500_000, 2, None);
+        assert!(few.bytes < all.bytes * 3 / 4, "{join_type}: {few:?}, {all:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_partitioned_again() {
+    let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(100));
+    let (rows, spilled, _) = join_numbers(JoinType::Left, &left, &right, 200_000, 1, None);
+    assert_eq!(rows.len(), 20_000);
+    assert!(spilled.levels >= 2 && spilled.blocks == 0, "{spilled:?}");
+}
+
+#[test]
+fn a_heavy_key_is_joined_block_by_block() {
+    // All rows of the build side have one key; two rows of the probe side have it.
+    let left: Vec<_> = (0..20_000).map(|n| (5, n)).collect();
+    let right = [(5, 1), (6, 2), (5, 3), (7, 4)];
+    for (join_type, count) in [
+        (JoinType::Inner, 40_000),
+        (JoinType::Left, 40_000),
+        (JoinType::Right, 40_002),
+        (JoinType::Full, 40_002),
+        (JoinType::LeftSemi, 20_000),
+        (JoinType::RightSemi, 2),
+        (JoinType::LeftAnti, 0),
+        (JoinType::RightAnti, 2),
+        (JoinType::LeftMark, 20_000),
+        (JoinType::RightMark, 4),
+    ] {
+        let (rows, spilled, _) = join_numbers(join_type, &left, &right, 150_000, 2, None);
+        assert_eq!(rows.len(), count, "{join_type}");
+        assert!(spilled.blocks > 1, "{join_type}: {spilled:?}");
+    }
+}
+
+#[test]
+fn a_complete_table_can_be_given_back() {
+    let (left, right) = (pairs_of_numbers(5_000), pairs_of_numbers(8_000));
+    for join_type in ALL_TYPES {
+        let (expected, ..) = join_numbers(join_type, &left, &right, 1 << 30, 3, None);
+        // While it is built, before the first row of the probe side, in the middle, and after its last batch but one.
+        for after in [0, 3, 10, 18, 25] {
+            let (rows, spilled, _) = join_numbers(join_type, &left, &right, 1 << 30, 3, Some(after));
+            assert!(rows == expected, "{join_type}, after {after}: {} rows, {}", rows.len(), expected.len());
+            assert_eq!(spilled.partitions, spilled.partitions_spilled, "{join_type}, after {after}");
+            assert!(spilled.bytes > 0, "{join_type}, after {after}");
+        }
+    }
+}
+
+#[test]
+fn a_join_that_is_dropped_leaves_nothing() {
+    let (join, schema) = int_join(JoinType::Full, 1);
+    for batches in [1, 10, 30, 41, 60] {
+        let parts = hash_join(&join, &schema, &[]).unwrap();
+        let broker = Broker::new(100_000);
+        let memory = broker.account(diligence_base::ids::QueryId(1), None);
+        let temp = small_clusters(&MemoryTempFiles::default(), 0);
+        let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+        let mut rows = pairs_of_numbers(20_000).into_iter();
+        let mut next = || numbers(rows.by_ref().take(500).collect::<Vec<_>>().into_iter());
+        let mut builder = parts.build.open(&setup).unwrap();
+        let (build_batches, probe_batches) = (batches.min(40), batches - batches.min(40));
+        (0..build_batches)
+            .for_each(|_| assert_eq!(builder.push(next(), Waker::noop()).unwrap(), crate::pipeline::Accept::More));
+        if probe_batches > 0 {
+            builder.finish(Waker::noop()).unwrap();
+            drop(builder);
+            (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &setup).unwrap());
+            parts.build.complete().unwrap();
+            let (mut probe, mut out) = (parts.probe.open(&setup).unwrap(), Output::default());
+            let batch = numbers(pairs_of_numbers(500).into_iter());
+            (0..probe_batches).for_each(|_| assert_eq!(probe.push(batch.clone(), &mut out).unwrap(), Flow::NeedInput));
+            drop(probe);
+            let source = &parts.after_probe.last().unwrap().0;
+            assert!(source.packets_max() > 0);
+            let mut pairs = source.open(&setup).unwrap();
+            (0..probe_batches).for_each(|_| drop(pairs.pull(Waker::noop()).unwrap()));
+        } else {
+            drop(builder);
+        }
+        drop(parts);
+        is_left_empty(&temp, &broker, "dropped");
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_join() {
+    use diligence_base::seams::Fault;
+    let (join, schema) = int_join(JoinType::Inner, 1);
+    let parts = hash_join(&join, &schema, &[]).unwrap();
+    let broker = Broker::new(100_000);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let temp = small_clusters(&MemoryTempFiles::failing(Fault::Full, 5), 0);
+    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+    let mut builder = parts.build.open(&setup).unwrap();
+    let mut batches = pairs_of_numbers(20_000)
+        .chunks(500)
+        .map(|chunk| numbers(chunk.iter().copied()))
+        .collect::<Vec<_>>()
+        .into_iter();
+    let error = batches.find_map(|batch| builder.push(batch, Waker::noop()).err()).unwrap();
+    assert!(error.message().contains("temp"), "{error}");
+    drop((builder, parts));
+    is_left_empty(&temp, &broker, "full");
+}
