@@ -6,12 +6,14 @@
 //!      +--> (the file has failed: reading it gives the error)
 //! ```
 
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
+use foldhash::quality::FixedState;
 
 use super::buffers::SpillBuffers;
 use super::info::count;
@@ -21,6 +23,14 @@ use super::volumes::Place;
 use super::wait::enlist;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+
+/// What a cluster's bytes are checked by. It never leaves the process, so it may be a hash of any kind: this one keeps up with
+/// memory.
+pub(super) fn checksum_of(bytes: &[u8]) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    hasher.write(bytes);
+    hasher.finish()
+}
 
 /// A cluster of a file.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +49,7 @@ pub(super) struct Stored {
     /// The bytes that say something.
     pub bytes: u32,
     /// CRC-32 of them.
-    pub checksum: u32,
+    pub checksum: u64,
 }
 
 /// A file as its writer, its readers and their requests share it. Dropping it frees its clusters; a request that is under way

@@ -14,7 +14,7 @@ use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
 use super::failures;
-use super::file::{FileShared, Stored};
+use super::file::{FileShared, Stored, checksum_of};
 use super::info::count;
 use super::request_log::Request;
 use super::volumes::whole;
@@ -247,7 +247,7 @@ impl ReadRequest {
             .map_err(|error| failures::not_read(space.volumes.path(place), &error))?;
         count(&space.counters.reads, calls);
         count(&space.counters.read_bytes, length as u64);
-        if crc32fast::hash(&buffer.bytes()[..bytes]) != checksum {
+        if checksum_of(&buffer.bytes()[..bytes]) != checksum {
             return Err(failures::damaged(space.volumes.path(place), offset));
         }
         Ok(Cluster { buffer, bytes })

@@ -11,7 +11,7 @@ use diligence_base::{Error, Result};
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
 use super::failures;
-use super::file::{FileShared, SpillFile, Stored};
+use super::file::{FileShared, SpillFile, Stored, checksum_of};
 use super::info::count;
 use super::request_log::Request;
 use super::space::Space;
@@ -211,7 +211,7 @@ impl WriteRequest {
             .map(|((buffer, filled), place)| Stored {
                 place: *place,
                 bytes: *filled as u32,
-                checksum: crc32fast::hash(&buffer.bytes()[..*filled]),
+                checksum: checksum_of(&buffer.bytes()[..*filled]),
             })
             .collect();
         let mut from = 0;
