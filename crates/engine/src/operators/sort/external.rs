@@ -162,7 +162,7 @@ impl Preparing {
         // A range under way keeps the cluster that it finishes, and its rows are held twice until they are read.
         let ranges_max = setup.packets * RANGES_PER_PACKET;
         let spare = Spare { clusters: setup.packets, bytes: ranges_max * disk.space.cluster_bytes() };
-        if let Some(merging) = self.last_merge(disk, spare, ranges_max)? {
+        if let Some(merging) = self.last_merge(disk, setup, spare, ranges_max)? {
             return Ok(Some(Poll::Ready(merging)));
         }
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
@@ -171,7 +171,7 @@ impl Preparing {
             let sizes: Vec<_> = runs.iter().map(DiskRun::size).collect();
             let mut shortest: Vec<_> = runs.iter().collect();
             shortest.sort_by_key(|run| run.size().bytes);
-            let (fan_in, found) = MergeMemory::for_some(&shortest, Spare::WRITE, minimal, reservation)?;
+            let (fan_in, found) = MergeMemory::for_some(&shortest, Spare::WRITE, minimal, disk, &setup.memory)?;
             let places = merge_plan::merge_late(&sizes, fan_in).unwrap_or_else(|| (0..runs.len()).collect());
             let merged = take(runs, &places);
             MergeJob::of_disk(merged, found, disk, reservation)
@@ -193,12 +193,12 @@ impl Preparing {
     }
 
     /// The last merge, if there is memory to read all runs at once.
-    fn last_merge(&mut self, disk: &Disk, spare: Spare, ranges_max: usize) -> Result<Option<Merging>> {
+    fn last_merge(&mut self, disk: &Disk, setup: &Setup, spare: Spare, ranges_max: usize) -> Result<Option<Merging>> {
         let cluster_bytes = disk.space.cluster_bytes();
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
         let all: Vec<_> = runs.iter().collect();
         let minimal = &buffers[0];
-        let (found, ranges_max) = match MergeMemory::for_all(&all, spare, minimal, reservation)? {
+        let (found, ranges_max) = match MergeMemory::for_all(&all, spare, disk, &setup.memory)? {
             Some(found) => (found, ranges_max),
             // Two runs can always be merged, one range after another.
             None if all.len() <= 2 && memory.is_empty() => (MergeMemory::minimal(minimal), 1),

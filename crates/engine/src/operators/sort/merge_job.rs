@@ -11,7 +11,7 @@ use super::gather::Pick;
 use super::merge_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
 use super::run_file::{DiskRun, RunWriter};
 use super::sink::Disk;
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
 /// How far a step got.
@@ -160,16 +160,17 @@ pub(super) struct MergeMemory {
 
 impl MergeMemory {
     /// The memory to read so many of the runs, the first ones, as there is memory for, but at least two: then perhaps the minimal
-    /// buffers. `spare_clusters` and `spare_bytes` are needed besides, whatever their number.
+    /// buffers. What is spare is needed besides, whatever their number.
     pub fn for_some(
         runs: &[&DiskRun],
         spare: Spare,
         minimal: &SpillBuffers,
-        memory: &Reservation,
+        disk: &Disk,
+        memory: &QueryMemory,
     ) -> Result<(usize, Self)> {
         let mut count = runs.len();
         while count >= 2 {
-            if let Some(found) = Self::for_all(&runs[..count], spare, minimal, memory)? {
+            if let Some(found) = Self::for_all(&runs[..count], spare, disk, memory)? {
                 return Ok((count, found));
             }
             count = if count == 3 { 2 } else { count * 3 / 4 };
@@ -178,25 +179,23 @@ impl MergeMemory {
     }
 
     /// The memory to read all of the runs, with read-ahead if possible.
-    pub fn for_all(
-        runs: &[&DiskRun],
-        spare: Spare,
-        minimal: &SpillBuffers,
-        memory: &Reservation,
-    ) -> Result<Option<Self>> {
-        let space = minimal.space();
+    pub fn for_all(runs: &[&DiskRun], spare: Spare, disk: &Disk, memory: &QueryMemory) -> Result<Option<Self>> {
+        let space = &disk.space;
         let beside_bytes: usize = runs.iter().map(|run| run.beside_bytes()).sum();
         let long_bytes: usize = runs.iter().map(|run| run.long_bytes()).sum();
         for ahead in (0..CLUSTERS_PER_INPUT).rev() {
             let clusters = runs.len() * (1 + ahead) + spare.clusters;
-            let mut reservation = memory.sibling();
+            // With less memory less is merged at once: nobody else has to give back anything for it.
+            let mut trial = memory.revocable(disk.name);
             let wanted = clusters * space.cluster_bytes() + beside_bytes + spare.bytes;
-            if reservation.grow(wanted + long_bytes).is_ok() {
+            if trial.grow(wanted + long_bytes).is_ok() {
                 // Long rows are reserved when they are put together. By then there should be room for them.
-                reservation.shrink(long_bytes);
+                trial.shrink(long_bytes);
+                let mut reservation = memory.reservation(disk.name);
+                reservation.absorb(trial);
                 let beside = reservation.split(beside_bytes + spare.bytes);
                 let memory = SpillMemory { clusters_min: clusters, ..SpillMemory::default() };
-                let buffers = SpillBuffers::new(&space, reservation, memory)?;
+                let buffers = SpillBuffers::new(space, reservation, memory)?;
                 return Ok(Some(Self { buffers, ahead, beside: Some(beside) }));
             }
         }

@@ -44,10 +44,14 @@ pub(super) struct RunBuilder {
     /// Bytes of `pending`, as far as they are counted here and not with whoever made them.
     pending_bytes: usize,
     memory: QueryMemory,
+    /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
     reservation: Reservation,
+    /// What a packet that may use the disk has reserved whatever happens: for the first rows that it collects, and for a batch on its
+    /// way to the disk.
+    work: Reservation,
     /// Bytes of `runs`; what else is reserved belongs to `collected` and `keys`, or is what is needed to make a run of them.
     run_bytes: usize,
-    /// What a packet that may use the disk has reserved whatever happens.
+    /// The same for what is read and written.
     minimal: Option<SpillBuffers>,
     job: Option<Job>,
 }
@@ -71,12 +75,12 @@ impl RunBuilder {
     pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
         let memory = setup.memory.clone();
         let keys = shared.encoder.empty();
-        let mut reservation = memory.reservation(shared.name());
-        let minimal = match shared.disk_if_any() {
-            None => None,
+        let mut work = memory.reservation(shared.name());
+        let (reservation, minimal) = match shared.disk_if_any() {
+            None => (work.sibling(), None),
             Some(disk) => {
-                reservation.grow(disk.work_bytes())?;
-                Some(minimal_buffers(&disk.space, memory.reservation(shared.name()))?)
+                work.grow(disk.work_bytes())?;
+                (memory.revocable(shared.name()), Some(minimal_buffers(&disk.space, work.sibling())?))
             }
         };
         Ok(Self {
@@ -88,6 +92,7 @@ impl RunBuilder {
             pending_bytes: 0,
             memory,
             reservation,
+            work,
             run_bytes: 0,
             minimal,
             job: None,
@@ -102,9 +107,9 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Bytes of what is held with so many rows more, and of what making a run of the collected ones takes: without and with the least
-    /// that is reserved for collecting.
-    fn held_bytes(&self, rows: usize, payload_bytes: usize, key_bytes: usize) -> (usize, usize) {
+    /// Bytes to reserve for what is held with so many rows more, and for what making a run of the collected ones takes; beyond what is
+    /// reserved for work.
+    fn needed_bytes(&self, rows: usize, payload_bytes: usize, key_bytes: usize) -> usize {
         /// For each row the entry that is sorted, its number, the place it comes from, and its pick in a merge.
         const ROW_BYTES: usize = size_of::<(u128, u64)>() + 3 * size_of::<Pick>();
         let collected = if rows + self.keys.len() == 0 {
@@ -115,8 +120,7 @@ impl RunBuilder {
                 + 3 * (self.keys.bytes() + key_bytes)
                 + ROW_BYTES * (self.keys.len() + rows)
         };
-        let rest = self.pending_bytes + self.run_bytes + self.batch_bytes();
-        (rest + collected, rest + collected.max(self.batch_bytes()))
+        self.pending_bytes + self.run_bytes + collected.saturating_sub(self.batch_bytes())
     }
 
     /// What a batch takes on its way to the disk.
@@ -126,11 +130,14 @@ impl RunBuilder {
 
     /// Reserves what is needed for what is held.
     fn reserve_held(&mut self) {
-        let (held, needed) = self.held_bytes(0, 0, 0);
+        let needed = self.needed_bytes(0, 0, 0);
         self.reservation.shrink(self.reservation.bytes().saturating_sub(needed));
-        if self.reservation.grow(needed - self.reservation.bytes()).is_err() {
-            // Rows and keys may turn out longer than they looked. They are held already.
-            self.reservation.overdraw(held.saturating_sub(self.reservation.bytes()));
+        let missing = needed - self.reservation.bytes();
+        if self.reservation.grow(missing).is_err() {
+            // Rows and keys may turn out longer than they looked, and are held already. A run has taken what was reserved for work as
+            // long as its rows were collected; it is there still, since none are collected now.
+            let spare = if self.keys.len() == 0 { self.batch_bytes() } else { 0 };
+            self.reservation.overdraw(missing.saturating_sub(spare));
         }
     }
 
@@ -138,7 +145,7 @@ impl RunBuilder {
     fn take(&mut self, batch: Batch) -> Result<Taken> {
         let columns = self.shared.encoder.columns(&batch)?;
         let key_bytes = self.shared.encoder.bytes_expected(&columns, batch.rows());
-        let (_, needed) = self.held_bytes(batch.rows(), held_bytes(&batch)?, key_bytes);
+        let needed = self.needed_bytes(batch.rows(), held_bytes(&batch)?, key_bytes);
         if let Err(error) = self.reservation.grow(needed.saturating_sub(self.reservation.bytes())) {
             return Ok(Taken::NoRoom(batch, error));
         }
@@ -176,6 +183,11 @@ impl RunBuilder {
                 }
                 continue;
             }
+            if self.is_to_give_back() {
+                self.close_run()?;
+                self.spill()?;
+                continue;
+            }
             let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
             if self.pending_bytes > 0 {
                 self.pending_bytes = self.pending_bytes.saturating_sub(held_bytes(&batch)?);
@@ -184,6 +196,13 @@ impl RunBuilder {
                 self.make_room(batch, error)?;
             }
         }
+    }
+
+    /// Whether somebody else needs the memory, and enough is held for a run.
+    fn is_to_give_back(&self) -> bool {
+        self.minimal.is_some()
+            && self.reservation.is_asked()
+            && self.run_bytes + self.collected.bytes > self.batch_bytes()
     }
 
     /// Makes a run of what is collected, or if nothing is, spills what is held, so that there is room for a batch. If nothing is held
@@ -216,11 +235,9 @@ impl RunBuilder {
         let bytes = std::mem::take(&mut self.run_bytes);
         let shared = self.shared.clone();
         let disk = shared.disk()?;
-        // The packet's minimum stays with the packet: nobody else gets it when the runs are gone.
-        let kept = disk.work_bytes() + self.pending_bytes;
-        let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(kept));
+        let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(self.pending_bytes));
         let pieces = pieces_of(std::mem::take(&mut self.runs), &mut of_runs)?;
-        let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.reservation);
+        let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.work);
         // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it will not, more
         // runs are merged before that.
         let fan_in = merge_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
@@ -247,9 +264,9 @@ impl RunBuilder {
         self.reserve_held();
         if let (Some(mut runs), Some(minimal)) = (shared.claim_merge(fan_in)?, &self.minimal) {
             let all: Vec<_> = runs.iter().collect();
-            let (count, memory) = MergeMemory::for_some(&all, Spare::WRITE, minimal, &self.reservation)?;
+            let (count, memory) = MergeMemory::for_some(&all, Spare::WRITE, minimal, disk, &self.memory)?;
             shared.collect_disk(runs.drain(count..))?;
-            self.job = Some(Job { merge: MergeJob::of_disk(runs, memory, disk, &self.reservation), fan_in });
+            self.job = Some(Job { merge: MergeJob::of_disk(runs, memory, disk, &self.work), fan_in });
         }
         Ok(None)
     }
@@ -271,7 +288,10 @@ impl SinkState for RunBuilder {
             return Ok(Accept::Wait);
         }
         self.close_run()?;
-        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation(self.shared.name()));
+        // From now on nobody is there who could give back anything.
+        let nothing = self.work.sibling();
+        let mut reservation = std::mem::replace(&mut self.work, nothing);
+        reservation.absorb(self.reservation.split(usize::MAX));
         self.run_bytes = 0;
         self.shared.collect(std::mem::take(&mut self.runs), reservation, self.minimal.take())?;
         Ok(Accept::More)

@@ -45,6 +45,8 @@ pub(super) struct Shared {
 
 /// Temp space, as a sort uses it.
 pub(super) struct Disk {
+    /// The operator's name in errors about memory.
+    pub name: &'static str,
     pub space: TempSpace,
     pub plan: SortPlan,
     pub spills: Arc<Spills>,
@@ -130,6 +132,7 @@ impl Shared {
         sizes: Sizes,
     ) -> Result<Self> {
         let disk = spill_to.map(|SpillTo { space, plan }| Disk {
+            name: name_of(fetch, &sizes),
             space: space.clone(),
             plan: *plan,
             spills: Arc::default(),
@@ -149,12 +152,12 @@ impl Shared {
 
     /// The rows wanted, if they are few enough for top-N.
     pub fn top_rows(&self) -> Option<usize> {
-        self.fetch.filter(|&fetch| fetch <= self.sizes.top_rows_max)
+        top_rows(self.fetch, &self.sizes)
     }
 
     /// The name that EXPLAIN shows.
     pub fn name(&self) -> &'static str {
-        if self.top_rows().is_some() { "TopN" } else { "Sort" }
+        name_of(self.fetch, &self.sizes)
     }
 
     /// Temp space; must be asked for only after it was used.
@@ -357,6 +360,14 @@ impl SinkState for Nothing {
     fn push(&mut self, _batch: Batch, _waker: &std::task::Waker) -> Result<Accept> {
         Ok(Accept::Enough)
     }
+}
+
+fn top_rows(fetch: Option<usize>, sizes: &Sizes) -> Option<usize> {
+    fetch.filter(|&fetch| fetch <= sizes.top_rows_max)
+}
+
+fn name_of(fetch: Option<usize>, sizes: &Sizes) -> &'static str {
+    if top_rows(fetch, sizes).is_some() { "TopN" } else { "Sort" }
 }
 
 fn absorb(held: &mut Option<Reservation>, more: Reservation) {

@@ -262,3 +262,29 @@ fn a_disk_that_fails_at_any_moment_ends_the_sort_and_leaves_nothing() {
         }
     }
 }
+
+#[test]
+fn rows_are_given_back_when_another_query_needs_the_memory() {
+    let (schema, records) = texts(1000, |row| (row * 7919 % 1000) as i64, |_| 30);
+    let case = by(&schema, &[0], None);
+    let to = spill_to(&MemoryTempFiles::default(), SortPlan::COST);
+    let broker = Broker::new(1 << 20);
+    let setup = Setup { memory: broker.account(QueryId(1), None), temp: None, batch_rows: 64, packets: 1 };
+    let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes).unwrap();
+    let mut state = parts.sink.open(&setup).unwrap();
+    let written = || parts.sink.spills().unwrap().counts().files;
+    for record in &records[..90] {
+        assert_eq!(state.push(Batch::from_record_batch(record), Waker::noop()).unwrap(), Accept::More);
+    }
+    let held = setup.memory.reserved_bytes();
+    assert!(held > 100_000 && written() == 0, "{held} bytes");
+    // What is not free: somebody has to give back something, whether or not it is had before.
+    let mut needed = broker.account(QueryId(2), None).reservation("HashJoin");
+    let _ = needed.grow((1 << 20) - held + 50_000);
+    let mut accept = state.push(Batch::from_record_batch(&records[90]), Waker::noop()).unwrap();
+    while accept == Accept::Wait {
+        accept = state.ready(Waker::noop()).unwrap();
+    }
+    assert_eq!(written(), 1);
+    assert!(setup.memory.reserved_bytes() < held / 2, "{} of {held} bytes", setup.memory.reserved_bytes());
+}
