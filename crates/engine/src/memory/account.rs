@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use diligence_base::ids::QueryId;
 
 use super::broker::Broker;
+use super::display_bytes;
 use super::reservation::Reservation;
 use crate::sync::{
     Mutex,
@@ -134,6 +135,19 @@ impl Account {
             asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
         });
         infos.filter(|info| info.bytes > 0).collect()
+    }
+
+    /// For people: ` (Sort 40.0 MiB, Scan 12.0 MiB)`; nothing if one operator holds it all.
+    pub fn largest_holders(&self) -> String {
+        const SHOWN: usize = 4;
+        let mut holders = self.holders();
+        if holders.len() < 2 {
+            return String::new();
+        }
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        let shown =
+            holders.iter().take(SHOWN).map(|holder| format!("{} {}", holder.operator, display_bytes(holder.bytes)));
+        format!(" ({})", shown.collect::<Vec<_>>().join(", "))
     }
 
     /// What could be given back, beside what is asked for already.

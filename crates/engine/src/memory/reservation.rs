@@ -167,11 +167,12 @@ impl Reservation {
             Refused::Budget => ("the memory budget", account.broker.budget_bytes()),
         };
         Error::resource(format!(
-            "not enough memory: {} needs {} more, {} {} already and {bound} is {}",
+            "not enough memory: {} needs {} more, {} {} already{} and {bound} is {}",
             self.holder.operator,
             display_bytes(bytes),
             account.owner,
             display_bytes(account.reserved_bytes()),
+            account.largest_holders(),
             display_bytes(bound_bytes),
         ))
         .with_hint(MORE_MEMORY_HINT)
