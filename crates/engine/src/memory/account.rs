@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use diligence_base::Result;
 use diligence_base::ids::QueryId;
 
 use super::broker::Broker;
 use super::display_bytes;
+use super::reclaim::{AtRest, Reclaim};
 use super::reservation::Reservation;
 use crate::sync::{
     Mutex,
@@ -30,11 +32,22 @@ impl fmt::Display for Owner {
     }
 }
 
+/// Who can free what is reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nobody before it is used up.
+    Firm,
+    /// The packet that holds it, before its next batch.
+    Revocable,
+    /// The query, by asking one of its states at rest.
+    AtRest,
+}
+
 /// What the reservations of one operator hold together.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub operator: &'static str,
-    pub revocable: bool,
+    pub kind: Kind,
     pub bytes: AtomicUsize,
     /// What it is asked to give back of them.
     pub asked_bytes: AtomicUsize,
@@ -81,6 +94,17 @@ pub(super) struct Account {
     /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
     owes: AtomicBool,
     holders: Mutex<Vec<Arc<Holder>>>,
+    at_rest: AtRest,
+}
+
+impl Holder {
+    /// What it could give back, beside what it is asked for already.
+    fn free_bytes(&self) -> usize {
+        match self.kind {
+            Kind::Firm => 0,
+            _ => self.bytes.load(Ordering::Relaxed).saturating_sub(self.asked_bytes.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 impl Account {
@@ -93,6 +117,7 @@ impl Account {
             admitted: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             holders: Mutex::default(),
+            at_rest: AtRest::default(),
         }
     }
 
@@ -109,14 +134,14 @@ impl Account {
         matches!(self.owner, Owner::Query(_))
     }
 
-    fn holder(&self, operator: &'static str, revocable: bool) -> Arc<Holder> {
+    pub fn holder(&self, operator: &'static str, kind: Kind) -> Arc<Holder> {
         let mut holders = self.holders.lock();
-        let same = |holder: &&Arc<Holder>| holder.operator == operator && holder.revocable == revocable;
+        let same = |holder: &&Arc<Holder>| holder.operator == operator && holder.kind == kind;
         if let Some(holder) = holders.iter().find(same) {
             return holder.clone();
         }
         let (bytes, asked_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let holder = Arc::new(Holder { operator, revocable, bytes, asked_bytes });
+        let holder = Arc::new(Holder { operator, kind, bytes, asked_bytes });
         holders.push(holder.clone());
         holder
     }
@@ -131,7 +156,7 @@ impl Account {
             query,
             operator: holder.operator,
             bytes: holder.bytes.load(Ordering::Relaxed),
-            is_revocable: holder.revocable,
+            is_revocable: holder.kind != Kind::Firm,
             asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
         });
         infos.filter(|info| info.bytes > 0).collect()
@@ -152,23 +177,42 @@ impl Account {
 
     /// What could be given back, beside what is asked for already.
     pub fn revocable_bytes(&self) -> usize {
-        let free = |holder: &Arc<Holder>| {
-            holder.bytes.load(Ordering::Relaxed).saturating_sub(holder.asked_bytes.load(Ordering::Relaxed))
-        };
-        self.holders.lock().iter().filter(|holder| holder.revocable).map(free).sum()
+        self.holders.lock().iter().map(|holder| holder.free_bytes()).sum()
     }
 
-    /// Asks the largest revocable holder for `bytes`. False if there is none.
+    /// Asks the holder that can give back most for `bytes`. False if there is none, or all that there is was asked for already.
     pub fn ask(&self, bytes: usize) -> bool {
-        let holders = self.holders.lock();
-        let held = |holder: &&Arc<Holder>| holder.bytes.load(Ordering::Relaxed);
-        let Some(largest) = holders.iter().filter(|holder| holder.revocable).max_by_key(held) else { return false };
-        let bytes = bytes.min(held(&largest));
-        largest.asked_bytes.fetch_max(bytes, Ordering::AcqRel);
-        bytes > 0
+        let kind = {
+            let holders = self.holders.lock();
+            let Some(largest) = holders.iter().max_by_key(|holder| holder.free_bytes()) else { return false };
+            let bytes = bytes.min(largest.free_bytes());
+            if bytes == 0 {
+                return false;
+            }
+            largest.asked_bytes.fetch_max(bytes, Ordering::AcqRel);
+            largest.kind
+        };
+        if kind == Kind::AtRest {
+            self.at_rest.start();
+        }
+        true
     }
 
-    fn is_asked(&self) -> bool {
+    /// What the states at rest are asked to give back.
+    fn asked_at_rest(&self) -> usize {
+        let holders = self.holders.lock();
+        let at_rest = holders.iter().filter(|holder| holder.kind == Kind::AtRest);
+        at_rest.map(|holder| holder.asked_bytes.load(Ordering::Acquire)).sum()
+    }
+
+    /// The states at rest have nothing to give back.
+    fn excuse_at_rest(&self) {
+        let holders = self.holders.lock();
+        let at_rest = holders.iter().filter(|holder| holder.kind == Kind::AtRest);
+        at_rest.for_each(|holder| holder.asked_bytes.store(0, Ordering::Release));
+    }
+
+    pub fn is_asked(&self) -> bool {
         self.holders.lock().iter().any(|holder| holder.asked_bytes.load(Ordering::Acquire) > 0)
     }
 
@@ -256,12 +300,43 @@ impl fmt::Debug for QueryMemory {
 impl QueryMemory {
     /// An empty firm reservation for an operator; the name appears in the error when the budget is short.
     pub fn reservation(&self, operator: &'static str) -> Reservation {
-        Reservation::new(self.0.clone(), self.0.holder(operator, false))
+        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Firm))
     }
 
     /// An empty reservation for what its operator can spill: it must heed [`Reservation::is_asked`] before every batch.
     pub fn revocable(&self, operator: &'static str) -> Reservation {
-        Reservation::new(self.0.clone(), self.0.holder(operator, true))
+        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Revocable))
+    }
+
+    /// Notes a state at rest, whose bytes are reserved with [`Reservation::rest`]: when memory is short, it is asked to give back, as
+    /// long as somebody keeps it.
+    pub fn keep_at_rest(&self, state: &Arc<dyn Reclaim>) {
+        self.0.at_rest.keep(state);
+    }
+
+    /// Says who runs [`poll_reclaim`](Self::poll_reclaim), soon after `start` is called, until it says true.
+    pub fn set_reclaimer(&self, start: Box<dyn Fn() + Send + Sync>) {
+        self.0.at_rest.set_start(start);
+    }
+
+    /// Whether a state at rest is asked to give back.
+    pub fn is_reclaiming(&self) -> bool {
+        self.0.asked_at_rest() > 0
+    }
+
+    /// Has the state at rest that can give back most do some of what is asked. Ready with true when nothing is asked any more.
+    pub fn poll_reclaim(&self, waker: &Waker) -> Poll<Result<bool>> {
+        let asked = self.0.asked_at_rest();
+        if asked == 0 {
+            return Poll::Ready(Ok(true));
+        }
+        let Some(largest) = self.0.at_rest.largest() else {
+            // Whoever waits for it need not any more.
+            self.0.excuse_at_rest();
+            self.0.broker.wake_packets();
+            return Poll::Ready(Ok(true));
+        };
+        largest.poll_reclaim(asked, waker).map_ok(|()| false)
     }
 
     /// Bytes this query has reserved.
@@ -303,7 +378,7 @@ impl QueryMemory {
         self.0.end_grant();
     }
 
-    /// Ready unless the query owes memory and is not the one that is to give it back. A packet asks before each batch.
+    /// Ready unless the query owes memory and somebody else is to give it back. A packet asks before each batch.
     pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
         if !self.0.owes.load(Ordering::Acquire) || self.0.is_asked() {
             return Poll::Ready(());

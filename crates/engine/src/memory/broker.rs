@@ -15,6 +15,15 @@ use crate::sync::{
 /// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much less
 /// than what the budget leaves free on the machine, and enough for some batches of every packet.
 const SLACK_DIVISOR: usize = 32;
+/// The same for small budgets: what the packets of a query need at once does not shrink with the budget.
+const SLACK_BYTES_MIN: usize = 16 << 20;
+/// But of the smallest budgets not more than this part, as its divisor.
+const SMALL_SLACK_DIVISOR: usize = 4;
+
+/// What firm reservations may take above a budget while somebody gives back.
+pub(super) fn slack_bytes(budget: usize) -> usize {
+    (budget / SLACK_DIVISOR).max(SLACK_BYTES_MIN.min(budget / SMALL_SLACK_DIVISOR))
+}
 
 /// The budget of a process and how much of it is reserved.
 #[derive(Debug)]
@@ -133,7 +142,7 @@ impl Broker {
     /// Takes bytes of the budget or of the slack above it.
     pub(super) fn try_take_slack(&self, bytes: usize) -> bool {
         let budget = self.budget_bytes();
-        self.take_below(bytes, budget.saturating_add(budget / SLACK_DIVISOR))
+        self.take_below(bytes, budget.saturating_add(slack_bytes(budget)))
     }
 
     fn take_below(&self, bytes: usize, bound: usize) -> bool {
@@ -164,18 +173,19 @@ impl Broker {
         self.taken_bytes.load(Ordering::Acquire) > self.budget_bytes()
     }
 
-    /// Asks the account with the most revocable memory for `bytes`; `but` is not asked. False if nobody has any.
+    /// Asks the account with the most revocable memory for `bytes`; `but` is not asked. False if nobody has any to give back.
     pub(super) fn ask(&self, bytes: usize, but: Option<&Account>) -> bool {
         let accounts = self.accounts();
-        let others = accounts.iter().filter(|account| but.is_none_or(|but| !std::ptr::eq(Arc::as_ptr(account), but)));
-        let Some(largest) = others.max_by_key(|account| account.revocable_bytes()) else { return false };
+        let others =
+            || accounts.iter().filter(|account| but.is_none_or(|but| !std::ptr::eq(Arc::as_ptr(account), but)));
+        let Some(largest) = others().max_by_key(|account| account.revocable_bytes()) else { return false };
         let asked = largest.ask(bytes);
         if asked {
             self.asks_total.fetch_add(1, Ordering::Relaxed);
             // It may wait itself, for somebody else.
             self.wake_packets();
         }
-        asked
+        asked || others().any(|account| account.is_asked())
     }
 
     /// What each query can count on when all want everything.
@@ -233,7 +243,7 @@ impl Broker {
         }
     }
 
-    /// Ready when no more than the budget is taken.
+    /// Ready when no more than the budget is taken, or if nobody has anything to give back: then waiting is of no use.
     pub(super) fn poll_room(&self, waker: &Waker) -> Poll<()> {
         if !self.is_short() {
             return Poll::Ready(());
@@ -243,8 +253,9 @@ impl Broker {
             waiting.packets.push(waker.clone());
             self.note_waiting(&waiting);
         }
-        // What came back before the waker was noted woke nobody.
-        if !self.is_short() {
+        // What came back before the waker was noted woke nobody; and whoever was asked may have given all it has.
+        let short = self.taken_bytes.load(Ordering::Acquire).saturating_sub(self.budget_bytes());
+        if short == 0 || !(self.accounts().iter().any(|account| account.is_asked()) || self.ask(short, None)) {
             return Poll::Ready(());
         }
         self.waits_total.fetch_add(1, Ordering::Relaxed);
@@ -269,7 +280,8 @@ impl Broker {
         }
     }
 
-    fn wake_packets(&self) {
+    /// Packets that wait for memory look again.
+    pub(super) fn wake_packets(&self) {
         let packets = {
             let mut waiting = self.waiting.lock();
             let packets = std::mem::take(&mut waiting.packets);

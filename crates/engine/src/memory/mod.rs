@@ -10,6 +10,8 @@
 //!
 //! * A *revocable* reservation (rows that may go to temp space) is refused, and its operator spills what it holds. If its
 //!   query has less than its fair share of the budget, the query that has the most is asked to give back instead.
+//! * What is reserved for a state *at rest* (complete, with no packet that works on it) is given back by a packet that has the state
+//!   go to temp space ([`Reclaim`]).
 //! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
 //!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
 //! * Only if nobody has anything to give back, a firm one is refused with an error of kind `Resource` that ends its query.
@@ -24,12 +26,14 @@
 
 mod account;
 mod broker;
+mod reclaim;
 mod reservation;
 
 use diligence_base::limits::MEMORY_SHARE_PERCENT;
 
 pub use account::{HolderInfo, QueryMemory};
 pub use broker::Broker;
+pub use reclaim::Reclaim;
 pub use reservation::Reservation;
 
 /// What to do when memory is short.
@@ -69,12 +73,13 @@ pub fn display_bytes(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::task::Waker;
+    use std::task::{Poll, Wake, Waker};
 
-    use diligence_base::ErrorKind;
     use diligence_base::ids::QueryId;
+    use diligence_base::{ErrorKind, Result};
 
     use super::*;
+    use crate::sync::Mutex;
 
     #[test]
     fn a_refused_reservation_takes_nothing_and_a_dropped_one_gives_back() {
@@ -121,15 +126,92 @@ mod tests {
         let memory = broker.account(QueryId(1), None);
         let (mut rows, mut batch) = (memory.revocable("Sort"), memory.reservation("Scan"));
         rows.grow(3200).unwrap();
-        batch.grow(100).unwrap();
+        batch.grow(800).unwrap();
         assert!(rows.is_asked());
-        assert_eq!(batch.grow(1).unwrap_err().kind(), ErrorKind::Resource, "the slack is a thirty-second");
+        assert_eq!(batch.grow(1).unwrap_err().kind(), ErrorKind::Resource, "of small budgets the slack is a quarter");
         assert!(memory.poll_room(Waker::noop()).is_ready(), "it must run in order to spill");
         drop(rows);
-        batch.grow(3100).unwrap();
+        batch.grow(2400).unwrap();
         let error = batch.grow(1).unwrap_err();
         assert!(error.message().contains("Scan needs 1 B more"), "{error}");
         assert_eq!(broker.holders().len(), 1);
+    }
+
+    #[test]
+    fn within_its_own_limit_a_query_asks_its_own() {
+        let broker = Broker::new(32_000);
+        let memory = broker.account(QueryId(1), Some(3200));
+        let (mut rows, mut batch) = (memory.revocable("Sort"), memory.reservation("Scan"));
+        rows.grow(3200).unwrap();
+        assert!(rows.grow(1).is_err() && !rows.is_asked(), "it spills");
+        batch.grow(800).unwrap();
+        assert!(rows.is_asked());
+        assert!(batch.grow(1).unwrap_err().message().contains("the query's own memory limit"));
+    }
+
+    /// A state at rest of so many bytes, which gives back a hundred at a time.
+    struct Table(Mutex<Reservation>);
+
+    impl Reclaim for Table {
+        fn reclaimable_bytes(&self) -> usize {
+            self.0.lock().bytes()
+        }
+
+        fn poll_reclaim(&self, _: usize, _: &Waker) -> Poll<Result<()>> {
+            self.0.lock().shrink(100);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_state_at_rest_gives_back_when_somebody_needs_memory() {
+        let broker = Broker::new(1000);
+        let (host, other) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
+        let starts = Arc::new(Wakes::default());
+        let counted = starts.clone();
+        host.set_reclaimer(Box::new(move || Arc::clone(&counted).wake()));
+        let mut held = host.revocable("HashJoin");
+        held.grow(900).unwrap();
+        held.rest();
+        assert!(broker.holders().iter().all(|holder| holder.is_revocable && holder.bytes == 900));
+        let table = Arc::new(Table(Mutex::new(held)));
+        let state: Arc<dyn Reclaim> = table.clone();
+        host.keep_at_rest(&state);
+        let mut batch = other.reservation("Scan");
+        batch.grow(350).unwrap();
+        assert_eq!(starts.count(), 1);
+        assert!(other.poll_room(Waker::noop()).is_pending() && host.poll_room(Waker::noop()).is_ready());
+        let mut steps = 0;
+        while let Poll::Ready(reclaimed) = host.poll_reclaim(Waker::noop())
+            && !reclaimed.unwrap()
+        {
+            steps += 1;
+        }
+        assert_eq!((steps, table.reclaimable_bytes()), (4, 500), "as much as was asked");
+        assert!(other.poll_room(Waker::noop()).is_ready());
+        // One that is gone, or firm again, is asked for nothing.
+        table.0.lock().hold_firm();
+        drop((state, table));
+        batch.grow(650).unwrap();
+        assert!(batch.grow(1).is_err());
+        assert!(!host.is_reclaiming());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_state_that_has_nothing() {
+        let broker = Broker::new(1000);
+        let (host, other) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
+        let mut held = host.revocable("HashJoin");
+        held.grow(1000).unwrap();
+        held.rest();
+        let mut batch = other.reservation("Scan");
+        batch.grow(100).unwrap();
+        assert!(other.poll_room(Waker::noop()).is_pending());
+        // No state was noted that would have these bytes.
+        assert!(matches!(host.poll_reclaim(Waker::noop()), Poll::Ready(Ok(true))));
+        assert!(!host.is_reclaiming());
+        drop(held);
+        assert!(other.poll_room(Waker::noop()).is_ready());
     }
 
     #[test]
@@ -195,7 +277,7 @@ mod tests {
         }
     }
 
-    impl std::task::Wake for Wakes {
+    impl Wake for Wakes {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
-use super::account::{Account, Holder, Refused};
+use super::account::{Account, Holder, Kind, Refused};
+use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
@@ -34,12 +35,11 @@ impl Reservation {
         }
         let account = &self.account;
         let refused = match account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)) {
-            Ok(()) => None,
-            Err(Refused::Limit) => Some(Refused::Limit),
-            Err(Refused::Budget) if self.may_take_slack(bytes) => {
-                account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take_slack(beyond)).err()
+            Err(refused) if self.may_take_slack(bytes, &refused) => {
+                let limit = account.limit_bytes.saturating_add(slack_bytes(account.limit_bytes));
+                account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond)).err()
             }
-            Err(Refused::Budget) => Some(Refused::Budget),
+            other => other.err(),
         };
         match refused {
             None => {
@@ -55,16 +55,20 @@ impl Reservation {
         }
     }
 
-    /// The budget is short: whether somebody was asked to give back, so that these bytes may be had before.
-    fn may_take_slack(&self, bytes: usize) -> bool {
+    /// Memory is short: whether somebody was asked to give back, so that these bytes may be had before.
+    fn may_take_slack(&self, bytes: usize, refused: &Refused) -> bool {
         let account = &self.account;
         let broker = &account.broker;
-        let asked = if self.holder.revocable {
+        let revocable = self.holder.kind == Kind::Revocable;
+        let asked = match refused {
+            // Its operator spills.
+            Refused::Limit if revocable => false,
+            Refused::Limit => account.ask(bytes) || account.is_asked(),
             // One with its fair share spills before others are troubled.
-            let share = broker.fair_share_bytes();
-            account.reserved_bytes() + bytes <= share && broker.ask(bytes, Some(account))
-        } else {
-            broker.ask(bytes, None)
+            Refused::Budget if revocable => {
+                account.reserved_bytes() + bytes <= broker.fair_share_bytes() && broker.ask(bytes, Some(account))
+            }
+            Refused::Budget => broker.ask(bytes, None),
         };
         if asked {
             account.owe();
@@ -125,6 +129,26 @@ impl Reservation {
     /// Whether its operator is to spill, because somebody else needs the memory.
     pub fn is_asked(&self) -> bool {
         self.holder.asked_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// What it reserves now, and later, belongs to a state at rest: see [`QueryMemory::keep_at_rest`](super::QueryMemory::keep_at_rest).
+    pub fn rest(&mut self) {
+        self.change_kind(Kind::AtRest);
+    }
+
+    /// What it reserves now, and later, is needed to go on.
+    pub fn hold_firm(&mut self) {
+        self.change_kind(Kind::Firm);
+    }
+
+    fn change_kind(&mut self, kind: Kind) {
+        let bytes = self.bytes;
+        let holder = self.account.holder(self.holder.operator, kind);
+        if !Arc::ptr_eq(&holder, &self.holder) {
+            self.let_go(bytes);
+            self.holder = holder;
+            self.hold(bytes);
+        }
     }
 
     /// An empty reservation of the same account, under the same name.

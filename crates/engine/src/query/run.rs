@@ -78,6 +78,8 @@ struct Status {
     traced: Vec<Traced>,
     /// The packet that waits for the query's grant, until it has it.
     admission: Option<Arc<Packet>>,
+    /// The packet that has states at rest give memory back, while it does.
+    reclaiming: Option<Arc<Packet>>,
     /// Packets that are not finished.
     live: usize,
     state: QueryState,
@@ -153,6 +155,7 @@ impl QueryRun {
                 traced,
                 graph: Some(Arc::new(graph)),
                 admission: None,
+                reclaiming: None,
                 live: 0,
                 state: QueryState::Running,
                 error: None,
@@ -160,6 +163,12 @@ impl QueryRun {
             }),
             on_end: Mutex::new(Some(on_end)),
         });
+        let weak = Arc::downgrade(&run);
+        run.setup.memory.set_reclaimer(Box::new(move || {
+            if let Some(run) = weak.upgrade() {
+                run.start_reclaiming();
+            }
+        }));
         // While it starts, the query counts as one packet, so that it cannot end in between.
         run.status.lock().live += 1;
         if run.poll_admit(Waker::noop()).is_ready() {
@@ -176,6 +185,23 @@ impl QueryRun {
 
     fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         self.setup.memory.poll_admit(QUERY_GRANT_BYTES, waker)
+    }
+
+    /// A state at rest is asked for memory: a packet sees to it.
+    fn start_reclaiming(self: &Arc<Self>) {
+        let packet = {
+            let mut status = self.status.lock();
+            if status.state != QueryState::Running || status.live == 0 || status.reclaiming.is_some() {
+                // One that is at work looks again before it ends.
+                return;
+            }
+            let packet =
+                Packet::new(self.id, StageId::Memory, Box::new(ReclaimWork { run: self.clone() }), &self.scheduler);
+            status.live += 1;
+            status.reclaiming = Some(packet.clone());
+            packet
+        };
+        packet.submit(Arrival::New);
     }
 
     /// Its number.
@@ -210,7 +236,7 @@ impl QueryRun {
             // A query between two packets would otherwise never notice.
             status.live += 1;
             let pipelines = status.traced.iter().flat_map(|traced| &traced.packets);
-            pipelines.chain(&status.admission).cloned().collect::<Vec<_>>()
+            pipelines.chain(&status.admission).chain(&status.reclaiming).cloned().collect::<Vec<_>>()
         };
         for packet in packets {
             packet.submit(Arrival::Woken);
@@ -532,6 +558,37 @@ impl Work for AdmissionWork {
         } else {
             self.run.status.lock().admission = None;
             self.run.start_pipelines();
+        }
+        self.run.packets_ended(1);
+        Step::Done
+    }
+}
+
+/// A packet that has states at rest give memory back.
+struct ReclaimWork {
+    run: Arc<QueryRun>,
+}
+
+impl Work for ReclaimWork {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        let memory = &self.run.setup.memory;
+        while !self.run.stopped.load(Ordering::Acquire) {
+            match catch(|| match memory.poll_reclaim(quantum.waker) {
+                Poll::Pending => Ok(Some(Step::Wait)),
+                Poll::Ready(Ok(true)) => Ok(None),
+                Poll::Ready(Ok(false)) => Ok(Some(Step::Yield)),
+                Poll::Ready(Err(error)) => Err(error),
+            }) {
+                Ok(Some(Step::Yield)) if !quantum.is_over(quantum.now_ns()) => {}
+                Ok(Some(step)) => return step,
+                Ok(None) => break,
+                Err(error) => self.run.fail(error),
+            }
+        }
+        self.run.status.lock().reclaiming = None;
+        // Asked after the last look: then nobody started another.
+        if memory.is_reclaiming() {
+            self.run.start_reclaiming();
         }
         self.run.packets_ended(1);
         Step::Done

@@ -46,11 +46,13 @@ pub enum StageId {
     Foreign,
     /// Rows that are known already.
     Values,
+    /// Has states at rest give memory back.
+    Memory,
 }
 
 impl StageId {
     /// All stages, in the order in which a gated policy visits them.
-    pub const ALL: [StageId; 8] = [
+    pub const ALL: [StageId; 9] = [
         StageId::Scan,
         StageId::Join,
         StageId::Aggregate,
@@ -59,6 +61,7 @@ impl StageId {
         StageId::Window,
         StageId::Foreign,
         StageId::Values,
+        StageId::Memory,
     ];
 
     /// The name in `system.stages` and EXPLAIN.
@@ -72,6 +75,7 @@ impl StageId {
             StageId::Window => "window",
             StageId::Foreign => "foreign",
             StageId::Values => "values",
+            StageId::Memory => "memory",
         }
     }
 }
