@@ -48,12 +48,13 @@ struct Inner {
     message: String,
     hint: Option<String>,
     span: Option<Span>,
+    code: Option<&'static str>,
 }
 
 impl Error {
     /// An error of the given kind. The message is one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), hint: None, span: None }))
+        Self(Arc::new(Inner { kind, message: message.into(), hint: None, span: None, code: None }))
     }
 
     /// The statement or an argument is wrong.
@@ -103,6 +104,12 @@ impl Error {
         self
     }
 
+    /// The same error with its code in the SQL standard's list (SQLSTATE), where one fits better than that of its kind.
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        Arc::make_mut(&mut self.0).code = Some(code);
+        self
+    }
+
     /// The same error with words in front of its message: `context: message`.
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         let inner = Arc::make_mut(&mut self.0);
@@ -128,6 +135,11 @@ impl Error {
     /// Where in the statement, where known.
     pub fn span(&self) -> Option<Span> {
         self.0.span
+    }
+
+    /// Its SQLSTATE, where one is known that says more than the kind: five characters, as `42P01` for an unknown table.
+    pub fn code(&self) -> Option<&'static str> {
+        self.0.code
     }
 
     /// True if the same call may succeed later without a change.
@@ -166,7 +178,9 @@ mod tests {
         let error = Error::input("no column named 'a'")
             .with_span(Span { line: 1, column: 8 })
             .with_hint("did you mean 'b'?")
+            .with_code("42703")
             .context("planning");
+        assert_eq!((error.code(), Error::cancelled().code()), (Some("42703"), None));
         assert_eq!(error.to_string(), "planning: no column named 'a' (line 1, column 8)\nhint: did you mean 'b'?");
         assert!(!error.is_retryable());
     }

@@ -1,22 +1,28 @@
 //! A database: an engine, and the relations that its sessions share.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Files, LocalFiles};
 use diligence_base::{Error, Result};
 use diligence_engine::temp::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_sql::catalog::{Catalog, DEFAULT_SCHEMA, FileRelation, Relation, RelationName};
+use diligence_sql::catalog::{
+    Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, SessionCatalogs,
+};
 use diligence_sql::stores::runtime_env;
+use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
+use parking_lot::RwLock;
 
-use crate::session::Session;
+use crate::postgres;
+use crate::session::{Session, SessionOptions};
 use crate::settings::Defaults;
+use crate::system;
 
 /// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
@@ -42,9 +48,13 @@ pub struct Database(Arc<Inner>);
 struct Inner {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
-    runtime_env: Arc<RuntimeEnv>,
     files: Arc<dyn Files>,
     defaults: Defaults,
+    /// What sessions' planners begin as.
+    planner: Planner,
+    postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
+    /// System tables of whoever serves the database.
+    more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
 }
 
 /// A table or view, as [`Database::tables`] lists it.
@@ -79,12 +89,21 @@ impl Database {
             runtime_env: runtime_env.clone(),
             ..base
         })?;
+        let catalog: Arc<Catalog> = Arc::default();
+        let files: Arc<dyn Files> = Arc::new(LocalFiles);
+        let system = system::tables(&engine, &Weak::new());
+        let system = system.into_iter().map(|(name, table)| (name, table.schema())).collect();
+        let postgres = Arc::new(postgres::tables(&catalog, system));
+        let catalogs = SessionCatalogs { catalog: catalog.clone(), system: Arc::default(), postgres: postgres.clone() };
+        let planning = PlannerOptions { paths_are_tables: false, files: files.clone() };
         let inner = Inner {
             defaults: Defaults::new(&engine),
             engine,
-            catalog: Arc::default(),
-            runtime_env,
-            files: Arc::new(LocalFiles),
+            catalog,
+            files,
+            planner: Planner::new(catalogs, runtime_env, planning),
+            postgres,
+            more_system_tables: RwLock::default(),
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
@@ -106,7 +125,17 @@ impl Database {
 
     /// A new session. Sessions share tables and the engine, and have settings and prepared statements of their own.
     pub fn session(&self) -> Session {
-        Session::new(self.clone())
+        self.session_with(SessionOptions::default())
+    }
+
+    /// A new session that may do only so much.
+    pub fn session_with(&self, options: SessionOptions) -> Session {
+        Session::new(self.clone(), options)
+    }
+
+    /// Adds a table to `system`, for sessions from now on.
+    pub fn add_system_table(&self, name: &str, table: Arc<dyn ComputedTable>) {
+        self.0.more_system_tables.write().insert(name.to_owned(), table);
     }
 
     /// The engine that runs the queries.
@@ -140,8 +169,16 @@ impl Database {
         &self.0.catalog
     }
 
-    pub(crate) fn runtime_env(&self) -> &Arc<RuntimeEnv> {
-        &self.0.runtime_env
+    pub(crate) fn planner(&self) -> &Planner {
+        &self.0.planner
+    }
+
+    pub(crate) fn postgres(&self) -> &Arc<BTreeMap<String, Arc<dyn ComputedTable>>> {
+        &self.0.postgres
+    }
+
+    pub(crate) fn more_system_tables(&self) -> BTreeMap<String, Arc<dyn ComputedTable>> {
+        self.0.more_system_tables.read().clone()
     }
 
     pub(crate) fn files(&self) -> &Arc<dyn Files> {

@@ -16,13 +16,18 @@
 //! [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that change something are done when
 //! `execute` returns.
 //!
+//! Servers take a statement's steps one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), and find the
+//! catalog as PostgreSQL's clients look at it in [`postgres`].
+//!
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod beginning;
 mod database;
+pub mod postgres;
 mod result;
 mod session;
 mod settings;
+mod steps;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -32,5 +37,8 @@ pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_engine::query::Progress;
 pub use diligence_engine::temp::{Compression, TempOptions};
+pub use diligence_sql::catalog::ComputedTable;
+pub use diligence_sql::facts::Facts;
 pub use result::{CancelToken, QueryResult, ResultKind};
-pub use session::Session;
+pub use session::{Session, SessionOptions};
+pub use steps::{Description, ParsedStatement, PlannedStatement};

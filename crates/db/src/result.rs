@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringViewArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_engine::batch::{bytes_needed, compacted};
@@ -15,7 +15,7 @@ use diligence_engine::memory::Reservation;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
 use diligence_sql::catalog::Catalog;
-use diligence_sql::{FileTarget, Target};
+use diligence_sql::{FileTarget, Statement, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
@@ -96,7 +96,7 @@ impl QueryResult {
     }
 
     pub(crate) fn analyze(stream: QueryStream, plan: String) -> Self {
-        Self::of(plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
+        Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
     pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
@@ -114,7 +114,7 @@ impl QueryResult {
 
     /// A column of lines.
     pub(crate) fn lines(text: &str) -> Result<Self> {
-        Ok(Self::rows(plan_schema(), vec![line_batch(text)?]))
+        Ok(Self::rows(Statement::plan_schema(), vec![line_batch(text)?]))
     }
 
     pub(crate) fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
@@ -179,6 +179,11 @@ impl QueryResult {
             Poll::Ready(batch) => batch,
             Poll::Pending => Some(Err(Error::bug("a blocking read did not wait"))),
         }
+    }
+
+    /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind.
+    pub fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        self.advance(|stream| stream.poll_next_unpin(context))
     }
 
     /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
@@ -322,11 +327,7 @@ fn count_of(batch: &RecordBatch) -> u64 {
     counts.map_or(0, |counts| counts.values().iter().sum())
 }
 
-fn plan_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8View, false)]))
-}
-
 fn line_batch(text: &str) -> Result<RecordBatch> {
     let lines: ArrayRef = Arc::new(StringViewArray::from_iter_values(text.trim_end().lines()));
-    RecordBatch::try_new(plan_schema(), vec![lines]).map_err(from_arrow)
+    RecordBatch::try_new(Statement::plan_schema(), vec![lines]).map_err(from_arrow)
 }

@@ -7,7 +7,8 @@ use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
 use diligence_sql::catalog::SessionCatalogs;
-use diligence_sql::{Planner, PlannerOptions, Statement, parse};
+use diligence_sql::facts::Facts;
+use diligence_sql::{Planner, PlannerOptions, Query, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::beginning::Beginning;
@@ -20,6 +21,19 @@ use crate::system;
 /// of one session do not wait for each other. Clones are the same session.
 #[derive(Clone)]
 pub struct Session(Arc<Parts>);
+
+/// What a session may do.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// Whether its statements may name files and URLs, to read or to write.
+    pub files: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { files: true }
+    }
+}
 
 /// What a session is made of; its system tables look at it.
 pub(crate) struct Parts {
@@ -40,14 +54,17 @@ impl Parts {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database) -> Self {
+    pub(crate) fn new(database: Database, options: SessionOptions) -> Self {
         let parts = Arc::new_cyclic(|parts: &Weak<Parts>| {
+            let mut system = system::tables(database.engine(), parts);
+            system.extend(database.more_system_tables());
             let catalogs = SessionCatalogs {
                 catalog: database.catalog().clone(),
-                system: Arc::new(system::tables(database.engine(), parts)),
+                system: Arc::new(system),
+                postgres: database.postgres().clone(),
             };
-            let options = PlannerOptions { paths_are_tables: true, files: database.files().clone() };
-            let planner = Planner::new(catalogs, database.runtime_env().clone(), options);
+            let options = PlannerOptions { paths_are_tables: options.files, files: database.files().clone() };
+            let planner = database.planner().for_session(catalogs, options);
             Parts { planner, settings: Settings::default(), database }
         });
         let session = Self(parts);
@@ -95,18 +112,31 @@ impl Session {
 
     /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
     pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
-        let parts = &self.0;
-        let engine = parts.database.engine();
-        // Object stores and DataFusion's writers look for a runtime when they are made.
-        let runtime = engine.io_handle();
-        let _entered = runtime.enter();
-        let statement = parts.planner.plan(sql)?;
+        let statement = self.in_runtime(|| self.0.planner.plan(sql))?;
         if given_up.load(Ordering::Relaxed) {
             return Err(Error::cancelled());
         }
-        let options = || parts.settings.query_options(sql.trim());
+        self.in_runtime(|| self.start_statement(statement, sql.trim()))
+    }
+
+    /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they are made.
+    pub(crate) fn in_runtime<T>(&self, body: impl FnOnce() -> T) -> T {
+        let runtime = self.0.database.engine().io_handle();
+        let _entered = runtime.enter();
+        body()
+    }
+
+    pub(crate) fn start_query(&self, query: &Query, text: &str) -> Result<QueryResult> {
+        let options = self.0.settings.query_options(text);
+        Ok(QueryResult::query(self.0.database.engine().run(&query.plan, options)?))
+    }
+
+    pub(crate) fn start_statement(&self, statement: Statement, text: &str) -> Result<QueryResult> {
+        let parts = &self.0;
+        let engine = parts.database.engine();
+        let options = || parts.settings.query_options(text);
         Ok(match statement {
-            Statement::Query(query) => QueryResult::query(engine.run(&query.plan, options())?),
+            Statement::Query(query) => self.start_query(&query, text)?,
             Statement::Explain { query, analyze: true, .. } => {
                 QueryResult::analyze(engine.run(&query.plan, options())?, query.plan.to_string())
             }
@@ -141,6 +171,35 @@ impl Session {
             Statement::Show { name: Some(name) } => shown(vec![parts.settings().show(&name)?], false)?,
             Statement::Show { name: None } => shown(parts.settings().all(), true)?,
         })
+    }
+
+    /// A setting's value, as SHOW has it.
+    pub fn setting(&self, name: &str) -> Result<String> {
+        Ok(self.0.settings().show(name)?.value)
+    }
+
+    /// Gives a setting its default back.
+    pub fn reset(&self, name: &str) -> Result<()> {
+        self.0.settings().reset(name)
+    }
+
+    /// Gives all settings that the session can change their defaults back.
+    pub fn reset_all(&self) -> Result<()> {
+        self.0.settings().reset_all()
+    }
+
+    /// What functions about the session and its client answer.
+    pub fn set_facts(&self, facts: Facts) {
+        self.0.planner.set_facts(facts);
+    }
+
+    /// Two sessions with the same number plan the same text to the same.
+    pub fn planning_identity(&self) -> (usize, bool) {
+        (self.0.planner.settings_identity(), self.0.planner.options().paths_are_tables)
+    }
+
+    pub(crate) fn planner(&self) -> &Planner {
+        &self.0.planner
     }
 
     /// Changes a setting, as SET does.

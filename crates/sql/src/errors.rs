@@ -57,8 +57,10 @@ pub fn syntax(error: DataFusionError) -> Error {
     let root = error.find_root();
     let DataFusionError::SQL(parser_error, _) = root else { return from_datafusion(error) };
     match parser_error.as_ref() {
-        ParserError::RecursionLimitExceeded => Error::input("the statement nests too deep"),
-        ParserError::ParserError(message) | ParserError::TokenizerError(message) => parser_message(message),
+        ParserError::RecursionLimitExceeded => Error::input("the statement nests too deep").with_code("54001"),
+        ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
+            parser_message(message).with_code("42601")
+        }
     }
 }
 
@@ -90,10 +92,20 @@ pub fn planning(error: DataFusionError, known: &dyn KnownNames) -> Error {
     let diagnostic = error.diagnostic().cloned();
     let place = diagnostic.as_ref().and_then(|diagnostic| diagnostic.span).map(place_of);
     let planned = match inner(&error) {
-        DataFusionError::SchemaError(schema_error, _) => unknown_or_ambiguous(schema_error, known),
+        DataFusionError::SchemaError(schema_error, _) => {
+            let code = match schema_error.as_ref() {
+                SchemaError::FieldNotFound { .. } => "42703",
+                SchemaError::AmbiguousReference { .. } => "42702",
+                SchemaError::DuplicateQualifiedField { .. } | SchemaError::DuplicateUnqualifiedField { .. } => "42701",
+            };
+            unknown_or_ambiguous(schema_error, known).with_code(code)
+        }
         DataFusionError::SQL(..) => return at(syntax(error), place),
         DataFusionError::External(external) => match external.downcast_ref::<UnknownRelation>() {
-            Some(unknown) => unknown_relation(unknown, known),
+            Some(unknown) => {
+                let code = if unknown.schema.is_some() { "3F000" } else { "42P01" };
+                unknown_relation(unknown, known).with_code(code)
+            }
             None => from_datafusion(error),
         },
         DataFusionError::Plan(message) => from_message(message, diagnostic.as_ref(), known),
@@ -129,11 +141,11 @@ fn from_message(message: &str, diagnostic: Option<&Diagnostic>, known: &dyn Know
             let error = Error::input(format!("{name}() is a window function: it needs OVER (…) behind it"));
             return error.with_hint(format!("for example {name}() OVER (ORDER BY …)"));
         }
-        let error = Error::input(format!("no function is named '{name}'"));
+        let error = Error::input(format!("no function is named '{name}'")).with_code("42883");
         return suggest(error, name, &functions);
     }
     if let Some(name) = message.strip_prefix("table function '").and_then(|rest| rest.split('\'').next()) {
-        return Error::input(format!("no table function is named '{name}'"));
+        return Error::input(format!("no table function is named '{name}'")).with_code("42883");
     }
     // "Projections require unique expression names but the expression "a" at position 0 and …"
     if let Some((_, rest)) = message.split_once(COMPLAINT) {

@@ -28,10 +28,13 @@ use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
 use crate::catalog::paths::looks_like_path;
-use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA};
+use crate::catalog::{
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
+};
 use crate::errors::UnknownRelation;
 use crate::parse::{NESTING_MAX, with_stack};
 use crate::planner::Planner;
+use crate::prepared::Uses;
 use crate::tables::StoredTable;
 
 /// Levels of nesting that a view adds to those of its statement: the statement's clauses become nested plans.
@@ -42,6 +45,8 @@ pub(crate) struct Names<'a> {
     planner: &'a Planner,
     state: &'a SessionState,
     resolved: RefCell<HashMap<RelationName, Arc<dyn TableSource>>>,
+    /// What was found so far, if a plan of it may be used again.
+    uses: RefCell<Option<Uses>>,
     /// Levels of the views around what is being resolved.
     view_levels: Cell<usize>,
     /// The most that they have been.
@@ -50,7 +55,14 @@ pub(crate) struct Names<'a> {
 
 impl<'a> Names<'a> {
     pub(crate) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
-        Self { planner, state, resolved: RefCell::default(), view_levels: Cell::new(0), view_levels_max: Cell::new(0) }
+        Self {
+            planner,
+            state,
+            resolved: RefCell::default(),
+            uses: RefCell::new(Some(Uses::default())),
+            view_levels: Cell::new(0),
+            view_levels_max: Cell::new(0),
+        }
     }
 
     /// How deep the views met so far nest, in levels of a statement ([`NESTING_MAX`]).
@@ -63,9 +75,25 @@ impl<'a> Names<'a> {
         relation_name(name.clone()).is_ok_and(|name| self.resolved.borrow().contains_key(&name))
     }
 
+    /// What the names so far stand for; `None` if some of it is made anew for each statement.
+    pub(crate) fn uses(&self) -> Option<Uses> {
+        self.uses.borrow().clone()
+    }
+
+    fn used(&self, use_it: impl FnOnce(&mut Uses)) {
+        if let Some(uses) = self.uses.borrow_mut().as_mut() {
+            use_it(uses);
+        }
+    }
+
+    fn not_reusable(&self) {
+        *self.uses.borrow_mut() = None;
+    }
+
     fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
-            let schema = InformationSchemaProvider::new(self.state.catalog_list().clone())
+            self.not_reusable();
+            let schema = InformationSchemaProvider::new(Arc::new(self.planner.catalogs().clone()))
                 .with_table_functions(self.state.table_functions().clone());
             let table = crate::planner::block_on(schema.table(&name.name))?;
             return table.ok_or_else(|| unknown(name, None));
@@ -75,10 +103,13 @@ impl<'a> Names<'a> {
             None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
                 let files = self.planner.catalogs().catalog.path(&name.name, &self.planner.options().files);
                 let table = files.table().map_err(to_datafusion)?;
+                self.used(|uses| uses.path(name, table.as_ref()));
                 Ok(Arc::new(StoredTable::new(&name.name, table).temporary()))
             }
             None => {
-                let known = name.schema == SYSTEM_SCHEMA || self.planner.catalogs().catalog.has_schema(&name.schema);
+                let known = name.schema == SYSTEM_SCHEMA
+                    || name.schema == POSTGRES_SCHEMA
+                    || self.planner.catalogs().catalog.has_schema(&name.schema);
                 Err(unknown(name, (!known).then(|| name.schema.clone())))
             }
         }
@@ -86,10 +117,22 @@ impl<'a> Names<'a> {
 
     fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
         Ok(match relation {
-            Relation::Files(files) => Arc::new(StoredTable::of_files(name.to_string(), files).map_err(to_datafusion)?),
-            Relation::Table(table) => Arc::new(StoredTable::new(name.to_string(), table)),
-            Relation::Memory(memory) => Arc::new(StoredTable::of_memory(name.to_string(), memory)),
+            Relation::Files(files) => {
+                let stored = StoredTable::of_files(name.to_string(), files).map_err(to_datafusion)?;
+                self.used(|uses| uses.table(name, stored.table().as_ref()));
+                Arc::new(stored)
+            }
+            Relation::Table(table) => {
+                self.used(|uses| uses.table(name, table.as_ref()));
+                Arc::new(StoredTable::new(name.to_string(), table))
+            }
+            Relation::Memory(memory) => {
+                let stored = StoredTable::of_memory(name.to_string(), memory);
+                self.used(|uses| uses.table(name, stored.table().as_ref()));
+                Arc::new(stored)
+            }
             Relation::Computed(computed) => {
+                self.not_reusable();
                 let rows = computed.rows().map_err(to_datafusion)?;
                 let version = self.planner.catalogs().catalog.next_version();
                 let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
@@ -97,6 +140,7 @@ impl<'a> Names<'a> {
                 Arc::new(StoredTable::new(name.to_string(), table))
             }
             Relation::View(view) => {
+                self.used(|uses| uses.view(name, &view));
                 let around = self.view_levels.get();
                 let levels = around + view.depth + VIEW_LEVELS;
                 if levels > NESTING_MAX {
@@ -164,6 +208,7 @@ impl ContextProvider for Names<'_> {
         let schema = DFSchema::empty();
         let args = args.into_iter().map(|arg| simplifier.simplify(simplifier.coerce(arg, &schema)?));
         let args = args.collect::<Result<Vec<_>>>()?;
+        self.not_reusable();
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(provider))
     }

@@ -40,6 +40,7 @@ use crate::bounded::while_planning;
 use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
 use crate::errors::{self, KnownNames};
 use crate::external;
+use crate::facts::Facts;
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
@@ -57,7 +58,8 @@ const PREPARED_MAX: usize = 10_000;
 /// How a session plans.
 #[derive(Clone, Debug)]
 pub struct PlannerOptions {
-    /// Whether a name in FROM that looks like a path is one. Off for strangers: they must not read the server's files.
+    /// Whether a name in FROM that looks like a path is one, and statements may name files to read or write. Off for strangers:
+    /// they must not touch the server's files.
     pub paths_are_tables: bool,
     /// Where local files are.
     pub files: Arc<dyn Files>,
@@ -81,12 +83,13 @@ pub struct Planner {
     options: PlannerOptions,
     catalogs: SessionCatalogs,
     session: RwLock<Arc<SessionParts>>,
+    facts: RwLock<Arc<Facts>>,
     prepared: Mutex<HashMap<String, Parsed>>,
 }
 
-/// What planning reads; replaced as a whole when a setting changes.
-struct SessionParts {
-    state: SessionState,
+/// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
+pub(crate) struct SessionParts {
+    pub(crate) state: SessionState,
     /// What foreign operators run with.
     task: Arc<TaskContext>,
 }
@@ -102,7 +105,36 @@ impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
         let state = session_state(catalogs.clone(), runtime);
-        Self { options, catalogs, session: RwLock::new(SessionParts::new(state)), prepared: Mutex::default() }
+        Self::with_parts(catalogs, SessionParts::new(state), options)
+    }
+
+    fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
+        let session = RwLock::new(parts);
+        Self { options, catalogs, session, facts: RwLock::default(), prepared: Mutex::default() }
+    }
+
+    /// A planner for another session, with this one's settings. Cheap: what no SET has changed is shared.
+    pub fn for_session(&self, catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
+        Self::with_parts(catalogs, self.session(), options)
+    }
+
+    pub(crate) fn session(&self) -> Arc<SessionParts> {
+        self.session.read().clone()
+    }
+
+    /// A number that two planners share as long as the same settings hold for both.
+    pub fn settings_identity(&self) -> usize {
+        Arc::as_ptr(&*self.session.read()) as usize
+    }
+
+    /// What functions about the session answer, such as `current_user`.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.read().clone()
+    }
+
+    /// Changes what functions about the session answer, for statements planned from now on.
+    pub fn set_facts(&self, facts: Facts) {
+        *self.facts.write() = Arc::new(facts);
     }
 
     /// The relations that the session sees.
@@ -117,7 +149,7 @@ impl Planner {
 
     /// Plans exactly one statement. A panic of the planner is an error of this statement.
     pub fn plan(&self, sql: &str) -> Result<Statement> {
-        let session = self.session.read().clone();
+        let session = self.session();
         let dialect = session.state.config_options().sql_parser.dialect;
         guarded(|| {
             let parsed = parse::parse_one(sql, dialect.as_ref())?;
@@ -127,7 +159,7 @@ impl Planner {
 
     /// DataFusion's options with their values.
     pub fn datafusion_options(&self) -> Vec<PlannerOption> {
-        let session = self.session.read().clone();
+        let session = self.session();
         let mut built_in = ConfigOptions::default();
         set_defaults(&mut built_in);
         fix_options(&mut built_in);
@@ -184,7 +216,7 @@ impl Planner {
 
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
-        let session = self.session.read().clone();
+        let session = self.session();
         let state = &session.state;
         let mut names = state.scalar_functions().keys().cloned().collect::<Vec<_>>();
         names.extend(state.aggregate_functions().keys().cloned());
@@ -198,7 +230,7 @@ impl Planner {
 
     /// The plan of a view's query, as its tables are now.
     pub(crate) fn view_plan(&self, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
-        let session = self.session.read().clone();
+        let session = self.session();
         let options = parser_options(&session.state);
         let mut statement = view.statement.clone();
         using::mend(names, options, &mut statement);
@@ -210,7 +242,7 @@ impl Planner {
         }
     }
 
-    fn statement(&self, session: &SessionParts, parsed: Parsed) -> Result<Statement> {
+    pub(crate) fn statement(&self, session: &SessionParts, parsed: Parsed) -> Result<Statement> {
         let Parsed { statement, depth } = parsed;
         match statement {
             ParsedStatement::Explain(explain) => {
@@ -253,12 +285,13 @@ impl Planner {
                     let view = matches!(statement, ast::Statement::CreateView(_)).then(|| Box::new(statement.clone()));
                     let view = view.map(|statement| Parsed { statement: ParsedStatement::Statement(statement), depth });
                     let statement = ParsedStatement::Statement(Box::new(statement));
-                    self.logical(session, statement, |plan| self.planned(session, plan, view))
+                    self.logical(session, statement, |plan, _| self.planned(session, plan, view))
                 }
             },
             ParsedStatement::CopyTo(mut copy) => {
+                self.may_use_files("COPY … TO a file")?;
                 let target = FileTarget::of_copy(&mut copy, session.state.runtime_env().clone())?;
-                self.logical(session, ParsedStatement::CopyTo(copy), |plan| {
+                self.logical(session, ParsedStatement::CopyTo(copy), |plan, _| {
                     let LogicalPlan::Copy(plan) = plan else {
                         return Err(Error::bug("COPY planned to something else"));
                     };
@@ -269,9 +302,12 @@ impl Planner {
                 })
             }
             statement => {
+                if matches!(statement, ParsedStatement::CreateExternalTable(_)) {
+                    self.may_use_files("CREATE EXTERNAL TABLE")?;
+                }
                 let definition =
                     matches!(statement, ParsedStatement::CreateExternalTable(_)).then(|| statement.to_string());
-                self.logical(session, statement, |plan| match (plan, definition) {
+                self.logical(session, statement, |plan, _| match (plan, definition) {
                     (LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)), Some(definition)) => {
                         self.create_external_table(*create, definition)
                     }
@@ -282,11 +318,11 @@ impl Planner {
     }
 
     /// Plans a statement with the names as they are now, and goes on with that plan on a stack to fit its views.
-    fn logical<T>(
+    pub(crate) fn logical<T>(
         &self,
         session: &SessionParts,
         mut statement: ParsedStatement,
-        then: impl FnOnce(LogicalPlan) -> Result<T>,
+        then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
     ) -> Result<T> {
         let names = Names::new(self, &session.state);
         using::mend(&names, parser_options(&session.state), &mut statement);
@@ -301,11 +337,11 @@ impl Planner {
             let error = Error::input(format!("the view '{}' would select from itself", create.name));
             return Err(error.with_hint("give the view another name, or select from the tables behind it"));
         }
-        parse::with_stack(names.view_levels_max(), || then(plan))
+        parse::with_stack(names.view_levels_max(), || then(plan, &names))
     }
 
     /// What a logical plan asks for. `view` is the statement, if it is CREATE VIEW.
-    fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<Parsed>) -> Result<Statement> {
+    pub(crate) fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<Parsed>) -> Result<Statement> {
         match plan {
             LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
             LogicalPlan::Dml(dml) => self.dml(session, dml),
@@ -439,6 +475,7 @@ impl Planner {
                 Ok(Statement::Write(Write { query, target: Target::Insert { relation, replace } }))
             }
             (WriteOp::Insert(op), None, Some(relation)) => {
+                self.may_use_files("INSERT into files")?;
                 let replace = replaces(&op)?;
                 let table = relation.table()?;
                 let options = &relation.options;
@@ -458,12 +495,20 @@ impl Planner {
         }
     }
 
+    fn may_use_files(&self, what: &str) -> Result<()> {
+        if self.options.paths_are_tables {
+            return Ok(());
+        }
+        let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));
+        Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
+    }
+
     fn explain(&self, session: &SessionParts, parsed: Parsed, analyze: bool, verbose: bool) -> Result<Statement> {
         let mut details = verbose.then(String::new);
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
                 let statement = ParsedStatement::Statement(statement);
-                self.logical(session, statement, |plan| self.query(session, plan, details.as_mut()))?
+                self.logical(session, statement, |plan, _| self.query(session, plan, details.as_mut()))?
             }
             statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
                 Statement::Query(query) => query,
@@ -484,7 +529,7 @@ impl Planner {
         let name = name.value.to_lowercase();
         let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
         // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
-        self.logical(session, parsed.statement.clone(), |_| Ok(()))?;
+        self.logical(session, parsed.statement.clone(), |_, _| Ok(()))?;
         let mut prepared = self.prepared.lock();
         if prepared.contains_key(&name) {
             return Err(Error::input(format!("a prepared statement named '{name}' exists already"))
@@ -504,7 +549,7 @@ impl Planner {
             let prepared = self.prepared.lock();
             prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
         };
-        let with_values = |plan| {
+        let with_values = |plan, _: &Names<'_>| {
             let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
                 return Err(Error::bug("a prepared statement planned to something else"));
             };
@@ -603,6 +648,11 @@ fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<Logical
     let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
     let config = StatementConfig { inner: OptimizerContext::new_with_config_options(options.clone()), state };
     state.optimizer().optimize(analyzed, &config, |_, _| {})
+}
+
+/// The plan with the types that running it gives.
+pub(crate) fn optimize_types(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
 fn physical(state: &SessionState, plan: &LogicalPlan) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
@@ -726,7 +776,7 @@ fn set_statement(set: ast::Set) -> Result<Statement> {
     Ok(Statement::Set { name, value })
 }
 
-fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     // Nothing outlives a failed planning but the catalog, whose locks are not held while planning.
     catch_unwind(AssertUnwindSafe(|| while_planning(body))).unwrap_or_else(|payload| Err(errors::panicked(payload)))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
@@ -51,6 +51,13 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+impl Statement {
+    /// The columns of EXPLAIN: one of lines.
+    pub fn plan_schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8View, false)]))
+    }
 }
 
 /// Something that gives rows.

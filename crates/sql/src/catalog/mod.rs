@@ -38,8 +38,13 @@ pub const CATALOG_NAME: &str = "diligence";
 pub const DEFAULT_SCHEMA: &str = "public";
 /// Where the engine shows itself.
 pub const SYSTEM_SCHEMA: &str = "system";
+/// The catalog as PostgreSQL describes it.
+pub const POSTGRES_SCHEMA: &str = "pg_catalog";
 /// DataFusion's description of the catalog.
 pub const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The schemas in which the engine shows itself.
+const SHOWN_SCHEMAS: [&str; 3] = [SYSTEM_SCHEMA, POSTGRES_SCHEMA, INFORMATION_SCHEMA];
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -212,7 +217,7 @@ impl Catalog {
     /// Makes a schema; false if there is one already.
     pub fn create_schema(&self, name: &str) -> bool {
         let mut schemas = self.schemas.write();
-        if schemas.contains_key(name) || name == SYSTEM_SCHEMA || name == INFORMATION_SCHEMA {
+        if schemas.contains_key(name) || SHOWN_SCHEMAS.contains(&name) {
             return false;
         }
         schemas.insert(name.to_owned(), BTreeMap::new());
@@ -265,7 +270,7 @@ impl Catalog {
 
 /// Fails on the names of what the engine shows of itself.
 pub(crate) fn may_change(schema: &str, what: &str) -> Result<()> {
-    if schema != SYSTEM_SCHEMA && schema != INFORMATION_SCHEMA {
+    if !SHOWN_SCHEMAS.contains(&schema) {
         return Ok(());
     }
     Err(Error::input(format!("{what}: what is in the schema '{schema}' shows the engine, and cannot be changed")))

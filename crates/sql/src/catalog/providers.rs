@@ -14,7 +14,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::{CATALOG_NAME, Catalog, ComputedTable, Relation, RelationName, SYSTEM_SCHEMA};
+use super::{
+    CATALOG_NAME, Catalog, ComputedTable, DEFAULT_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
+};
 
 /// A database's catalog with the system tables of one session.
 #[derive(Clone)]
@@ -23,6 +25,8 @@ pub struct SessionCatalogs {
     pub catalog: Arc<Catalog>,
     /// `system.*` for this session.
     pub system: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
+    /// `pg_catalog.*`: the catalog as PostgreSQL's clients look at it. Found without the schema's name, too.
+    pub postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
 }
 
 impl SessionCatalogs {
@@ -32,6 +36,9 @@ impl SessionCatalogs {
         if name.schema == SYSTEM_SCHEMA {
             return self.system.get(&name.name).cloned().map(Relation::Computed);
         }
+        if name.schema == POSTGRES_SCHEMA {
+            return self.postgres.get(&name.name).cloned().map(Relation::Computed);
+        }
         if let Some(relation) = self.catalog.get(name) {
             return Some(relation);
         }
@@ -39,6 +46,7 @@ impl SessionCatalogs {
             self.catalog.names_in(&name.schema).into_iter().filter(|known| known.to_lowercase() == name.name);
         match (alike.next(), alike.next()) {
             (Some(only), None) => self.catalog.get(&RelationName::new(&name.schema, only)),
+            _ if name.schema == DEFAULT_SCHEMA => self.postgres.get(&name.name).cloned().map(Relation::Computed),
             _ => None,
         }
     }

@@ -253,7 +253,8 @@ mod tests {
 
     /// The names that a query's columns are shown with.
     fn names(sql: &str) -> String {
-        let catalogs = SessionCatalogs { catalog: Arc::new(Catalog::default()), system: Arc::default() };
+        let catalogs =
+            SessionCatalogs { catalog: Arc::new(Catalog::default()), system: Arc::default(), postgres: Arc::default() };
         let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
         match Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options).plan(sql) {
             Ok(Planned::Query(query)) => {

@@ -1,0 +1,156 @@
+//! A computed table from a line of column names with types, and rows of cells.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListBuilder, RecordBatch,
+    RecordBatchOptions, StringBuilder, StringViewArray, new_null_array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use diligence_base::Result;
+use diligence_sql::catalog::ComputedTable;
+use diligence_storage::foreign_error::from_arrow;
+
+/// A value in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Null,
+    Text(String),
+    Number(i64),
+    Flag(bool),
+    Texts(Vec<String>),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(flag: bool) -> Self {
+        Cell::Flag(flag)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(number: u32) -> Self {
+        Cell::Number(i64::from(number))
+    }
+}
+
+impl From<i32> for Cell {
+    fn from(number: i32) -> Self {
+        Cell::Number(i64::from(number))
+    }
+}
+
+impl From<i16> for Cell {
+    fn from(number: i16) -> Self {
+        Cell::Number(i64::from(number))
+    }
+}
+
+/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `t` text,
+/// `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double, `T`, `S`, `O` arrays of `t`, `s` and `o`.
+pub(super) fn columns(line: &str) -> SchemaRef {
+    let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
+    let fields = line.split_whitespace().map(|column| {
+        let (name, letter) = column.split_once(':').unwrap_or((column, "t"));
+        let data_type = match letter {
+            "o" => DataType::Int64,
+            "b" => DataType::Boolean,
+            "i" => DataType::Int32,
+            "s" => DataType::Int16,
+            "f" => DataType::Float64,
+            "T" => list(DataType::Utf8),
+            "S" => list(DataType::Int16),
+            "O" => list(DataType::Int64),
+            _ => DataType::Utf8View,
+        };
+        Field::new(name, data_type, true)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Computes the rows.
+pub(super) type Source = Box<dyn Fn() -> Vec<Vec<Cell>> + Send + Sync>;
+
+/// A table of the catalog. Rows may leave out columns at their end: those are NULL.
+pub(super) struct CatalogTable {
+    schema: SchemaRef,
+    source: Source,
+}
+
+impl CatalogTable {
+    pub(super) fn new(line: &str, source: Source) -> Arc<dyn ComputedTable> {
+        Arc::new(Self { schema: columns(line), source })
+    }
+
+    /// One that never has rows, because there are no such things here.
+    pub(super) fn empty(line: &str) -> Arc<dyn ComputedTable> {
+        Self::new(line, Box::new(Vec::new))
+    }
+}
+
+impl fmt::Debug for CatalogTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CatalogTable({:?})", self.schema.fields().first().map(|field| field.name()))
+    }
+}
+
+impl ComputedTable for CatalogTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn rows(&self) -> Result<RecordBatch> {
+        let rows = (self.source)();
+        let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
+            column(field.data_type(), rows.iter().map(|row| row.get(index).unwrap_or(&Cell::Null)))
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options).map_err(from_arrow)
+    }
+}
+
+fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cell>) -> ArrayRef {
+    let number = |cell: &Cell| match cell {
+        Cell::Number(number) => Some(*number),
+        _ => None,
+    };
+    match data_type {
+        DataType::Int64 => Arc::new(Int64Array::from_iter(cells.map(number))),
+        DataType::Int32 => Arc::new(Int32Array::from_iter(cells.map(|cell| number(cell).map(|value| value as i32)))),
+        DataType::Int16 => Arc::new(Int16Array::from_iter(cells.map(|cell| number(cell).map(|value| value as i16)))),
+        DataType::Float64 => {
+            Arc::new(Float64Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f64))))
+        }
+        DataType::Boolean => Arc::new(BooleanArray::from_iter(cells.map(|cell| match cell {
+            Cell::Flag(flag) => Some(*flag),
+            _ => None,
+        }))),
+        DataType::List(field) if field.data_type() == &DataType::Utf8 => {
+            let mut lists = ListBuilder::new(StringBuilder::new());
+            for cell in cells {
+                match cell {
+                    Cell::Texts(texts) => lists.append_value(texts.iter().map(Some)),
+                    _ => lists.append_null(),
+                }
+            }
+            Arc::new(lists.finish())
+        }
+        DataType::List(_) => new_null_array(data_type, cells.len()),
+        _ => Arc::new(StringViewArray::from_iter(cells.map(|cell| match cell {
+            Cell::Text(text) => Some(text.as_str()),
+            _ => None,
+        }))),
+    }
+}

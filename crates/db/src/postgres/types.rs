@@ -1,0 +1,192 @@
+//! Which PostgreSQL type stands for which of ours.
+//!
+//! Numbers are those of PostgreSQL's `pg_type.dat`, which clients have built in.
+
+use arrow::datatypes::DataType;
+
+/// A type of PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostgresType {
+    /// Its number.
+    pub oid: u32,
+    /// Its name in `pg_type`.
+    pub name: &'static str,
+    /// Its name in SQL, as `format_type` gives it.
+    pub sql_name: &'static str,
+    /// Bytes of a value; -1 if they vary.
+    pub bytes: i16,
+    /// The number of the type of its arrays; 0 if there is none.
+    pub array_oid: u32,
+    /// One letter for its kind: `N`umber, `S`tring, `D`ate or time, `T`imespan, `B`oolean, `U`ser, `A`rray.
+    pub category: &'static str,
+}
+
+const fn base(
+    oid: u32,
+    name: &'static str,
+    sql_name: &'static str,
+    bytes: i16,
+    array_oid: u32,
+    category: &'static str,
+) -> PostgresType {
+    PostgresType { oid, name, sql_name, bytes, array_oid, category }
+}
+
+/// The types that columns, parameters and the catalog's own columns have.
+pub const TYPES: [PostgresType; 27] = [
+    BOOL,
+    BYTEA,
+    base(18, "char", "\"char\"", 1, 1002, "S"),
+    base(19, "name", "name", 64, 1003, "S"),
+    INT8,
+    INT2,
+    base(22, "int2vector", "int2vector", -1, 1006, "A"),
+    INT4,
+    base(24, "regproc", "regproc", 4, 1008, "N"),
+    TEXT,
+    base(26, "oid", "oid", 4, 1028, "N"),
+    base(30, "oidvector", "oidvector", -1, 1013, "A"),
+    JSON,
+    FLOAT4,
+    FLOAT8,
+    UNKNOWN,
+    base(1042, "bpchar", "character", -1, 1014, "S"),
+    base(1043, "varchar", "character varying", -1, 1015, "S"),
+    DATE,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    INTERVAL,
+    NUMERIC,
+    base(2205, "regclass", "regclass", 4, 2210, "N"),
+    base(2206, "regtype", "regtype", 4, 2211, "N"),
+    base(2950, "uuid", "uuid", 16, 2951, "U"),
+];
+
+/// `boolean`.
+pub const BOOL: PostgresType = base(16, "bool", "boolean", 1, 1000, "B");
+/// `bytea`.
+pub const BYTEA: PostgresType = base(17, "bytea", "bytea", -1, 1001, "U");
+/// `bigint`.
+pub const INT8: PostgresType = base(20, "int8", "bigint", 8, 1016, "N");
+/// `smallint`.
+pub const INT2: PostgresType = base(21, "int2", "smallint", 2, 1005, "N");
+/// `integer`.
+pub const INT4: PostgresType = base(23, "int4", "integer", 4, 1007, "N");
+/// `text`.
+pub const TEXT: PostgresType = base(25, "text", "text", -1, 1009, "S");
+/// `json`.
+pub const JSON: PostgresType = base(114, "json", "json", -1, 199, "U");
+/// `real`.
+pub const FLOAT4: PostgresType = base(700, "float4", "real", 4, 1021, "N");
+/// `double precision`.
+pub const FLOAT8: PostgresType = base(701, "float8", "double precision", 8, 1022, "N");
+/// What a client sends without saying what it is.
+pub const UNKNOWN: PostgresType = base(705, "unknown", "unknown", -2, 0, "X");
+/// `date`.
+pub const DATE: PostgresType = base(1082, "date", "date", 4, 1182, "D");
+/// `time without time zone`.
+pub const TIME: PostgresType = base(1083, "time", "time without time zone", 8, 1183, "D");
+/// `timestamp without time zone`.
+pub const TIMESTAMP: PostgresType = base(1114, "timestamp", "timestamp without time zone", 8, 1115, "D");
+/// `timestamp with time zone`.
+pub const TIMESTAMPTZ: PostgresType = base(1184, "timestamptz", "timestamp with time zone", 8, 1185, "D");
+/// `interval`.
+pub const INTERVAL: PostgresType = base(1186, "interval", "interval", 16, 1187, "T");
+/// `numeric`.
+pub const NUMERIC: PostgresType = base(1700, "numeric", "numeric", -1, 1231, "N");
+
+/// A column's type with what is in parentheses behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnType {
+    /// The number of the type; of arrays, that of the array.
+    pub oid: u32,
+    /// The type of a value, or of an array's elements.
+    pub element: PostgresType,
+    /// Whether it is an array.
+    pub is_array: bool,
+    /// PostgreSQL's `atttypmod`: precision and scale of a decimal; -1 otherwise.
+    pub modifier: i32,
+}
+
+impl ColumnType {
+    /// Bytes of a value; -1 if they vary.
+    pub fn bytes(&self) -> i16 {
+        if self.is_array { -1 } else { self.element.bytes }
+    }
+}
+
+/// The type that a column has for PostgreSQL's clients. What PostgreSQL does not have becomes text, nested values JSON; arrays
+/// of arrays, too, since PostgreSQL's must be rectangular.
+pub fn column_type(data_type: &DataType) -> ColumnType {
+    let plain = |element: PostgresType| ColumnType { oid: element.oid, element, is_array: false, modifier: -1 };
+    match data_type {
+        DataType::Boolean => plain(BOOL),
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => plain(INT2),
+        DataType::Int32 | DataType::UInt16 => plain(INT4),
+        DataType::Int64 | DataType::UInt32 => plain(INT8),
+        DataType::UInt64 => plain(NUMERIC),
+        DataType::Float16 | DataType::Float32 => plain(FLOAT4),
+        DataType::Float64 => plain(FLOAT8),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            let modifier = ((i32::from(*precision) << 16) | i32::from(*scale.max(&0))) + 4;
+            ColumnType { modifier, ..plain(NUMERIC) }
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => plain(BYTEA),
+        DataType::Date32 | DataType::Date64 => plain(DATE),
+        DataType::Time32(_) | DataType::Time64(_) => plain(TIME),
+        DataType::Timestamp(_, None) => plain(TIMESTAMP),
+        DataType::Timestamp(_, Some(_)) => plain(TIMESTAMPTZ),
+        DataType::Interval(_) | DataType::Duration(_) => plain(INTERVAL),
+        DataType::Dictionary(_, values) => column_type(values),
+        DataType::RunEndEncoded(_, values) => column_type(values.data_type()),
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            let inner = column_type(field.data_type());
+            if inner.is_array || inner.element == JSON || inner.element.array_oid == 0 {
+                return plain(JSON);
+            }
+            ColumnType { oid: inner.element.array_oid, is_array: true, ..inner }
+        }
+        DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) => plain(JSON),
+        _ => plain(TEXT),
+    }
+}
+
+/// The type with this number, and whether the number is that of its arrays.
+pub fn type_of_oid(oid: u32) -> Option<(PostgresType, bool)> {
+    let known = TYPES.iter().find(|known| known.oid == oid || known.array_oid == oid && oid != 0)?;
+    Some((*known, known.oid != oid))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_number_of_its_own() {
+        let mut numbers = TYPES.iter().flat_map(|known| [known.oid, known.array_oid]).collect::<Vec<_>>();
+        numbers.retain(|number| *number != 0);
+        let count = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), count);
+        assert_eq!(type_of_oid(1016), Some((INT8, true)));
+        assert_eq!(type_of_oid(0), None);
+    }
+
+    #[test]
+    fn decimals_and_arrays_keep_what_is_in_parentheses() {
+        let price = column_type(&DataType::Decimal128(15, 2));
+        assert_eq!((price.oid, (price.modifier - 4) >> 16, (price.modifier - 4) & 0xffff), (1700, 15, 2));
+        let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
+        assert_eq!(column_type(&list(DataType::Int32)).oid, 1007);
+        assert_eq!(column_type(&list(list(DataType::Int32))).oid, JSON.oid);
+    }
+}

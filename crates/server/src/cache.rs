@@ -1,0 +1,180 @@
+//! Plans of statements that were planned before, for all sessions.
+//!
+//! The key is the statement's text, normalized, with its parameters' values, and the settings that it was planned under. An
+//! entry is only used if the tables behind it are in the same state still: that is looked at every time.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::ArrayRef;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use diligence_db::{PlannedStatement, Session};
+use parking_lot::Mutex;
+
+/// Plans remembered at most. A plan has some 10 KiB, and now and then a few hundred.
+pub const PLANS_MAX: usize = 512;
+
+/// Bytes of a text that is remembered at most: who sends more writes constants into it.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// What a plan is remembered under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlanKey {
+    text: String,
+    values: String,
+    planning: (usize, bool),
+}
+
+impl PlanKey {
+    /// The key of a statement in a session; `None` for one that is too large to be remembered.
+    pub fn new(session: &Session, text: &str, values: &[ArrayRef]) -> Option<Self> {
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let mut rendered = String::new();
+        for value in values {
+            let options = FormatOptions::default().with_null("\0");
+            let formatter = ArrayFormatter::try_new(value, &options).ok()?;
+            let text = formatter.value(0).to_string();
+            if rendered.len() + text.len() > TEXT_BYTES_MAX {
+                return None;
+            }
+            write!(rendered, "{}:{}:{text};", value.data_type(), text.len()).ok()?;
+        }
+        Some(Self { text: normalized(text), values: rendered, planning: session.planning_identity() })
+    }
+}
+
+/// The statement without comments, with one space where there were more, and without a semicolon at its end.
+pub fn normalized(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    let mut gap = false;
+    while let Some(character) = rest.next() {
+        match character {
+            '-' if rest.peek() == Some(&'-') => {
+                for skipped in rest.by_ref() {
+                    if skipped == '\n' {
+                        break;
+                    }
+                }
+                gap = true;
+                continue;
+            }
+            c if c.is_whitespace() => {
+                gap = true;
+                continue;
+            }
+            _ => {}
+        }
+        if gap && !out.is_empty() {
+            out.push(' ');
+        }
+        gap = false;
+        out.push(character);
+        // What is in quotes stays as it is. A backslash could be an escape or not: then the text stays, which only costs hits.
+        if character == '\'' || character == '"' {
+            for quoted in rest.by_ref() {
+                out.push(quoted);
+                if quoted == '\\' {
+                    return text.to_owned();
+                }
+                if quoted == character {
+                    break;
+                }
+            }
+        } else if character == '$' || character == '/' && rest.peek() == Some(&'*') {
+            // Dollar quotes and nested comments.
+            if character == '/' || !rest.peek().is_some_and(char::is_ascii_digit) {
+                return text.to_owned();
+            }
+        }
+    }
+    if out.ends_with(';') {
+        out.pop();
+    }
+    out
+}
+
+/// The plans.
+#[derive(Default)]
+pub struct PlanCache {
+    plans: Mutex<HashMap<PlanKey, Entry>>,
+    clock: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+struct Entry {
+    plan: Arc<PlannedStatement>,
+    used: u64,
+}
+
+/// The cache's counters at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheInfo {
+    /// Plans that are remembered.
+    pub plans: usize,
+    /// Statements that went straight to execute.
+    pub hits_total: u64,
+    /// Statements that had to be planned.
+    pub misses_total: u64,
+}
+
+impl PlanCache {
+    /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
+    pub fn get(&self, key: &PlanKey) -> Option<Arc<PlannedStatement>> {
+        let mut plans = self.plans.lock();
+        let entry = plans.get_mut(key)?;
+        entry.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        Some(entry.plan.clone())
+    }
+
+    /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many.
+    pub fn put(&self, key: PlanKey, plan: &PlannedStatement) {
+        let Some(plan) = plan.again() else { return };
+        let entry = Entry { plan: Arc::new(plan), used: self.clock.fetch_add(1, Ordering::Relaxed) };
+        let mut plans = self.plans.lock();
+        plans.insert(key, entry);
+        if plans.len() > PLANS_MAX {
+            let oldest = plans.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                plans.remove(&oldest);
+            }
+        }
+    }
+
+    /// Counts a statement that was found, and current, or was not.
+    pub fn count(&self, hit: bool) {
+        let counter = if hit { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counters now.
+    pub fn info(&self) -> CacheInfo {
+        CacheInfo {
+            plans: self.plans.lock().len(),
+            hits_total: self.hits.load(Ordering::Relaxed),
+            misses_total: self.misses.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_differ_in_space_and_comments_are_one() {
+        assert_eq!(normalized(" SELECT  1 -- one\n FROM t ; "), "SELECT 1 FROM t ");
+        assert_eq!(normalized("SELECT 1;"), "SELECT 1");
+        assert_eq!(normalized("SELECT 'a  b', \"c  d\""), "SELECT 'a  b', \"c  d\"");
+        assert_eq!(normalized("SELECT $1   + 1"), "SELECT $1 + 1");
+        let kept = "SELECT  E'a\\'  b'";
+        assert_eq!(normalized(kept), kept);
+        let kept = "SELECT /* a  */  1";
+        assert_eq!(normalized(kept), kept);
+    }
+}

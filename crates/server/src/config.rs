@@ -1,0 +1,213 @@
+//! How a server is set up: where it listens, who may come, and its limits.
+//!
+//! Users are in a TOML file:
+//!
+//! ```toml
+//! [users.ann]
+//! password = "SCRAM-SHA-256$4096:…"   # what `diligence serve --hash-password` prints, or a plain password
+//! files = true                        # may name files and URLs of the server; false if left out
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use diligence_base::{Error, Result};
+use serde::Deserialize;
+
+use crate::path::PathOptions;
+use crate::scram::Verifier;
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where PostgreSQL's protocol is spoken; nowhere if `None`.
+    pub postgres: Option<SocketAddr>,
+    /// Where HTTP is; nowhere if `None`.
+    pub http: Option<SocketAddr>,
+    /// Who may come; anybody if `None`, which is allowed on loopback only.
+    pub users: Option<Users>,
+    /// The certificate chain and key, as PEM files. With them every connection must be encrypted.
+    pub tls: Option<TlsFiles>,
+    /// A folder of `.sql` files that are served as HTTP endpoints.
+    pub endpoints: Option<PathBuf>,
+    /// Whether strangers on loopback may name files, when there are no users.
+    pub files: bool,
+    /// Limits.
+    pub limits: Limits,
+    /// The stages.
+    pub path: PathOptions,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            postgres: Some(SocketAddr::from(([127, 0, 0, 1], POSTGRES_PORT))),
+            http: None,
+            users: None,
+            tls: None,
+            endpoints: None,
+            files: false,
+            limits: Limits::default(),
+            path: PathOptions::default(),
+        }
+    }
+}
+
+/// The port when none is named: not PostgreSQL's own, which may be in use.
+pub const POSTGRES_PORT: u16 = 5433;
+/// HTTP's port when none is named.
+pub const HTTP_PORT: u16 = 8123;
+
+/// PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate and those that vouch for it.
+    pub certificates: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What one client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Sessions at once.
+    pub sessions_max: usize,
+    /// Clients that are connecting, and not yet sessions, at once.
+    pub connecting_max: usize,
+    /// How long connecting may take, log-in included.
+    pub connect_time_max: Duration,
+    /// Bytes of one message, a statement's text or parameters among them.
+    pub message_bytes_max: usize,
+    /// How long a client may take no data before its session ends.
+    pub stall_time_max: Duration,
+    /// How long a statement may run when the client does not say; 0 for as long as it takes.
+    pub statement_time_max: Duration,
+    /// How long sessions may take to end when the server is told to stop.
+    pub drain_time_max: Duration,
+}
+
+impl Default for Limits {
+    /// A session at rest has some 30 KiB, so ten thousand have 300 MiB. Messages are as large as the largest statement that is
+    /// planned (`STATEMENT_BYTES_MAX`) four times over, for its parameters.
+    fn default() -> Self {
+        Self {
+            sessions_max: 10_000,
+            connecting_max: 256,
+            connect_time_max: Duration::from_secs(30),
+            message_bytes_max: 64 << 20,
+            stall_time_max: Duration::from_secs(600),
+            statement_time_max: Duration::ZERO,
+            drain_time_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Who may come.
+#[derive(Clone, Debug)]
+pub struct Users(BTreeMap<String, User>);
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// What is kept of the password.
+    pub verifier: Verifier,
+    /// Whether statements may name files and URLs of the server.
+    pub files: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserFile {
+    users: BTreeMap<String, UserEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserEntry {
+    password: String,
+    #[serde(default)]
+    files: bool,
+}
+
+impl Users {
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::file(format!("{}: it cannot be read: {error}", path.display())))?;
+        Self::parse(&text).map_err(|error| error.context(path.display()))
+    }
+
+    /// Reads the file's text.
+    pub fn parse(text: &str) -> Result<Self> {
+        let file: UserFile = toml::from_str(text).map_err(|error| Error::input(error.to_string().trim().to_owned()))?;
+        let users = file.users.into_iter().map(|(name, entry)| {
+            if entry.password.is_empty() {
+                return Err(Error::input(format!("the user '{name}' has no password")));
+            }
+            let verifier = match Verifier::parse(&entry.password) {
+                Some(verifier) => verifier,
+                None if entry.password.starts_with("SCRAM-SHA-256$") => {
+                    return Err(Error::input(format!("the password of '{name}' is no SCRAM-SHA-256 verifier")));
+                }
+                None => Verifier::of_password(&entry.password)?,
+            };
+            Ok((name, User { verifier, files: entry.files }))
+        });
+        Ok(Self(users.collect::<Result<_>>()?))
+    }
+
+    /// A user by name.
+    pub fn get(&self, name: &str) -> Option<&User> {
+        self.0.get(name)
+    }
+}
+
+impl ServerOptions {
+    /// Refuses what is not safe: strangers beyond loopback, and passwords in the clear.
+    pub fn check(&self) -> Result<()> {
+        for address in [self.postgres, self.http].into_iter().flatten() {
+            if address.ip().is_loopback() {
+                continue;
+            }
+            if self.users.is_none() {
+                return Err(Error::input(format!("{address} is beyond loopback, so users have to log in"))
+                    .with_hint("name a file of users with --users, or listen on 127.0.0.1"));
+            }
+            if self.tls.is_none() && self.http == Some(address) {
+                return Err(Error::input(format!("HTTP on {address} is beyond loopback, where passwords must be encrypted"))
+                    .with_hint("give a certificate with --tls-certificate and --tls-key"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_read_and_mistakes_are_named() {
+        let users = Users::parse("[users.ann]\npassword = 'pw'\nfiles = true\n[users.bob]\npassword = 'x'").unwrap();
+        assert!(users.get("ann").unwrap().files && !users.get("bob").unwrap().files);
+        assert!(users.get("ann").unwrap().verifier.fits("pw"));
+        assert!(users.get("eve").is_none());
+        for wrong in ["", "[users.ann]", "[users.ann]\npassword = ''", "[users.ann]\npassword = 'x'\nroot = true"] {
+            assert!(Users::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn strangers_stay_on_loopback() {
+        let mut options = ServerOptions::default();
+        assert!(options.check().is_ok());
+        options.postgres = Some("0.0.0.0:5433".parse().unwrap());
+        assert!(options.check().unwrap_err().message().contains("log in"));
+        options.users = Some(Users::parse("[users.ann]\npassword = 'pw'").unwrap());
+        assert!(options.check().is_ok());
+        options.http = Some("0.0.0.0:8123".parse().unwrap());
+        assert!(options.check().unwrap_err().message().contains("encrypted"));
+    }
+}

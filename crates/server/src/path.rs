@@ -1,0 +1,300 @@
+//! A statement's way through the stages, for all doors.
+//!
+//! ```text
+//!             parse ──▶ optimize ──▶ admission ──▶ execute ──▶ rows ──▶ disconnect
+//!               ╰── a plan that is remembered ────────▲
+//! ```
+//!
+//! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being dropped:
+//! work in a queue is not begun, a query that runs is cancelled.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use diligence_base::{Error, Result};
+use diligence_db::{
+    CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
+};
+
+use crate::admission::{Admission, Admitted};
+use crate::cache::{PlanCache, PlanKey};
+use crate::sqlstate;
+use crate::stages::{Stage, StageInfo};
+
+/// How many threads and places the stages have, and how many queries run.
+#[derive(Clone, Copy, Debug)]
+pub struct PathOptions {
+    /// Threads of the stages that compute; one per core if `None`.
+    pub threads: Option<usize>,
+    /// Places in the queue of each stage.
+    pub stage_queue_max: usize,
+    /// Queries that run at once.
+    pub running_max: usize,
+    /// Queries that wait for their turn to run.
+    pub queue_max: usize,
+}
+
+impl Default for PathOptions {
+    /// More running queries than cores keep the cores busy while others wait for files or for slow clients; a thousand waiting
+    /// ones are some seconds of short queries.
+    fn default() -> Self {
+        Self { threads: None, stage_queue_max: 256, running_max: 64, queue_max: 1024 }
+    }
+}
+
+/// Threads that statements which write wait on: they block until the write is done.
+const WRITE_THREADS: usize = 4;
+
+/// The stages, and what is remembered between statements.
+pub struct Path {
+    database: Database,
+    parse: Stage,
+    optimize: Stage,
+    execute: Stage,
+    write: Stage,
+    disconnect: Stage,
+    cache: PlanCache,
+    admission: Admission,
+}
+
+impl Path {
+    /// Starts the stages.
+    pub fn open(database: Database, options: PathOptions) -> Result<Arc<Self>> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or(cores).max(1);
+        let queue = options.stage_queue_max;
+        Ok(Arc::new(Self {
+            database,
+            parse: Stage::start("parse", threads, queue)?,
+            optimize: Stage::start("optimize", threads, queue)?,
+            execute: Stage::start("execute", threads, queue)?,
+            write: Stage::start("write", WRITE_THREADS, queue)?,
+            disconnect: Stage::start("disconnect", 1, queue)?,
+            cache: PlanCache::default(),
+            admission: Admission::new(options.running_max, options.queue_max),
+        }))
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Who may run.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Plans that are remembered.
+    pub fn cache(&self) -> &PlanCache {
+        &self.cache
+    }
+
+    /// The stages' counters, in the order in which a statement meets them.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        [&self.parse, &self.optimize, &self.execute, &self.write, &self.disconnect].map(Stage::info).to_vec()
+    }
+
+    /// Cuts a script into statements.
+    pub async fn split(&self, script: String) -> Result<Vec<String>> {
+        self.parse.run(move || Session::split(&script).map_err(|error| error.with_code("42601"))).await
+    }
+
+    /// The syntax tree of a statement.
+    pub async fn parse(&self, session: &Session, sql: String) -> Result<ParsedStatement> {
+        let session = session.clone();
+        self.parse.run(move || session.parse(&sql)).await
+    }
+
+    /// What a statement takes and gives. A statement without parameters is remembered planned.
+    pub async fn describe(
+        &self,
+        session: &Session,
+        parsed: &ParsedStatement,
+        given: Vec<Option<DataType>>,
+    ) -> Result<Description> {
+        let (session, parsed) = (session.clone(), parsed.clone());
+        self.optimize.run(move || session.describe(&parsed, &given)).await
+    }
+
+    /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything.
+    pub async fn start(
+        self: &Arc<Self>,
+        session: &Session,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+        read_only: bool,
+    ) -> Result<Running> {
+        let key = PlanKey::new(session, parsed.text(), &values);
+        if let Some(remembered) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            let admitted = self.admission.enter().await?;
+            let own = session.clone();
+            let started = self.execute.run(move || {
+                if !remembered.is_current(&own) {
+                    return Ok(None);
+                }
+                remembered.again().map(|plan| begin(&own, plan)).transpose()
+            });
+            if let Some(started) = started.await? {
+                self.cache.count(true);
+                return Ok(Running::new(self.clone(), started, admitted));
+            }
+        }
+        self.cache.count(false);
+        let (own, statement) = (session.clone(), parsed.clone());
+        let planned = self.optimize.run(move || own.plan(&statement, &values)).await?;
+        if read_only && !planned.is_read_only() {
+            let error = Error::unsupported("this statement cannot run inside a transaction: what it changes could not be undone");
+            return Err(error
+                .with_code(sqlstate::READ_ONLY)
+                .with_hint("transactions are read-only here; run it by itself (autocommit)"));
+        }
+        if let Some(key) = key {
+            self.cache.put(key, &planned);
+        }
+        let admitted = self.admission.enter().await?;
+        let own = session.clone();
+        let started = self.execute.run(move || begin(&own, planned)).await?;
+        Ok(Running::new(self.clone(), started, admitted))
+    }
+
+    /// Has something computed that belongs to delivering results or taking data in.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        self.execute.run(work).await
+    }
+}
+
+/// A result with how it began.
+struct Started {
+    result: QueryResult,
+    fingerprint: Option<String>,
+}
+
+fn begin(session: &Session, planned: PlannedStatement) -> Result<Started> {
+    let fingerprint = planned.fingerprint();
+    Ok(Started { result: session.start_planned(planned)?, fingerprint })
+}
+
+/// A statement that runs. Dropped, it is cancelled.
+pub struct Running {
+    path: Arc<Path>,
+    /// Only `None` while it is dropped or moved to the stage that waits for it.
+    result: Option<QueryResult>,
+    admitted: Option<Admitted>,
+    fingerprint: Option<String>,
+    schema: SchemaRef,
+    is_command: bool,
+    id: Option<u64>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug)]
+pub struct CommandDone {
+    /// What, as `INSERT`.
+    pub tag: String,
+    /// Rows that it concerned.
+    pub rows: Option<u64>,
+}
+
+impl Running {
+    fn new(path: Arc<Path>, started: Started, admitted: Admitted) -> Self {
+        let result = started.result;
+        Self {
+            path,
+            schema: result.schema(),
+            is_command: matches!(result.kind(), ResultKind::Command { .. }),
+            id: result.id().map(|id| id.0),
+            result: Some(result),
+            admitted: Some(admitted),
+            fingerprint: started.fingerprint,
+        }
+    }
+
+    /// The columns; none for a command.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether it gives no rows but does something.
+    pub fn is_command(&self) -> bool {
+        self.is_command
+    }
+
+    /// Its number in `system.queries`.
+    pub fn id(&self) -> Option<u64> {
+        self.id
+    }
+
+    /// A text that changes with the tables behind the query.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
+    /// Ends it from elsewhere.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.result.as_ref().map(QueryResult::cancel_token).unwrap_or_default()
+    }
+
+    /// The next rows. Waits without a thread; may be dropped and called again.
+    pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let result = self.result.as_mut()?;
+        let batch = poll_fn(|context| result.poll_batch(context)).await;
+        if !matches!(batch, Some(Ok(_))) {
+            // Others may run while the last rows are on their way.
+            self.admitted = None;
+        }
+        batch
+    }
+
+    /// Does not count as running any more: its client does not read.
+    pub fn stall(&mut self) {
+        self.admitted = None;
+    }
+
+    /// Does a command's work to its end.
+    pub async fn finish(mut self) -> Result<CommandDone> {
+        let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
+        let token = CancelOnDrop(Some(result.cancel_token()));
+        let work = move || {
+            while let Some(batch) = result.next_blocking() {
+                batch?;
+            }
+            match result.kind() {
+                ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
+                ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
+            }
+        };
+        let done = self.path.write.run(work).await;
+        token.keep();
+        done
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(result) = self.result.take() {
+            result.cancel_token().cancel();
+            // Freeing what a query holds takes a while: not on a thread of the network.
+            self.path.disconnect.dispose((result, self.admitted.take()));
+        }
+    }
+}
+
+/// Cancels a statement whose asker went away while it was waited for.
+struct CancelOnDrop(Option<CancelToken>);
+
+impl CancelOnDrop {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
+    }
+}

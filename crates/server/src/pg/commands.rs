@@ -1,0 +1,509 @@
+//! Statements that the session answers itself: transactions, the client's settings, cursors, COPY with the client.
+//!
+//! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the planner,
+//! which says what is wrong with it.
+
+/// A token of a statement: enough to tell these few statements.
+#[derive(Clone, Debug, PartialEq)]
+enum Token<'a> {
+    /// A word as it is written.
+    Word(&'a str),
+    /// A word in double quotes, or a text in single quotes.
+    Quoted(String, char),
+    /// Anything else, character by character; numbers are one.
+    Symbol(&'a str),
+}
+
+/// A statement for the session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// BEGIN, START TRANSACTION.
+    Begin,
+    /// COMMIT, END.
+    Commit,
+    /// ROLLBACK, ABORT.
+    Rollback,
+    /// SAVEPOINT.
+    Savepoint,
+    /// RELEASE SAVEPOINT.
+    Release,
+    /// ROLLBACK TO SAVEPOINT.
+    RollbackTo,
+    /// SET name = value.
+    Set(String, String),
+    /// SET name = DEFAULT, RESET name.
+    Reset(String),
+    /// RESET ALL.
+    ResetAll,
+    /// SHOW name.
+    Show(String),
+    /// SET TRANSACTION, SET SESSION CHARACTERISTICS, SET CONSTRAINTS: nothing to do for transactions that only read.
+    SetTransaction,
+    /// DISCARD ALL and its parts.
+    Discard,
+    /// DEALLOCATE; all if `None`.
+    Deallocate(Option<String>),
+    /// CLOSE; all if `None`.
+    Close(Option<String>),
+    /// DECLARE name CURSOR FOR a query.
+    Declare(String, String),
+    /// FETCH a number of rows from a cursor; all if `None`.
+    Fetch(Option<usize>, String),
+    /// UNLISTEN: nothing was listened to.
+    Unlisten,
+    /// COPY … TO STDOUT.
+    CopyOut(CopyOut),
+    /// COPY … FROM STDIN.
+    CopyIn(CopyIn),
+}
+
+/// COPY … TO STDOUT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyOut {
+    /// The query that gives the rows.
+    pub query: String,
+    /// How they are written.
+    pub options: CopyOptions,
+}
+
+/// COPY … FROM STDIN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyIn {
+    /// The table's schema, if it is named.
+    pub schema: Option<String>,
+    /// The table.
+    pub table: String,
+    /// The columns; all if empty.
+    pub columns: Vec<String>,
+    /// How rows are written.
+    pub options: CopyOptions,
+}
+
+/// COPY's formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFormat {
+    /// Tabs between fields, backslashes before what is special.
+    Text,
+    /// Comma-separated values.
+    Csv,
+    /// PostgreSQL's binary format.
+    Binary,
+}
+
+/// How COPY reads and writes rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyOptions {
+    /// The format.
+    pub format: CopyFormat,
+    /// What stands between fields.
+    pub delimiter: u8,
+    /// What stands for NULL.
+    pub null: String,
+    /// Whether the first line has the columns' names.
+    pub header: bool,
+    /// Around fields of CSV.
+    pub quote: u8,
+    /// Before a quote within a field of CSV.
+    pub escape: u8,
+}
+
+/// The statement for the session, if it is one. `Err` is a COPY that cannot be read: the reason.
+pub fn command(sql: &str) -> Result<Option<Command>, String> {
+    let tokens = tokens(sql, TOKENS_MAX);
+    let word = |index: usize| match tokens.get(index) {
+        Some((Token::Word(word), _)) => word.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    let (first, second, third) = (word(0), word(1), word(2));
+    let count = tokens.iter().filter(|(token, _)| *token != Token::Symbol(";")).count();
+    Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
+        ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin,
+        ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
+        ("COMMIT", ..) | ("END", ..) => Command::Commit,
+        ("ROLLBACK", "TO", _) | ("ROLLBACK", "TRANSACTION" | "WORK", "TO") => Command::RollbackTo,
+        ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
+        ("SAVEPOINT", ..) => Command::Savepoint,
+        ("RELEASE", ..) => Command::Release,
+        ("SET", "TRANSACTION" | "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction,
+        ("SET", ..) => return Ok(set(&tokens)),
+        ("RESET", "ALL", _) => Command::ResetAll,
+        ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..])),
+        ("SHOW", "ALL" | "TABLES" | "COLUMNS" | "FUNCTIONS", _) => return Ok(None),
+        ("SHOW", ..) if count >= 2 => Command::Show(setting_name(&tokens[1..])),
+        ("DISCARD", ..) => Command::Discard,
+        ("DEALLOCATE", ..) => {
+            let at = if second == "PREPARE" { 2 } else { 1 };
+            Command::Deallocate(if word(at) == "ALL" { None } else { Some(name(&tokens, at)?) })
+        }
+        ("CLOSE", "ALL", _) => Command::Close(None),
+        ("CLOSE", ..) => Command::Close(Some(name(&tokens, 1)?)),
+        ("DECLARE", ..) => return declare(sql, &tokens),
+        ("FETCH", ..) | ("MOVE", ..) => return fetch(&tokens).map(Some),
+        ("UNLISTEN", ..) => Command::Unlisten,
+        ("COPY", ..) => return copy(sql, &tokens),
+        _ => return Ok(None),
+    }))
+}
+
+/// Tokens that are looked at: a COPY names up to some thousand columns.
+const TOKENS_MAX: usize = 20_000;
+
+type Placed<'a> = (Token<'a>, usize);
+
+/// Tokens with the places where they begin. Stops early at statements that are none of ours.
+fn tokens(sql: &str, most: usize) -> Vec<Placed<'_>> {
+    const FIRST: [&str; 21] = [
+        "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "SET", "RESET", "SHOW", "DISCARD",
+        "DEALLOCATE", "CLOSE", "DECLARE", "FETCH", "MOVE", "UNLISTEN", "COPY", "LISTEN", "NOTIFY",
+    ];
+    let mut found: Vec<Placed<'_>> = Vec::new();
+    let mut at = 0;
+    while let Some(character) = sql[at..].chars().next() {
+        if found.len() >= most {
+            break;
+        }
+        if let [(Token::Word(first), _)] = found.as_slice()
+            && !FIRST.iter().any(|known| known.eq_ignore_ascii_case(first))
+        {
+            break;
+        }
+        let rest = &sql[at..];
+        if character.is_whitespace() {
+            at += character.len_utf8();
+        } else if rest.starts_with("--") {
+            at += rest.find('\n').map_or(rest.len(), |end| end + 1);
+        } else if rest.starts_with("/*") {
+            at += rest.find("*/").map_or(rest.len(), |end| end + 2);
+        } else if character == '\'' || character == '"' {
+            let (text, length) = quoted(rest, character, false);
+            found.push((Token::Quoted(text, character), at));
+            at += length;
+        } else if matches!(character, 'e' | 'E') && rest[1..].starts_with('\'') {
+            let (text, length) = quoted(&rest[1..], '\'', true);
+            found.push((Token::Quoted(text, '\''), at));
+            at += 1 + length;
+        } else if character.is_alphabetic() || character == '_' {
+            let end = rest.find(|other: char| !other.is_alphanumeric() && other != '_' && other != '$');
+            let end = end.unwrap_or(rest.len());
+            found.push((Token::Word(&rest[..end]), at));
+            at += end;
+        } else if character.is_ascii_digit() {
+            let end = rest.find(|other: char| !other.is_ascii_alphanumeric() && other != '.').unwrap_or(rest.len());
+            found.push((Token::Symbol(&rest[..end]), at));
+            at += end;
+        } else {
+            let end = character.len_utf8();
+            found.push((Token::Symbol(&rest[..end]), at));
+            at += end;
+        }
+    }
+    found
+}
+
+/// What is in the quotes, and how many bytes that is with them. With `escapes`, as in E'…'.
+fn quoted(text: &str, quote: char, escapes: bool) -> (String, usize) {
+    let mut value = String::new();
+    let mut characters = text.char_indices().skip(1).peekable();
+    while let Some((place, character)) = characters.next() {
+        if escapes && character == '\\' {
+            match characters.next() {
+                Some((_, 't')) => value.push('\t'),
+                Some((_, 'n')) => value.push('\n'),
+                Some((_, 'r')) => value.push('\r'),
+                Some((_, 'b')) => value.push('\u{8}'),
+                Some((_, other)) => value.push(other),
+                None => break,
+            }
+        } else if character != quote {
+            value.push(character);
+        } else if characters.next_if(|(_, next)| *next == quote).is_some() {
+            value.push(quote);
+        } else {
+            return (value, place + quote.len_utf8());
+        }
+    }
+    (value, text.len())
+}
+
+fn name(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
+    match tokens.get(at) {
+        Some((Token::Word(word), _)) => Ok(word.to_lowercase()),
+        Some((Token::Quoted(text, '"'), _)) => Ok(text.clone()),
+        _ => Err("expected a name".to_owned()),
+    }
+}
+
+/// `a.b`, `time zone`, `transaction isolation level`.
+fn setting_name(tokens: &[Placed<'_>]) -> String {
+    let mut name = String::new();
+    for (token, _) in tokens {
+        match token {
+            Token::Word(word) => {
+                if !name.is_empty() && !name.ends_with('.') {
+                    name.push('_');
+                }
+                name.push_str(&word.to_lowercase());
+            }
+            Token::Quoted(text, '"') => name.push_str(text),
+            Token::Symbol(".") => name.push('.'),
+            _ => break,
+        }
+    }
+    match name.as_str() {
+        "time_zone" => "timezone".to_owned(),
+        "transaction_isolation_level" => "transaction_isolation".to_owned(),
+        "session_authorization" => "session_authorization".to_owned(),
+        _ => name,
+    }
+}
+
+fn set(tokens: &[Placed<'_>]) -> Option<Command> {
+    let is = |token: &Placed<'_>, word: &str| matches!(&token.0, Token::Word(found) if found.eq_ignore_ascii_case(word));
+    let mut at = 1;
+    if tokens.get(at).is_some_and(|token| is(token, "SESSION") || is(token, "LOCAL")) {
+        at += 1;
+    }
+    let (name, values) = if tokens.get(at).is_some_and(|token| is(token, "TIME"))
+        && tokens.get(at + 1).is_some_and(|token| is(token, "ZONE"))
+    {
+        ("timezone".to_owned(), &tokens[at + 2..])
+    } else if tokens.get(at).is_some_and(|token| is(token, "NAMES")) {
+        ("client_encoding".to_owned(), &tokens[at + 1..])
+    } else {
+        let sign = tokens.iter().position(|token| token.0 == Token::Symbol("=") || is(token, "TO"))?;
+        (setting_name(tokens.get(at..sign)?), &tokens[sign + 1..])
+    };
+    let mut value = String::new();
+    for (token, _) in values.iter().filter(|(token, _)| *token != Token::Symbol(";")) {
+        let part = match token {
+            Token::Word(word) => (*word).to_owned(),
+            Token::Quoted(text, _) => text.clone(),
+            Token::Symbol(",") => ", ".to_owned(),
+            Token::Symbol(symbol) => (*symbol).to_owned(),
+        };
+        value.push_str(&part);
+    }
+    if name.is_empty() || values.is_empty() {
+        return None;
+    }
+    if value.eq_ignore_ascii_case("default") {
+        return Some(Command::Reset(name));
+    }
+    Some(Command::Set(name, value))
+}
+
+fn declare(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
+    let cursor = name(tokens, 1)?;
+    let is = |token: &Token<'_>, word: &str| matches!(token, Token::Word(found) if found.eq_ignore_ascii_case(word));
+    let query = tokens.iter().skip(2).find(|(token, _)| is(token, "FOR")).ok_or("expected FOR and a query")?;
+    Ok(Some(Command::Declare(cursor, sql[query.1 + 3..].trim().to_owned())))
+}
+
+fn fetch(tokens: &[Placed<'_>]) -> Result<Command, String> {
+    let mut count = Some(1);
+    let mut at = 1;
+    loop {
+        match tokens.get(at).map(|(token, _)| token) {
+            Some(Token::Word(word)) => match word.to_ascii_uppercase().as_str() {
+                "NEXT" | "FORWARD" | "FROM" | "IN" => {}
+                "ALL" => count = None,
+                "PRIOR" | "BACKWARD" | "FIRST" | "LAST" | "ABSOLUTE" | "RELATIVE" => {
+                    return Err("cursors only go forward".to_owned());
+                }
+                _ => return Ok(Command::Fetch(count, word.to_lowercase())),
+            },
+            Some(Token::Quoted(text, '"')) => return Ok(Command::Fetch(count, text.clone())),
+            Some(Token::Symbol(number)) => {
+                count = Some(number.parse().map_err(|_| "expected a number of rows".to_owned())?);
+            }
+            _ => return Err("expected the name of a cursor".to_owned()),
+        }
+        at += 1;
+    }
+}
+
+fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
+    let is = |at: usize, word: &str| {
+        matches!(tokens.get(at), Some((Token::Word(found), _)) if found.eq_ignore_ascii_case(word))
+    };
+    let symbol = |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Symbol(found), _)) if *found == wanted);
+    // Where the source ends: TO or FROM outside of parentheses.
+    let mut depth = 0;
+    let mut direction = None;
+    for (at, (token, _)) in tokens.iter().enumerate().skip(1) {
+        match token {
+            Token::Symbol("(") => depth += 1,
+            Token::Symbol(")") => depth -= 1,
+            Token::Word(word) if depth == 0 && (word.eq_ignore_ascii_case("TO") || word.eq_ignore_ascii_case("FROM")) => {
+                direction = Some(at);
+                break;
+            }
+            _ => {}
+        }
+    }
+    let Some(direction) = direction else { return Ok(None) };
+    if !is(direction + 1, "STDIN") && !is(direction + 1, "STDOUT") {
+        return Ok(None);
+    }
+    let options = copy_options(&tokens[direction + 2..])?;
+    if symbol(1, "(") {
+        if is(direction, "FROM") {
+            return Err("COPY FROM needs a table".to_owned());
+        }
+        let inside = sql[tokens[1].1 + 1..tokens[direction - 1].1].trim().to_owned();
+        return Ok(Some(Command::CopyOut(CopyOut { query: inside, options })));
+    }
+    let mut table = name(tokens, 1)?;
+    let mut schema = None;
+    let mut at = 2;
+    if symbol(2, ".") {
+        schema = Some(table);
+        table = name(tokens, 3)?;
+        at = 4;
+    }
+    let mut columns = Vec::new();
+    if symbol(at, "(") {
+        at += 1;
+        loop {
+            columns.push(name(tokens, at)?);
+            at += 2;
+            if symbol(at - 1, ")") {
+                break;
+            }
+            if !symbol(at - 1, ",") {
+                return Err("expected , or ) behind a column".to_owned());
+            }
+        }
+    }
+    if at != direction {
+        return Err("expected TO STDOUT or FROM STDIN".to_owned());
+    }
+    if is(direction, "FROM") {
+        return Ok(Some(Command::CopyIn(CopyIn { schema, table, columns, options })));
+    }
+    let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let list = if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
+    let from = schema.iter().chain([&table]).map(quote).collect::<Vec<_>>().join(".");
+    Ok(Some(Command::CopyOut(CopyOut { query: format!("SELECT {list} FROM {from}"), options })))
+}
+
+fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
+    let mut format = CopyFormat::Text;
+    let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
+    let tokens = tokens.iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Symbol(_)));
+    let tokens = tokens.collect::<Vec<_>>();
+    let text = |at: usize| match tokens.get(at) {
+        Some(Token::Quoted(text, '\'')) => Some(text.clone()),
+        _ => None,
+    };
+    let one = |text: String, what: &str| match text.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err(format!("COPY {what} must be one byte")),
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        let Token::Word(word) = tokens[at] else { return Err("expected an option of COPY".to_owned()) };
+        let word = word.to_ascii_uppercase();
+        at += 1;
+        if matches!(tokens.get(at), Some(Token::Word(filler)) if filler.eq_ignore_ascii_case("AS")) {
+            at += 1;
+        }
+        match word.as_str() {
+            "WITH" => {}
+            "FORMAT" => {
+                let name = match tokens.get(at) {
+                    Some(Token::Word(name)) => name.to_ascii_lowercase(),
+                    Some(Token::Quoted(name, _)) => name.to_ascii_lowercase(),
+                    _ => String::new(),
+                };
+                format = match name.as_str() {
+                    "text" => CopyFormat::Text,
+                    "csv" => CopyFormat::Csv,
+                    "binary" => CopyFormat::Binary,
+                    _ => return Err(format!("COPY has no format '{name}'")),
+                };
+                at += 1;
+            }
+            "CSV" => format = CopyFormat::Csv,
+            "BINARY" => format = CopyFormat::Binary,
+            "HEADER" => {
+                header = true;
+                if let Some(Token::Word(value)) = tokens.get(at)
+                    && let Some(on) = super::parameters::boolean(value)
+                {
+                    header = on;
+                    at += 1;
+                }
+            }
+            "DELIMITER" | "DELIMITERS" | "NULL" | "QUOTE" | "ESCAPE" | "ENCODING" => {
+                let value = text(at).ok_or_else(|| format!("COPY {word} needs a text in quotes"))?;
+                at += 1;
+                match word.as_str() {
+                    "DELIMITER" | "DELIMITERS" => delimiter = Some(one(value, "DELIMITER")?),
+                    "NULL" => null = Some(value),
+                    "QUOTE" => quote = Some(one(value, "QUOTE")?),
+                    "ESCAPE" => escape = Some(one(value, "ESCAPE")?),
+                    _ if matches!(value.to_ascii_lowercase().as_str(), "utf8" | "utf-8" | "unicode") => {}
+                    _ => return Err(format!("COPY ENCODING '{value}' is not supported; everything is UTF8")),
+                }
+            }
+            _ => return Err(format!("COPY {word} is not supported")),
+        }
+    }
+    let csv = format == CopyFormat::Csv;
+    let quote = quote.unwrap_or(b'"');
+    Ok(CopyOptions {
+        format,
+        delimiter: delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
+        null: null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
+        header,
+        quote,
+        escape: escape.unwrap_or(quote),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(sql: &str) -> Command {
+        command(sql).unwrap().unwrap_or_else(|| panic!("{sql}"))
+    }
+
+    #[test]
+    fn statements_of_the_session_are_told_by_their_words() {
+        assert_eq!(found("/* x */ begin;"), Command::Begin);
+        assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin);
+        assert_eq!(found("ROLLBACK TO SAVEPOINT a"), Command::RollbackTo);
+        assert_eq!(found("SET extra_float_digits = 3"), Command::Set("extra_float_digits".into(), "3".into()));
+        assert_eq!(found("SET SESSION statement_timeout TO '5s'"), Command::Set("statement_timeout".into(), "5s".into()));
+        assert_eq!(found("set time zone 'UTC'"), Command::Set("timezone".into(), "UTC".into()));
+        assert_eq!(found("SET a.b = -1"), Command::Set("a.b".into(), "-1".into()));
+        assert_eq!(found("SET search_path = a, \"B\""), Command::Set("search_path".into(), "a, B".into()));
+        assert_eq!(found("SET packets TO DEFAULT"), Command::Reset("packets".into()));
+        assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
+        assert_eq!(found("DECLARE c CURSOR WITH HOLD FOR SELECT 1"), Command::Declare("c".into(), "SELECT 1".into()));
+        assert_eq!(found("FETCH FORWARD 10 FROM \"c\""), Command::Fetch(Some(10), "c".into()));
+        for sql in ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"] {
+            assert_eq!(command(sql), Ok(None), "{sql}");
+        }
+    }
+
+    #[test]
+    fn copy_is_read_with_its_options() {
+        let Command::CopyIn(copy) = found("COPY s.\"T\" (a, \"B\") FROM STDIN WITH (FORMAT csv, HEADER, NULL 'x')") else {
+            panic!("no COPY FROM");
+        };
+        assert_eq!((copy.schema.as_deref(), copy.table.as_str()), (Some("s"), "T"));
+        assert_eq!(copy.columns, ["a", "B"]);
+        assert_eq!((copy.options.format, copy.options.header, copy.options.null.as_str()), (CopyFormat::Csv, true, "x"));
+        let Command::CopyOut(copy) = found("COPY (SELECT a FROM t) TO STDOUT DELIMITER AS E'\\t' CSV") else {
+            panic!("no COPY TO");
+        };
+        assert_eq!((copy.query.as_str(), copy.options.delimiter), ("SELECT a FROM t", b'\t'));
+        let Command::CopyOut(copy) = found("COPY t TO STDOUT (FORMAT BINARY)") else { panic!("no COPY TO") };
+        assert_eq!((copy.query.as_str(), copy.options.format), ("SELECT * FROM \"t\"", CopyFormat::Binary));
+        assert!(command("COPY t FROM STDIN (FORMAT parquet)").is_err());
+        assert!(command("COPY t FROM STDIN (DELIMITER 'ab')").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! PostgreSQL's protocol, version 3: what psql, drivers and BI tools speak.
+//!
+//! pgwire has the messages; what happens on them is here. The life of a connection: [`startup`] lets it in, [`session`] answers
+//! its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which only move bytes:
+//! what takes time goes through the stages ([`crate::path`]), and what a slow client does not take stays in its own buffers.
+
+pub mod commands;
+pub mod copy;
+pub mod encode;
+pub mod parameters;
+mod portal;
+mod run;
+mod session;
+mod settings;
+mod startup;
+mod wire;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::server::Server;
+use crate::stages::Counted;
+
+
+/// Takes connections until the server stops.
+pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener) {
+    loop {
+        // The connect stage: who finds no place here waits in the system's own queue.
+        let Ok(place) = server.connecting().clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.stopping() => return,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of file descriptors, most likely: others have to leave first.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let server = server.clone();
+        tokio::spawn(async move { serve(server, stream, peer, place).await });
+    }
+}
+
+async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, place: tokio::sync::OwnedSemaphorePermit) {
+    // Answers are small and wanted now.
+    let _ = stream.set_nodelay(true);
+    let registry = server.registry().clone();
+    let connecting = Counted::new(&registry.connecting);
+    let limit = server.options().limits.connect_time_max;
+    let arrival = tokio::time::timeout(limit, startup::arrive(&server, stream, peer)).await;
+    drop(connecting);
+    drop(place);
+    match arrival {
+        Ok(Some(arrival)) => session::run(server, arrival, peer).await,
+        Ok(None) => {}
+        Err(_) => {
+            registry.refused_total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Parameters as clients send them, text or binary, as arrays of one row.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    new_null_array,
+};
+use arrow::array::{Decimal128Array, ListArray, StringViewArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast_with_options, concat};
+use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::i256;
+use diligence_base::{Error, Result};
+use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
+
+use super::encode::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
+
+/// The type that a client's number for a type stands for; `None` leaves it to the statement.
+pub fn declared(oid: u32) -> Result<Option<DataType>> {
+    if oid == 0 || oid == types::UNKNOWN.oid {
+        return Ok(None);
+    }
+    let Some((known, is_array)) = type_of_oid(oid) else {
+        // Types of extensions and the like: what their text says.
+        return Ok(Some(DataType::Utf8View));
+    };
+    let element = element_type(known);
+    Ok(Some(if is_array { DataType::List(Arc::new(Field::new("item", element, true))) } else { element }))
+}
+
+fn element_type(known: PostgresType) -> DataType {
+    match known {
+        types::BOOL => DataType::Boolean,
+        types::BYTEA => DataType::Binary,
+        types::INT2 => DataType::Int16,
+        types::INT4 => DataType::Int32,
+        types::INT8 => DataType::Int64,
+        types::FLOAT4 => DataType::Float32,
+        types::FLOAT8 => DataType::Float64,
+        types::DATE => DataType::Date32,
+        types::TIME => DataType::Time64(TimeUnit::Nanosecond),
+        types::TIMESTAMP => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        types::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into())),
+        types::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        types::NUMERIC => DataType::Decimal128(38, 10),
+        known if matches!(known.oid, 24 | 26 | 2205 | 2206) => DataType::Int64,
+        _ => DataType::Utf8View,
+    }
+}
+
+/// A value of one row in the type that the statement wants. `oid` is what the client calls the type.
+pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &DataType) -> Result<ArrayRef> {
+    let Some(bytes) = bytes else { return Ok(new_null_array(wanted, 1)) };
+    let array = match form {
+        Form::Text => from_text(text(bytes)?, wanted)?,
+        Form::Binary => {
+            let (known, is_array) = type_of_oid(oid).unwrap_or((types::TEXT, false));
+            if is_array { list_from_binary(bytes)? } else { from_binary(bytes, known)? }
+        }
+    };
+    // A decimal's digits are its own: a statement cannot know how many a value has.
+    if array.data_type() == wanted || is_decimal(wanted) && is_decimal(array.data_type()) {
+        return Ok(array);
+    }
+    convert(&array, wanted)
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
+}
+
+fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, wanted, &options).map_err(|error| {
+        Error::value(format!("a parameter is no {wanted}: {error}")).with_code("22P02")
+    })
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error::input("a parameter's text is not valid UTF-8").with_code("22021"))?;
+    if text.contains('\0') {
+        return Err(Error::input("a parameter's text contains a zero byte").with_code("22021"));
+    }
+    Ok(text)
+}
+
+/// A value from its text, as PostgreSQL's `…in` functions read it.
+pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
+    let wrong = |what: &str| Error::value(format!("'{text}' is no {what}")).with_code("22P02");
+    Ok(match wanted {
+        DataType::Utf8View => Arc::new(StringViewArray::from_iter_values([text])),
+        DataType::Boolean => Arc::new(BooleanArray::from(vec![boolean(text).ok_or_else(|| wrong("boolean"))?])),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            let bytes = text.strip_prefix("\\x").and_then(hexadecimal).ok_or_else(|| wrong("bytea in hexadecimal"))?;
+            convert(&(Arc::new(BinaryArray::from_iter_values([bytes])) as ArrayRef), wanted)?
+        }
+        DataType::Decimal128(..) | DataType::Decimal256(..) => decimal(text.trim())?,
+        DataType::Float32 | DataType::Float64 => {
+            let number: f64 = match text.trim().to_ascii_lowercase().as_str() {
+                "infinity" | "+infinity" | "inf" => f64::INFINITY,
+                "-infinity" | "-inf" => f64::NEG_INFINITY,
+                other => other.parse().map_err(|_| wrong("number"))?,
+            };
+            convert(&(Arc::new(Float64Array::from(vec![number])) as ArrayRef), wanted)?
+        }
+        DataType::List(field) => list_from_text(text, field)?,
+        DataType::Interval(_) | DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..) => {
+            convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?
+        }
+        _ => convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?,
+    })
+}
+
+/// `t`, `true`, `yes`, `on`, `1` and their beginnings, and the contrary.
+pub fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "tr" | "tru" | "true" | "y" | "ye" | "yes" | "on" | "1" => Some(true),
+        "f" | "fa" | "fal" | "fals" | "false" | "n" | "no" | "of" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+/// A decimal with as many digits as its text has.
+fn decimal(text: &str) -> Result<ArrayRef> {
+    let wrong = || Error::value(format!("'{text}' is no number")).with_code("22P02");
+    let (negative, rest) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (rest, exponent) = match rest.split_once(['e', 'E']) {
+        Some((rest, exponent)) => (rest, exponent.parse::<i32>().map_err(|_| wrong())?),
+        None => (rest, 0),
+    };
+    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    if whole.len() + fraction.len() == 0 || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let mut digits = format!("{whole}{fraction}");
+    let mut scale = i32::try_from(fraction.len()).map_err(|_| wrong())?.saturating_sub(exponent);
+    if scale < 0 {
+        if scale < -76 {
+            return Err(Error::value(format!("'{text}' has more than 76 digits")).with_code("22003"));
+        }
+        digits.extend(std::iter::repeat_n('0', scale.unsigned_abs() as usize));
+        scale = 0;
+    }
+    let trimmed = digits.trim_start_matches('0');
+    let precision = trimmed.len().max(scale as usize).max(1);
+    if precision > 76 {
+        return Err(Error::value(format!("'{text}' has more than 76 digits")).with_code("22003"));
+    }
+    let signed = format!("{}{}", if negative { "-" } else { "" }, if trimmed.is_empty() { "0" } else { trimmed });
+    if precision <= 38 {
+        let value: i128 = signed.parse().map_err(|_| wrong())?;
+        let array = Decimal128Array::from(vec![value]).with_precision_and_scale(precision as u8, scale as i8);
+        return Ok(Arc::new(array.map_err(|_| wrong())?));
+    }
+    let value = i256::from_string(&signed).ok_or_else(wrong)?;
+    debug_assert!(precision <= usize::from(Decimal256Type::MAX_PRECISION));
+    let array = Decimal256Array::from(vec![value]).with_precision_and_scale(precision as u8, scale as i8);
+    Ok(Arc::new(array.map_err(|_| wrong())?))
+}
+
+/// `{a,NULL,"b c"}`.
+fn list_from_text(text: &str, field: &Arc<Field>) -> Result<ArrayRef> {
+    let wrong = || Error::value(format!("'{text}' is no array: it is written like {{1,2,NULL}}")).with_code("22P02");
+    let inside = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
+    let mut elements: Vec<Option<String>> = Vec::new();
+    let mut rest = inside.chars().peekable();
+    while rest.peek().is_some() {
+        let mut element = String::new();
+        let mut quoted = false;
+        while let Some(character) = rest.next_if(|character| *character != ',') {
+            match character {
+                '"' => {
+                    quoted = true;
+                    loop {
+                        match rest.next().ok_or_else(wrong)? {
+                            '"' => break,
+                            '\\' => element.push(rest.next().ok_or_else(wrong)?),
+                            other => element.push(other),
+                        }
+                    }
+                }
+                '\\' => element.push(rest.next().ok_or_else(wrong)?),
+                '{' | '}' => {
+                    return Err(Error::unsupported("arrays of arrays are not supported as parameters"));
+                }
+                other => element.push(other),
+            }
+        }
+        let is_null = !quoted && element.trim().eq_ignore_ascii_case("null");
+        elements.push((!is_null).then(|| if quoted { element } else { element.trim().to_owned() }));
+        if rest.next().is_some() && rest.peek().is_none() {
+            return Err(wrong());
+        }
+    }
+    let parts = elements.iter().map(|element| match element {
+        Some(element) => from_text(element, field.data_type()),
+        None => Ok(new_null_array(field.data_type(), 1)),
+    });
+    list_of(parts.collect::<Result<Vec<_>>>()?, field.data_type())
+}
+
+fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
+    let count = parts.len();
+    let element = parts.first().map_or(element.clone(), |part| part.data_type().clone());
+    let values = if parts.is_empty() {
+        new_null_array(&element, 0)
+    } else {
+        let parts = parts.iter().map(|part| convert(part, &element)).collect::<Result<Vec<_>>>()?;
+        concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+            .map_err(|error| Error::value(format!("an array's elements do not fit together: {error}")))?
+    };
+    let field = Arc::new(Field::new("item", element, true));
+    Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([count]), values, None)))
+}
+
+/// Bytes that are taken from the front.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| malformed("it is too short"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn i16(&mut self) -> Result<i16> {
+        Ok(i16::from_be_bytes(self.take(2)?.try_into().map_err(|_| malformed("a number"))?))
+    }
+
+    fn i32(&mut self) -> Result<i32> {
+        Ok(i32::from_be_bytes(self.take(4)?.try_into().map_err(|_| malformed("a number"))?))
+    }
+
+    fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.take(8)?.try_into().map_err(|_| malformed("a number"))?))
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(malformed("it is too long")) }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::input(format!("a parameter in binary form is malformed: {what}")).with_code("22P03")
+}
+
+/// A value from its binary form, as PostgreSQL's `…recv` functions read it.
+pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
+    let mut cursor = Cursor(bytes);
+    let array: ArrayRef = match known {
+        types::BOOL => Arc::new(BooleanArray::from(vec![cursor.take(1)?[0] != 0])),
+        types::INT2 => Arc::new(Int16Array::from(vec![cursor.i16()?])),
+        types::INT4 => Arc::new(Int32Array::from(vec![cursor.i32()?])),
+        types::INT8 => Arc::new(Int64Array::from(vec![cursor.i64()?])),
+        types::FLOAT4 => Arc::new(Float32Array::from(vec![f32::from_bits(cursor.i32()? as u32)])),
+        types::FLOAT8 => Arc::new(Float64Array::from(vec![f64::from_bits(cursor.i64()? as u64)])),
+        types::BYTEA => return Ok(Arc::new(BinaryArray::from_iter_values([bytes]))),
+        types::DATE => {
+            let days = cursor.i32()?.checked_add(EPOCH_DAYS).ok_or_else(|| malformed("the date is too far away"))?;
+            Arc::new(Date32Array::from(vec![days]))
+        }
+        types::TIME => Arc::new(Time64MicrosecondArray::from(vec![cursor.i64()?])),
+        types::TIMESTAMP | types::TIMESTAMPTZ => {
+            let time = cursor.i64()?.checked_add(EPOCH_MICROSECONDS);
+            let array = TimestampMicrosecondArray::from(vec![time.ok_or_else(|| malformed("the time is too far away"))?]);
+            if known == types::TIMESTAMPTZ { Arc::new(array.with_timezone("+00:00")) } else { Arc::new(array) }
+        }
+        types::INTERVAL => {
+            let microseconds = cursor.i64()?;
+            let (days, months) = (cursor.i32()?, cursor.i32()?);
+            let nanoseconds = microseconds.checked_mul(1000).ok_or_else(|| malformed("the interval is too long"))?;
+            Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(months, days, nanoseconds)]))
+        }
+        types::NUMERIC => return decimal(&numeric_text(&mut cursor)?),
+        known if matches!(known.oid, 24 | 26 | 2205 | 2206) => {
+            Arc::new(Int64Array::from(vec![i64::from(cursor.i32()? as u32)]))
+        }
+        known if known.oid == 2950 => {
+            let bytes = cursor.take(16)?;
+            let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+            Arc::new(StringViewArray::from_iter_values([text]))
+        }
+        _ => return Ok(Arc::new(StringViewArray::from_iter_values([text(bytes)?]))),
+    };
+    cursor.end()?;
+    Ok(array)
+}
+
+/// PostgreSQL's binary numeric: digits in base 10,000 with a weight, a sign, and how many digits are shown.
+fn numeric_text(cursor: &mut Cursor<'_>) -> Result<String> {
+    let (count, weight, sign, shown) = (cursor.i16()?, cursor.i16()?, cursor.i16()? as u16, cursor.i16()?);
+    if sign != 0 && sign != 0x4000 {
+        return Err(Error::unsupported("NaN and infinities are no decimals here").with_code("22003"));
+    }
+    if count < 0 || !(-100..100).contains(&weight) || !(0..=76).contains(&shown) {
+        return Err(Error::value("the number has more than 76 digits").with_code("22003"));
+    }
+    let groups = (0..count).map(|_| cursor.i16()).collect::<Result<Vec<_>>>()?;
+    cursor.end()?;
+    let group = |place: i32| -> Result<String> {
+        let index = i32::from(weight) - place;
+        let value = usize::try_from(index).ok().and_then(|index| groups.get(index)).copied().unwrap_or(0);
+        if !(0..10_000).contains(&value) {
+            return Err(malformed("a group of digits is out of range"));
+        }
+        Ok(format!("{value:04}"))
+    };
+    let mut text = String::from(if sign == 0x4000 { "-" } else { "" });
+    for place in (0..=i32::from(weight).max(0)).rev() {
+        text.push_str(&group(place)?);
+    }
+    if shown > 0 {
+        let mut fraction = String::new();
+        let mut place = -1;
+        while fraction.len() < shown as usize {
+            fraction.push_str(&group(place)?);
+            place -= 1;
+        }
+        text.push('.');
+        text.push_str(&fraction[..shown as usize]);
+    }
+    Ok(text)
+}
+
+fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
+    let mut cursor = Cursor(bytes);
+    let dimensions = cursor.i32()?;
+    let _has_nulls = cursor.i32()?;
+    let oid = cursor.i32()? as u32;
+    let (known, _) = type_of_oid(oid).unwrap_or((types::TEXT, false));
+    let count = match dimensions {
+        0 => 0,
+        1 => {
+            let count = cursor.i32()?;
+            let _lower_bound = cursor.i32()?;
+            usize::try_from(count).map_err(|_| malformed("an array's length"))?
+        }
+        _ => return Err(Error::unsupported("arrays of arrays are not supported as parameters")),
+    };
+    // Each element has a length of four bytes at least.
+    if count > cursor.0.len() / 4 {
+        return Err(malformed("an array is shorter than it says"));
+    }
+    let element = element_type(known);
+    let parts = (0..count).map(|_| match cursor.i32()? {
+        -1 => Ok(None),
+        length => {
+            let length = usize::try_from(length).map_err(|_| malformed("an element's length"))?;
+            from_binary(cursor.take(length)?, known).map(Some)
+        }
+    });
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    cursor.end()?;
+    let present = parts.iter().flatten().next().map_or(element, |part| part.data_type().clone());
+    let parts = parts.into_iter().map(|part| part.unwrap_or_else(|| new_null_array(&present, 1))).collect();
+    list_of(parts, &present)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::display::array_value_to_string;
+
+    use super::*;
+
+    fn shown(array: &ArrayRef) -> String {
+        array_value_to_string(array, 0).unwrap()
+    }
+
+    #[test]
+    fn decimals_keep_their_digits_in_both_forms() {
+        for (text, expected) in
+            [("12.50", "12.50"), ("-0.001", "-0.001"), ("1e3", "1000"), ("1.5E-2", "0.015"), ("0", "0"), ("+7", "7")]
+        {
+            assert_eq!(shown(&decimal(text).unwrap()), expected, "{text}");
+        }
+        for wrong in ["", ".", "1.2.3", "abc", "1e", "--1", "1e99999999999"] {
+            assert!(decimal(wrong).is_err(), "{wrong}");
+        }
+        let bytes = [0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c];
+        assert_eq!(shown(&from_binary(&bytes, types::NUMERIC).unwrap()), "-12345.678");
+        assert!(from_binary(&bytes[..7], types::NUMERIC).is_err());
+    }
+
+    #[test]
+    fn arrays_are_read_in_both_forms() {
+        let field = Arc::new(Field::new("item", DataType::Utf8View, true));
+        let list = list_from_text(r#"{a,NULL,"b \"c\"",""}"#, &field).unwrap();
+        assert_eq!(shown(&list), r#"[a, , b "c", ]"#);
+        assert!(list_from_text("{a,", &field).is_err());
+        assert!(list_from_text("{a,}", &field).is_err());
+        assert_eq!(shown(&list_from_text("{}", &field).unwrap()), "[]");
+        let mut bytes = Vec::new();
+        for word in [1, 1, 23, 2, 1, 4, 7, -1i32] {
+            bytes.extend(word.to_be_bytes());
+        }
+        assert_eq!(shown(&list_from_binary(&bytes).unwrap()), "[7, ]");
+        bytes.truncate(20);
+        assert!(list_from_binary(&bytes).is_err(), "two elements are announced");
+    }
+
+    #[test]
+    fn text_that_is_no_value_is_an_error_with_a_code() {
+        let error = value(Some(b"abc"), 23, Form::Text, &DataType::Int32).unwrap_err();
+        assert_eq!(error.code(), Some("22P02"));
+        assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View).is_err());
+        assert_eq!(value(None, 23, Form::Binary, &DataType::Int32).unwrap().null_count(), 1);
+        assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64).unwrap()), "5");
+    }
+}

@@ -1,0 +1,65 @@
+//! Statements that were prepared, and portals: statements with their parameters, which run as far as they are read.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use diligence_db::{Description, ParsedStatement};
+
+use super::commands::Command;
+use super::encode::{Columns, Rows};
+use crate::path::Running;
+
+/// A prepared statement.
+pub(super) struct Prepared {
+    /// As it was sent.
+    pub(super) text: String,
+    pub(super) kind: Kind,
+    /// The types of parameters as the client knows them.
+    pub(super) parameters: Vec<u32>,
+}
+
+/// What a statement is to the session.
+pub(super) enum Kind {
+    /// Nothing but space and comments.
+    Empty,
+    /// One that the session answers.
+    Command(Command),
+    /// One for the engine.
+    Statement(ParsedStatement, Description),
+}
+
+/// A statement with its parameters.
+pub(super) struct Portal {
+    pub(super) statement: Arc<Prepared>,
+    pub(super) values: Vec<ArrayRef>,
+    pub(super) forms: Vec<i16>,
+    pub(super) state: State,
+    /// Rows sent so far.
+    pub(super) sent: u64,
+}
+
+/// How far a portal is.
+///
+/// ```text
+/// Bound ── execute ──▶ Running ── last row ──▶ Done
+///   ╰──────────── a command ─────────────────────▲
+/// ```
+pub(super) enum State {
+    Bound,
+    Running(Box<Reading>),
+    Done,
+}
+
+/// A query that is read.
+pub(super) struct Reading {
+    pub(super) running: Running,
+    pub(super) columns: Columns,
+    /// Rows that are there, and how many of them were sent.
+    pub(super) rows: Option<(Arc<Rows>, usize)>,
+}
+
+impl Reading {
+    pub(super) fn new(running: Running, columns: Columns) -> Self {
+        Self { running, columns, rows: None }
+    }
+}

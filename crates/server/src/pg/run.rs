@@ -1,0 +1,467 @@
+//! What an Execute or a statement of a script does: rows to the client, commands of the session, COPY.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use diligence_base::{Error, Result};
+use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
+use pgwire::messages::data::DataRow;
+use pgwire::messages::extendedquery::PortalSuspended;
+use pgwire::messages::response::EmptyQueryResponse;
+use pgwire::messages::startup::ParameterStatus;
+use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
+
+use super::commands::{Command, CopyFormat, CopyIn, CopyOut};
+use super::copy::{CopyDecoder, CopyEncoder};
+use super::encode::{Columns, Form, Rows};
+use super::portal::{Kind, Portal, Prepared, Reading, State};
+use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
+use super::wire::{Broken, notice};
+use crate::sqlstate;
+
+/// Rows that are written on the network's thread itself: less work than handing it over.
+const ROWS_AT_ONCE: usize = 32;
+/// Bytes of rows that are made before they go out.
+const ROWS_BYTES: usize = 128 * 1024;
+/// Bytes of a COPY that are taken in before they are read.
+const COPY_BYTES: usize = 256 * 1024;
+
+impl PgSession {
+    /// Runs a portal for so many rows, or to its end. With `describe` the rows are announced first.
+    pub(super) async fn run_portal(&mut self, portal: &mut Portal, most: Option<usize>, describe: bool) -> Outcome {
+        let statement = portal.statement.clone();
+        match &statement.kind {
+            Kind::Empty => {
+                self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
+                return Ok(());
+            }
+            Kind::Command(command) => return self.command(command, describe).await,
+            Kind::Statement(..) if self.block == Block::Failed => return Err(failed_block()),
+            Kind::Statement(..) => {}
+        }
+        if matches!(portal.state, State::Bound) {
+            if !self.start(portal, &statement).await? {
+                return Ok(());
+            }
+            if describe && let State::Running(reading) = &portal.state {
+                let (schema, columns) = (reading.running.schema().clone(), reading.columns.clone());
+                self.describe_rows(&schema, &columns);
+            }
+        }
+        let ended = self.rows(portal, most).await?;
+        if ended {
+            let sent = portal.sent;
+            self.complete(format!("SELECT {sent}"));
+        } else {
+            self.outbox.put(Out::PortalSuspended(PortalSuspended::new()));
+        }
+        Ok(())
+    }
+
+    /// Starts the portal's statement. False for one without rows, which is done and answered then.
+    async fn start(&mut self, portal: &mut Portal, statement: &Prepared) -> Outcome<bool> {
+        let Kind::Statement(parsed, _) = &statement.kind else { return Err(Error::bug("not a statement").into()) };
+        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let values = portal.values.clone();
+        let read_only = self.block != Block::None;
+        let start = path.start(&session, parsed, values, read_only);
+        let running = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, start).await?;
+        if running.is_command() {
+            portal.state = State::Done;
+            let finish = running.finish();
+            let done = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, finish).await?;
+            self.complete(match (done.tag.as_str(), done.rows) {
+                ("INSERT", rows) => format!("INSERT 0 {}", rows.unwrap_or(0)),
+                ("CREATE TABLE", Some(rows)) if rows > 0 => format!("SELECT {rows}"),
+                ("COPY", rows) => format!("COPY {}", rows.unwrap_or(0)),
+                (tag, _) => tag.to_owned(),
+            });
+            return Ok(false);
+        }
+        let columns = Columns::new(running.schema(), &portal.forms)?;
+        portal.state = State::Running(Box::new(Reading::new(running, columns)));
+        Ok(true)
+    }
+
+    /// Sends rows; true at the end of them.
+    async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
+        let deadline = self.deadline();
+        let mut left = most.unwrap_or(usize::MAX);
+        let State::Running(reading) = &mut portal.state else { return Ok(true) };
+        loop {
+            let (rows, from) = match reading.rows.take() {
+                Some(there) => there,
+                None => {
+                    let next = async { reading.running.next().await.transpose() };
+                    match Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await {
+                        Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
+                            (Arc::new(reading.columns.rows(&batch)?), 0)
+                        }
+                        Ok(Some(batch)) => {
+                            let columns = reading.columns.clone();
+                            let ready = self.server.path().compute(move || columns.rows(&batch));
+                            (Arc::new(ready.await?), 0)
+                        }
+                        Ok(None) => {
+                            portal.state = State::Done;
+                            return Ok(true);
+                        }
+                        Err(trouble) => {
+                            portal.state = State::Done;
+                            return Err(trouble);
+                        }
+                    }
+                }
+            };
+            if left == 0 {
+                reading.rows = Some((rows, from));
+                return Ok(false);
+            }
+            let to = rows.count().min(from.saturating_add(left));
+            let mut out = std::mem::take(&mut self.outbox.buffer);
+            let next = if to - from <= ROWS_AT_ONCE {
+                (from..to).for_each(|row| rows.write_message(row, &mut out));
+                to
+            } else {
+                let shared = rows.clone();
+                let write = self.server.path().compute(move || Ok(messages(&shared, from, to, out)));
+                let (next, made) = write.await?;
+                out = made;
+                next
+            };
+            self.outbox.buffer = out;
+            portal.sent += (next - from) as u64;
+            left -= next - from;
+            if next < rows.count() {
+                reading.rows = Some((rows, next));
+            }
+            if self.outbox.buffer.len() >= ROWS_BYTES {
+                let running = &mut reading.running;
+                let flush = self.outbox.flush(|| running.stall());
+                // A client that does not read can still cancel.
+                let cancelled = self.entry.cancel.notified();
+                tokio::select! {
+                    biased;
+                    flushed = flush => flushed?,
+                    () = cancelled => {}
+                }
+            }
+        }
+    }
+
+    /// Answers a command of the session.
+    async fn command(&mut self, command: &Command, describe: bool) -> Outcome {
+        if self.block == Block::Failed
+            && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo)
+        {
+            return Err(failed_block());
+        }
+        match command {
+            Command::Begin => {
+                if self.block == Block::Open {
+                    let error = Error::input("there is a transaction already").with_code("25001");
+                    self.outbox.put(notice("WARNING", &error));
+                }
+                self.block = Block::Open;
+                self.complete("BEGIN");
+            }
+            Command::Commit | Command::Rollback => {
+                if self.block == Block::None {
+                    let error = Error::input("there is no transaction").with_code("25P01");
+                    self.outbox.put(notice("WARNING", &error));
+                }
+                let commits = *command == Command::Commit && self.block != Block::Failed;
+                self.end_block();
+                self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
+            }
+            Command::Savepoint | Command::Release | Command::RollbackTo => {
+                if self.block == Block::None {
+                    let error = Error::input("savepoints belong to transactions, and there is none");
+                    return Err(error.with_code("25P01").into());
+                }
+                // Nothing was changed, so there is nothing to go back to but the block itself.
+                self.block = Block::Open;
+                self.complete(match command {
+                    Command::Savepoint => "SAVEPOINT",
+                    Command::Release => "RELEASE",
+                    _ => "ROLLBACK",
+                });
+            }
+            Command::Set(name, value) => {
+                let report = self.set(name, value)?;
+                self.report(report);
+                self.complete("SET");
+            }
+            Command::Reset(name) => {
+                if self.settings.has(name) {
+                    let report = self.settings.reset(name);
+                    self.report(report);
+                    if name.eq_ignore_ascii_case("timezone") {
+                        self.session.reset(ENGINE_TIME_ZONE)?;
+                    }
+                } else {
+                    self.session.reset(name)?;
+                }
+                self.tell_facts();
+                self.complete("RESET");
+            }
+            Command::ResetAll => {
+                self.settings.reset_all();
+                self.session.reset_all()?;
+                self.tell_facts();
+                for report in self.settings.reports() {
+                    self.report(Some(report));
+                }
+                self.complete("RESET");
+            }
+            Command::Show(name) => {
+                let value = match self.settings.get(name) {
+                    Some(value) => value,
+                    None => self.session.setting(name)?,
+                };
+                if describe {
+                    self.describe_text(name);
+                }
+                let mut data = BytesMut::new();
+                data.put_i32(value.len() as i32);
+                data.put_slice(value.as_bytes());
+                self.outbox.put(Out::DataRow(DataRow::new(data, 1)));
+                self.complete("SHOW");
+            }
+            Command::SetTransaction => self.complete("SET"),
+            Command::Discard => {
+                if self.block != Block::None {
+                    let error = Error::input("DISCARD ALL cannot run inside a transaction");
+                    return Err(error.with_code("25001").into());
+                }
+                self.discard();
+                self.session.reset_all()?;
+                self.complete("DISCARD ALL");
+            }
+            Command::Deallocate(name) => {
+                self.deallocate(name.as_deref())?;
+                self.complete(if name.is_some() { "DEALLOCATE" } else { "DEALLOCATE ALL" });
+            }
+            Command::Close(name) => {
+                match name {
+                    None => self.cursors.clear(),
+                    Some(name) if self.cursors.remove(name).is_some() => {}
+                    Some(name) => return Err(no_cursor(name).into()),
+                }
+                self.complete("CLOSE CURSOR");
+            }
+            Command::Declare(name, query) => self.declare(name, query).await?,
+            Command::Fetch(count, name) => self.fetch(*count, name, describe).await?,
+            Command::Unlisten => self.complete("UNLISTEN"),
+            Command::CopyOut(copy) => self.copy_out(copy).await?,
+            Command::CopyIn(copy) => self.copy_in(copy).await?,
+        }
+        Ok(())
+    }
+
+    /// Changes a setting of the client's or of the engine's. What the client is to be told.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Option<(&'static str, String)>> {
+        if !self.settings.has(name) {
+            self.session.set(name, value)?;
+            return Ok(None);
+        }
+        if name.eq_ignore_ascii_case("timezone") {
+            self.session.set(ENGINE_TIME_ZONE, value)?;
+            // Rows are shown in UTC all the same, and the client is told so.
+            return Ok(None);
+        }
+        let report = self.settings.set(name, value)?;
+        self.tell_facts();
+        Ok(report)
+    }
+
+    fn report(&mut self, report: Option<(&'static str, String)>) {
+        if let Some((name, value)) = report {
+            self.outbox.put(Out::ParameterStatus(ParameterStatus::new(name.to_owned(), value)));
+        }
+    }
+
+    async fn declare(&mut self, name: &str, query: &str) -> Outcome {
+        if self.cursors.contains_key(name) {
+            return Err(Error::input(format!("a cursor named '{name}' exists already")).with_code("42P03").into());
+        }
+        let prepared = Box::pin(self.prepare(query.to_owned(), vec![], true)).await?;
+        if !matches!(&prepared.kind, Kind::Statement(_, description) if description.schema.is_some()) {
+            return Err(Error::input("a cursor needs a query").with_code("42P11").into());
+        }
+        let portal =
+            Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: State::Bound, sent: 0 };
+        self.cursors.insert(name.to_owned(), (portal, self.block != Block::None));
+        self.complete("DECLARE CURSOR");
+        Ok(())
+    }
+
+    async fn fetch(&mut self, count: Option<usize>, name: &str, describe: bool) -> Outcome {
+        let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
+        let statement = portal.statement.clone();
+        if matches!(portal.state, State::Bound) {
+            self.start(&mut portal, &statement).await?;
+        }
+        if describe && let Kind::Statement(_, description) = &statement.kind && let Some(schema) = &description.schema {
+            let columns = Columns::all(schema, Form::Text);
+            self.describe_rows(schema, &columns);
+        }
+        let before = portal.sent;
+        self.rows(&mut portal, count).await?;
+        let sent = portal.sent - before;
+        self.cursors.insert(name.to_owned(), (portal, in_block));
+        self.complete(format!("FETCH {sent}"));
+        Ok(())
+    }
+
+    async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
+        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let work = async {
+            let parsed = path.parse(&session, copy.query.clone()).await?;
+            path.start(&session, &parsed, vec![], true).await
+        };
+        let mut running = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        if running.is_command() {
+            return Err(Error::input("COPY needs a query or a table").with_code("42601").into());
+        }
+        let schema = running.schema().clone();
+        let form = if copy.options.format == CopyFormat::Binary { Form::Binary } else { Form::Text };
+        let code = i16::from(form == Form::Binary);
+        let columns = Columns::all(&schema, form);
+        let count = schema.fields().len();
+        let formats = vec![code; count];
+        self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));
+        let encoder = Arc::new(CopyEncoder::new(copy.options.clone()));
+        let header = encoder.header(&schema);
+        if !header.is_empty() {
+            self.outbox.put(Out::CopyData(CopyData::new(header.freeze())));
+        }
+        let mut sent = 0;
+        loop {
+            let next = async { running.next().await.transpose() };
+            let batch = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await?;
+            let Some(batch) = batch else { break };
+            sent += batch.num_rows();
+            let (columns, encoder) = (columns.clone(), encoder.clone());
+            let work = path.compute(move || {
+                let rows = columns.rows(&batch)?;
+                let (mut out, mut field) = (BytesMut::new(), BytesMut::new());
+                let mut lines = BytesMut::new();
+                for row in 0..rows.count() {
+                    lines.clear();
+                    encoder.row(&rows, row, count, &mut field, &mut lines);
+                    // A row a message: drivers count on it.
+                    out.put_u8(b'd');
+                    out.put_i32(lines.len() as i32 + 4);
+                    out.put_slice(&lines);
+                }
+                Ok(out)
+            });
+            let made = work.await?;
+            self.outbox.buffer.extend_from_slice(&made);
+            self.outbox.flush(|| running.stall()).await?;
+        }
+        if let Some(trailer) = encoder.trailer() {
+            self.outbox.put(Out::CopyData(CopyData::new(Bytes::copy_from_slice(&trailer))));
+        }
+        self.outbox.put(Out::CopyDone(CopyDone::new()));
+        self.complete(format!("COPY {sent}"));
+        Ok(())
+    }
+
+    async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
+        if self.block != Block::None {
+            let error = Error::unsupported("COPY FROM cannot run inside a transaction: what it adds could not be undone");
+            let hint = "transactions are read-only here; run it by itself (autocommit)";
+            return Err(error.with_code(sqlstate::READ_ONLY).with_hint(hint).into());
+        }
+        let path = self.server.path().clone();
+        let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
+        let columns = if copy.columns.is_empty() {
+            table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+        } else {
+            copy.columns.clone()
+        };
+        let fields = columns.iter().map(|name| {
+            let field = table.field_with_name(name).ok().cloned();
+            field.ok_or_else(|| {
+                Error::input(format!("the table '{}' has no column '{name}'", copy.table)).with_code("42703")
+            })
+        });
+        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
+        let code = i16::from(copy.options.format == CopyFormat::Binary);
+        let formats = vec![code; columns.len()];
+        self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, columns.len() as i16, formats)));
+        self.outbox.flush(|| {}).await?;
+        let mut decoder = CopyDecoder::new(copy.options.clone(), schema);
+        let mut taken = BytesMut::new();
+        let mut failure = None;
+        loop {
+            let (done, ended) = match self.inbox.next().await? {
+                In::CopyData(data) => {
+                    if failure.is_none() {
+                        taken.extend_from_slice(&data.data);
+                    }
+                    (false, None)
+                }
+                In::CopyDone(_) => (true, None),
+                In::CopyFail(fail) => {
+                    let error = Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
+                    (true, Some(error.with_code(sqlstate::CANCELLED)))
+                }
+                In::Flush(_) | In::Sync(_) => (false, None),
+                _ => {
+                    let error = Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
+                    return Err(Trouble::Broken(Broken::Malformed(error)));
+                }
+            };
+            failure = failure.or(ended);
+            if failure.is_none() && (taken.len() >= COPY_BYTES || done) && !taken.is_empty() {
+                let bytes = taken.split();
+                let fed = path.compute(move || {
+                    decoder.feed(&bytes)?;
+                    Ok(decoder)
+                });
+                match fed.await {
+                    Ok(fed) => decoder = fed,
+                    Err(error) => {
+                        failure = Some(error);
+                        // A decoder that failed reads no more: what still comes is thrown away.
+                        decoder = CopyDecoder::new(copy.options.clone(), Arc::new(arrow::datatypes::Schema::empty()));
+                    }
+                }
+            }
+            if done {
+                break;
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        let (session, schema, table) = (self.session.clone(), copy.schema.clone(), copy.table.clone());
+        let added = path.compute(move || {
+            let batches = decoder.finish()?;
+            session.append(schema.as_deref(), &table, &columns, &batches)
+        });
+        let rows = added.await?;
+        self.complete(format!("COPY {rows}"));
+        Ok(())
+    }
+}
+
+/// The engine's name for the session's time zone.
+const ENGINE_TIME_ZONE: &str = "datafusion.execution.time_zone";
+
+fn no_cursor(name: &str) -> Error {
+    Error::input(format!("no cursor is named '{name}'")).with_code("34000")
+}
+
+/// Rows as messages, as many as go out at once; and the first that is left.
+fn messages(rows: &Rows, from: usize, to: usize, mut out: BytesMut) -> (usize, BytesMut) {
+    let mut row = from;
+    while row < to && out.len() < ROWS_BYTES {
+        rows.write_message(row, &mut out);
+        row += 1;
+    }
+    (row, out)
+}

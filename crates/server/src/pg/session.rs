@@ -1,0 +1,617 @@
+//! A session: a state machine over messages.
+//!
+//! ```text
+//!            ╭── Query ──▶ answers ──▶ ReadyForQuery
+//! Ready ─────┤
+//!            ╰── Parse, Bind, Describe, Execute, Close ──▶ answers … Sync ──▶ ReadyForQuery
+//!                    ╰── error ──▶ everything is skipped up to Sync
+//! ```
+//!
+//! Transactions: BEGIN opens a block in which statements may read. Each statement reads the tables as they are when it starts,
+//! as with READ COMMITTED; what would change something is refused inside a block (25006), because it could not be rolled
+//! back. Outside of a block every statement stands by itself and is done when it is answered.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use diligence_base::{Error, Result};
+use diligence_db::postgres::{TEXT, column_type};
+use diligence_db::{Facts, Session, SessionOptions};
+use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
+use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
+use pgwire::messages::response::{CommandComplete, EmptyQueryResponse, ReadyForQuery, TransactionStatus};
+use pgwire::messages::startup::{BackendKeyData, ParameterStatus, SecretKey};
+use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
+use tokio::time::Instant;
+
+use super::commands::{self, Command};
+use super::encode::{Columns, Form, form_of};
+use super::parameters::{declared, value};
+use super::portal::{Kind, Portal, Prepared, State};
+use super::settings::ClientSettings;
+use super::startup::Arrival;
+use super::wire::{Broken, Inbox, Outbox, error_response, notice};
+use crate::cache::normalized;
+use crate::registry::Registered;
+use crate::server::Server;
+use crate::sqlstate;
+
+/// Prepared statements and portals of one session at most.
+const NAMED_MAX: usize = 10_000;
+
+/// What ends a statement, or the session.
+pub(super) enum Trouble {
+    /// The statement failed; the session goes on.
+    Failed(Error),
+    /// The connection cannot go on.
+    Broken(Broken),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Failed(error)
+    }
+}
+
+impl From<Broken> for Trouble {
+    fn from(broken: Broken) -> Self {
+        Trouble::Broken(broken)
+    }
+}
+
+pub(super) type Outcome<T = ()> = std::result::Result<T, Trouble>;
+
+/// A block of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    /// None: every statement stands by itself.
+    None,
+    /// Statements may read.
+    Open,
+    /// A statement failed: nothing but ROLLBACK goes on.
+    Failed,
+}
+
+/// One client's session.
+pub(super) struct PgSession {
+    pub(super) server: Arc<Server>,
+    pub(super) session: Session,
+    pub(super) entry: Registered,
+    pub(super) inbox: Inbox,
+    pub(super) outbox: Outbox,
+    pub(super) settings: ClientSettings,
+    pub(super) block: Block,
+    statements: HashMap<String, Arc<Prepared>>,
+    portals: HashMap<String, Portal>,
+    pub(super) cursors: HashMap<String, (Portal, bool)>,
+    /// Skips messages up to Sync, after an error.
+    skipping: bool,
+}
+
+/// Serves a client that was let in until it leaves.
+pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: SocketAddr) {
+    let Arrival { inbox, mut outbox, user, files, parameters, key_bytes } = arrival;
+    let most = server.options().limits.sessions_max;
+    let refusal = if server.is_stopping() {
+        Some(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN))
+    } else if server.registry().count() >= most {
+        Some(
+            Error::resource(format!("there are {most} sessions already: no more are taken"))
+                .with_code(sqlstate::TOO_MANY)
+                .with_hint("close sessions that are not used, or raise --sessions-max"),
+        )
+    } else {
+        None
+    };
+    let registered = match refusal {
+        Some(error) => Err(error),
+        None => server.registry().register("postgres", &user, peer.to_string(), key_bytes),
+    };
+    let entry = match registered {
+        Ok(entry) => entry,
+        Err(error) => {
+            server.registry().refused_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            outbox.put(error_response(&error, None, true));
+            return outbox.close().await;
+        }
+    };
+    let session = server.path().database().session_with(SessionOptions { files });
+    let settings = ClientSettings::new(&user, server.options().limits.statement_time_max);
+    let mut session = PgSession {
+        server,
+        session,
+        entry,
+        inbox,
+        outbox,
+        settings,
+        block: Block::None,
+        statements: HashMap::new(),
+        portals: HashMap::new(),
+        cursors: HashMap::new(),
+        skipping: false,
+    };
+    let broken = match session.greet(&parameters).await {
+        Ok(()) => session.serve().await,
+        Err(broken) => broken,
+    };
+    if let Broken::Malformed(error) = broken {
+        session.outbox.put(error_response(&error, None, true));
+    }
+    // What still runs ends now, not when the client's socket is closed.
+    session.portals.clear();
+    session.cursors.clear();
+    session.outbox.close().await;
+}
+
+impl PgSession {
+    async fn greet(&mut self, parameters: &[(String, String)]) -> Result<(), Broken> {
+        for (name, value) in parameters {
+            match name.as_str() {
+                "user" | "database" | "replication" | "options" => {}
+                name if name.starts_with("_pq_.") => {}
+                // Drivers name their machine's zone; rows are shown in UTC all the same, and say so.
+                name if name.eq_ignore_ascii_case("timezone") => {}
+                name => {
+                    // A start-up that fails because of a setting helps nobody; the client sees in ParameterStatus what holds.
+                    if let Err(error) = self.settings.set(name, value) {
+                        self.outbox.put(notice("WARNING", &error));
+                    }
+                }
+            }
+        }
+        if let Some((_, options)) = parameters.iter().find(|(name, _)| name == "options") {
+            for (name, value) in command_line_settings(options) {
+                if let Err(error) = self.set(&name, &value) {
+                    self.outbox.put(notice("WARNING", &error));
+                }
+            }
+        }
+        self.tell_facts();
+        for (name, value) in self.settings.reports() {
+            self.outbox.put(Out::ParameterStatus(ParameterStatus::new(name.to_owned(), value)));
+        }
+        let key = match <[u8; 4]>::try_from(self.entry.key.as_slice()) {
+            Ok(four) => SecretKey::I32(i32::from_be_bytes(four)),
+            Err(_) => SecretKey::Bytes(self.entry.key.clone().into()),
+        };
+        self.outbox.put(Out::BackendKeyData(BackendKeyData::new(self.entry.id, key)));
+        self.ready();
+        Ok(())
+    }
+
+    /// What functions about the client answer, and listings show, from now on.
+    pub(super) fn tell_facts(&self) {
+        self.entry.is_called(&self.settings.get("application_name").unwrap_or_default());
+        self.session.set_facts(Facts {
+            user: self.entry.user.clone(),
+            process_id: self.entry.id,
+            settings: self.settings.all(),
+        });
+    }
+
+    async fn serve(&mut self) -> Broken {
+        loop {
+            if !self.inbox.has_message()
+                && let Err(broken) = self.outbox.flush(|| {}).await
+            {
+                return broken;
+            }
+            let message = tokio::select! {
+                biased;
+                message = self.inbox.next() => message,
+                () = self.server.stopping() => {
+                    let error = Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN);
+                    return Broken::Malformed(error);
+                }
+            };
+            let message = match message {
+                Ok(In::Terminate(_)) => return Broken::Gone,
+                Ok(message) => message,
+                Err(broken) => return broken,
+            };
+            match self.message(message).await {
+                Ok(()) => {}
+                Err(broken) => return broken,
+            }
+        }
+    }
+
+    async fn message(&mut self, message: In) -> Result<(), Broken> {
+        if self.skipping && !matches!(message, In::Sync(_)) {
+            return Ok(());
+        }
+        let outcome = match message {
+            In::Query(query) => {
+                let outcome = self.simple(&query.query).await;
+                self.entry.does(None);
+                match self.told(outcome, Some(&query.query)) {
+                    Ok(_) => self.ready(),
+                    Err(broken) => return Err(broken),
+                }
+                return Ok(());
+            }
+            In::Parse(parse) => self.parse(parse).await,
+            In::Bind(bind) => self.bind(bind),
+            In::Describe(describe) => self.describe(describe.target_type, &describe.name.unwrap_or_default()).await,
+            In::Execute(execute) => self.execute(execute).await,
+            In::Close(close) => self.close(close.target_type, &close.name.unwrap_or_default()),
+            In::Flush(_) => self.outbox.flush(|| {}).await.map_err(Trouble::Broken),
+            In::Sync(_) => {
+                self.skipping = false;
+                self.entry.does(None);
+                if self.block == Block::None {
+                    self.portals.clear();
+                }
+                self.ready();
+                return Ok(());
+            }
+            // What is left of a COPY that failed.
+            In::CopyData(_) | In::CopyDone(_) | In::CopyFail(_) => Ok(()),
+            _ => Err(Trouble::Failed(Error::input("a message that does not belong here").with_code(sqlstate::PROTOCOL))),
+        };
+        if !self.told(outcome, None)? {
+            self.skipping = true;
+        }
+        Ok(())
+    }
+
+    /// Tells the client of a failure; false if there was one. A block that is open has failed then.
+    pub(super) fn told(&mut self, outcome: Outcome, statement: Option<&str>) -> Result<bool, Broken> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(Trouble::Broken(broken)) => Err(broken),
+            Err(Trouble::Failed(error)) => {
+                self.outbox.put(error_response(&error, statement, false));
+                if self.block == Block::Open {
+                    self.block = Block::Failed;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    pub(super) fn ready(&mut self) {
+        let status = match self.block {
+            Block::None => TransactionStatus::Idle,
+            Block::Open => TransactionStatus::Transaction,
+            Block::Failed => TransactionStatus::Error,
+        };
+        self.outbox.put(Out::ReadyForQuery(ReadyForQuery::new(status)));
+    }
+
+    pub(super) fn complete(&mut self, tag: impl Into<String>) {
+        self.outbox.put(Out::CommandComplete(CommandComplete::new(tag.into())));
+    }
+
+    /// Runs work that is waited for, until it is done, somebody cancels it, its time is over, or the client leaves.
+    pub(super) async fn until<T>(
+        entry: &Registered,
+        inbox: &mut Inbox,
+        server: &Server,
+        deadline: Option<Instant>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Outcome<T> {
+        let cancelled = || Trouble::Failed(Error::cancelled().with_code(sqlstate::CANCELLED));
+        let asked = entry.cancel.notified();
+        tokio::pin!(asked);
+        asked.as_mut().enable();
+        if entry.is_cancelled() {
+            return Err(cancelled());
+        }
+        let late = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => Ok(done?),
+            () = asked => Err(cancelled()),
+            () = late => Err(Trouble::Failed(
+                Error::new(diligence_base::ErrorKind::Cancelled, "the statement took longer than statement_timeout allows")
+                    .with_code(sqlstate::CANCELLED),
+            )),
+            () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
+            () = server.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
+                Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
+            ))),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.settings.timeout().map(|timeout: Duration| Instant::now() + timeout)
+    }
+
+    /// The simple protocol: a script, whose statements are answered one after the other.
+    async fn simple(&mut self, script: &str) -> Outcome {
+        self.entry.does(Some(script));
+        // Those end with each simple query.
+        self.portals.remove("");
+        let path = self.server.path().clone();
+        let deadline = self.deadline();
+        let split = path.split(script.to_owned());
+        let statements = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
+        if statements.is_empty() {
+            self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
+            return Ok(());
+        }
+        for text in statements {
+            let prepared = self.prepare(text, vec![], false).await?;
+            let mut portal = Portal {
+                statement: Arc::new(prepared),
+                values: vec![],
+                forms: vec![],
+                state: State::Bound,
+                sent: 0,
+            };
+            self.run_portal(&mut portal, None, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
+    pub(super) async fn prepare(&mut self, text: String, oids: Vec<u32>, describe: bool) -> Outcome<Prepared> {
+        if normalized(&text).is_empty() {
+            return Ok(Prepared { text, kind: Kind::Empty, parameters: vec![] });
+        }
+        let command = commands::command(&text)
+            .map_err(|reason| Error::input(reason).with_code("42601"))?;
+        if let Some(command) = command {
+            return Ok(Prepared { text, kind: Kind::Command(command), parameters: vec![] });
+        }
+        if self.block == Block::Failed {
+            return Err(failed_block());
+        }
+        let (path, deadline) = (self.server.path().clone(), self.deadline());
+        let given = oids.iter().map(|oid| declared(*oid)).collect::<Result<Vec<_>>>()?;
+        let session = self.session.clone();
+        let work = async {
+            let parsed = path.parse(&session, text.clone()).await?;
+            let description = if describe {
+                path.describe(&session, &parsed, given).await?
+            } else {
+                diligence_db::Description { parameters: vec![], schema: None }
+            };
+            Ok((parsed, description))
+        };
+        let (parsed, description) =
+            Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        let parameters = description.parameters.iter().enumerate().map(|(index, known)| match oids.get(index) {
+            Some(oid) if *oid != 0 && *oid != 705 => *oid,
+            _ => column_type(known).oid,
+        });
+        let parameters = parameters.collect();
+        Ok(Prepared { text, kind: Kind::Statement(parsed, description), parameters })
+    }
+
+    async fn parse(&mut self, parse: Parse) -> Outcome {
+        let name = parse.name.unwrap_or_default();
+        self.entry.does(Some(&parse.query));
+        if !name.is_empty() {
+            if self.statements.contains_key(&name) {
+                let error = Error::input(format!("a prepared statement named '{name}' exists already"));
+                return Err(error.with_code("42P05").into());
+            }
+            if self.statements.len() >= NAMED_MAX {
+                let error = Error::resource(format!("a session has at most {NAMED_MAX} prepared statements"));
+                return Err(error.with_code(sqlstate::LIMIT).into());
+            }
+        } else {
+            self.statements.remove("");
+        }
+        let (path, deadline) = (self.server.path().clone(), self.deadline());
+        let split = path.split(parse.query.clone());
+        let pieces = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
+        if pieces.len() > 1 {
+            let error = Error::input("a prepared statement is one statement, and this text has several");
+            return Err(error.with_code("42601").into());
+        }
+        let prepared = self.prepare(parse.query, parse.type_oids, true).await?;
+        self.statements.insert(name, Arc::new(prepared));
+        self.outbox.put(Out::ParseComplete(ParseComplete::new()));
+        Ok(())
+    }
+
+    fn bind(&mut self, bind: Bind) -> Outcome {
+        let statement = self.statement(&bind.statement_name.unwrap_or_default())?;
+        let name = bind.portal_name.unwrap_or_default();
+        if !name.is_empty() && (self.portals.contains_key(&name) || self.portals.len() >= NAMED_MAX) {
+            return Err(Error::input(format!("a portal named '{name}' exists already")).with_code("42P03").into());
+        }
+        let (given, wanted) = (bind.parameters.len(), statement.parameters.len());
+        if given != wanted {
+            let error = Error::input(format!("the statement has {wanted} parameters; found {given} values"));
+            return Err(error.with_code(sqlstate::PROTOCOL).into());
+        }
+        let codes = &bind.parameter_format_codes;
+        if codes.len() > 1 && codes.len() != given {
+            return Err(Error::input("there are not as many format codes as parameters").with_code(sqlstate::PROTOCOL).into());
+        }
+        let mut values = Vec::with_capacity(given);
+        if let Kind::Statement(_, description) = &statement.kind {
+            for (index, bytes) in bind.parameters.iter().enumerate() {
+                let form = match codes.as_slice() {
+                    [] => Form::Text,
+                    [one] => form_of(*one)?,
+                    many => form_of(many[index])?,
+                };
+                let wanted = &description.parameters[index];
+                let one = value(bytes.as_deref(), statement.parameters[index], form, wanted)
+                    .map_err(|error| error.context(format!("${}", index + 1)))?;
+                values.push(one);
+            }
+        }
+        for code in &bind.result_column_format_codes {
+            form_of(*code)?;
+        }
+        let portal =
+            Portal { statement, values, forms: bind.result_column_format_codes, state: State::Bound, sent: 0 };
+        self.portals.insert(name, portal);
+        self.outbox.put(Out::BindComplete(BindComplete::new()));
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.statements.get(name).cloned().ok_or_else(|| {
+            Error::input(format!("no prepared statement is named '{name}'")).with_code("26000")
+        })
+    }
+
+    async fn describe(&mut self, target: u8, name: &str) -> Outcome {
+        let (statement, forms) = if target == b'S' {
+            (self.statement(name)?, vec![])
+        } else {
+            let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+            (portal.statement.clone(), portal.forms.clone())
+        };
+        if target == b'S' {
+            let types = statement.parameters.clone();
+            self.outbox.put(Out::ParameterDescription(ParameterDescription::new(types)));
+        }
+        match &statement.kind {
+            Kind::Statement(_, description) => match &description.schema {
+                Some(schema) => {
+                    let columns = Columns::new(schema, &forms)?;
+                    self.describe_rows(schema, &columns);
+                }
+                None => self.outbox.put(Out::NoData(NoData::new())),
+            },
+            Kind::Command(Command::Show(name)) => self.describe_text(name),
+            Kind::Command(Command::Fetch(_, cursor)) => {
+                let found = self.cursors.get(cursor).map(|(portal, _)| portal.statement.clone());
+                match found.as_deref().map(|statement| &statement.kind) {
+                    Some(Kind::Statement(_, description)) if description.schema.is_some() => {
+                        let schema = description.schema.clone().unwrap_or_else(|| Arc::new(arrow::datatypes::Schema::empty()));
+                        let columns = Columns::new(&schema, &forms)?;
+                        self.describe_rows(&schema, &columns);
+                    }
+                    _ => self.outbox.put(Out::NoData(NoData::new())),
+                }
+            }
+            Kind::Command(_) | Kind::Empty => self.outbox.put(Out::NoData(NoData::new())),
+        }
+        Ok(())
+    }
+
+    pub(super) fn describe_rows(&mut self, schema: &arrow::datatypes::Schema, columns: &Columns) {
+        let fields = schema.fields().iter().zip(columns.iter()).map(|(field, (column, form))| {
+            let code = i16::from(*form == Form::Binary);
+            FieldDescription::new(field.name().clone(), 0, 0, column.oid, column.bytes(), column.modifier, code)
+        });
+        self.outbox.put(Out::RowDescription(RowDescription::new(fields.collect())));
+    }
+
+    /// One column of text, as SHOW has.
+    pub(super) fn describe_text(&mut self, name: &str) {
+        let field = FieldDescription::new(name.to_owned(), 0, 0, TEXT.oid, TEXT.bytes, -1, 0);
+        self.outbox.put(Out::RowDescription(RowDescription::new(vec![field])));
+    }
+
+    async fn execute(&mut self, execute: Execute) -> Outcome {
+        let name = execute.name.unwrap_or_default();
+        let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
+        let text = portal.statement.text.clone();
+        self.entry.does(Some(&text));
+        let most = usize::try_from(execute.max_rows).ok().filter(|rows| *rows > 0);
+        let outcome = self.run_portal(&mut portal, most, false).await;
+        match &outcome {
+            Ok(()) => {
+                self.portals.insert(name, portal);
+                Ok(())
+            }
+            // The place in the text is told here, where the text is known.
+            Err(Trouble::Failed(error)) => {
+                self.outbox.put(error_response(error, Some(&text), false));
+                if self.block == Block::Open {
+                    self.block = Block::Failed;
+                }
+                self.skipping = true;
+                Ok(())
+            }
+            Err(_) => outcome,
+        }
+    }
+
+    fn close(&mut self, target: u8, name: &str) -> Outcome {
+        if target == b'S' {
+            self.statements.remove(name);
+        } else {
+            self.portals.remove(name);
+        }
+        self.outbox.put(Out::CloseComplete(CloseComplete::new()));
+        Ok(())
+    }
+
+    /// Forgets a prepared statement, or all.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
+        match name {
+            None => {
+                self.statements.clear();
+                // Those that PREPARE made are the engine's; having none is fine.
+                Ok(())
+            }
+            Some(name) if self.statements.remove(name).is_some() => Ok(()),
+            Some(name) => Err(Error::input(format!("no prepared statement is named '{name}'")).with_code("26000")),
+        }
+    }
+
+    /// The end of a block: its portals and cursors end, too.
+    pub(super) fn end_block(&mut self) {
+        self.block = Block::None;
+        self.portals.clear();
+        self.cursors.retain(|_, (_, in_block)| !*in_block);
+    }
+
+    /// Everything as at the start of the session.
+    pub(super) fn discard(&mut self) {
+        self.statements.clear();
+        self.portals.clear();
+        self.cursors.clear();
+        self.settings.reset_all();
+        self.tell_facts();
+    }
+}
+
+/// `-c name=value --name=value` of the start-up parameter `options`.
+fn command_line_settings(options: &str) -> Vec<(String, String)> {
+    let words = options.split_whitespace().collect::<Vec<_>>();
+    let mut settings = Vec::new();
+    let mut index = 0;
+    while index < words.len() {
+        let setting = if words[index] == "-c" {
+            index += 1;
+            words.get(index).copied()
+        } else {
+            words[index].strip_prefix("--").or_else(|| words[index].strip_prefix("-c"))
+        };
+        if let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) {
+            settings.push((name.replace('-', "_"), value.replace("\\ ", " ")));
+        }
+        index += 1;
+    }
+    settings
+}
+
+fn no_portal(name: &str) -> Error {
+    Error::input(format!("no portal is named '{name}'")).with_code("34000")
+}
+
+pub(super) fn failed_block() -> Trouble {
+    let error = Error::input("the transaction has failed; nothing is done until it ends");
+    Trouble::Failed(error.with_code(sqlstate::FAILED_TRANSACTION).with_hint("ROLLBACK ends it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_command_line_are_read() {
+        let settings = command_line_settings("-c statement_timeout=5s --search-path=a -cgeqo=off nonsense");
+        let names = settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        assert_eq!(names, ["statement_timeout=5s", "search_path=a", "geqo=off"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! Settings that belong to the client and its session here, not to the engine: those that PostgreSQL has and drivers set.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use diligence_base::{Error, Result};
+use diligence_db::postgres::SERVER_VERSION;
+
+/// A setting: its name in lower case, its name as reported, its value at the start, and how it may change.
+struct Known {
+    name: &'static str,
+    start: &'static str,
+    change: Change,
+}
+
+/// How a setting may change.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    /// To anything; it means nothing here but to its client.
+    Free,
+    /// To these values only: others would promise what is not done.
+    Only(&'static [&'static str]),
+    /// Never.
+    Fixed,
+}
+
+use Change::{Fixed, Free, Only};
+
+#[rustfmt::skip]
+const KNOWN: [(&str, &str, Change); 41] = [
+    ("application_name", "", Free),
+    ("backslash_quote", "safe_encoding", Free),
+    ("bytea_output", "hex", Only(&["hex"])),
+    ("check_function_bodies", "on", Free),
+    ("client_encoding", "UTF8", Only(&["utf8", "utf-8", "unicode"])),
+    ("client_min_messages", "notice", Free),
+    ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
+    ("default_tablespace", "", Free),
+    ("default_transaction_deferrable", "off", Free),
+    ("default_transaction_isolation", "read committed", Free),
+    ("default_transaction_read_only", "off", Free),
+    ("escape_string_warning", "on", Free),
+    ("extra_float_digits", "1", Free),
+    ("geqo", "on", Free),
+    ("idle_in_transaction_session_timeout", "0", Only(&["0"])),
+    ("in_hot_standby", "off", Fixed),
+    ("integer_datetimes", "on", Fixed),
+    ("intervalstyle", "postgres", Only(&["postgres"])),
+    ("is_superuser", "off", Fixed),
+    ("jit", "off", Free),
+    ("lc_collate", "C", Fixed),
+    ("lc_ctype", "C", Fixed),
+    ("lc_messages", "C", Free),
+    ("lc_monetary", "C", Free),
+    ("lc_numeric", "C", Free),
+    ("lc_time", "C", Free),
+    ("lock_timeout", "0", Free),
+    ("max_identifier_length", "1024", Fixed),
+    ("row_security", "on", Free),
+    ("search_path", "\"$user\", public", Free),
+    ("server_encoding", "UTF8", Fixed),
+    ("server_version", SERVER_VERSION, Fixed),
+    ("server_version_num", "160006", Fixed),
+    ("session_authorization", "", Fixed),
+    ("standard_conforming_strings", "on", Only(&["on", "true", "1", "yes"])),
+    ("statement_timeout", "0", Free),
+    ("synchronous_commit", "on", Free),
+    ("timezone", "UTC", Free),
+    ("transaction_isolation", "read committed", Free),
+    ("transaction_read_only", "on", Free),
+    ("xmloption", "content", Free),
+];
+
+/// What a client is told at the start, and when it changes, by the names that clients look for.
+const REPORTED: [(&str, &str); 13] = [
+    ("application_name", "application_name"),
+    ("client_encoding", "client_encoding"),
+    ("datestyle", "DateStyle"),
+    ("default_transaction_read_only", "default_transaction_read_only"),
+    ("in_hot_standby", "in_hot_standby"),
+    ("integer_datetimes", "integer_datetimes"),
+    ("intervalstyle", "IntervalStyle"),
+    ("is_superuser", "is_superuser"),
+    ("server_encoding", "server_encoding"),
+    ("server_version", "server_version"),
+    ("session_authorization", "session_authorization"),
+    ("standard_conforming_strings", "standard_conforming_strings"),
+    ("timezone", "TimeZone"),
+];
+
+/// A session's settings.
+#[derive(Clone, Debug)]
+pub(super) struct ClientSettings {
+    /// Those that differ from the start; `user` among them under `session_authorization`.
+    changed: BTreeMap<&'static str, String>,
+    user: String,
+    timeout: Duration,
+    timeout_start: Duration,
+}
+
+impl ClientSettings {
+    pub(super) fn new(user: &str, timeout: Duration) -> Self {
+        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout }
+    }
+
+    fn known(name: &str) -> Option<Known> {
+        let (name, start, change) = KNOWN.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name))?;
+        Some(Known { name, start, change: *change })
+    }
+
+    /// Whether the setting is one of these.
+    pub(super) fn has(&self, name: &str) -> bool {
+        Self::known(name).is_some()
+    }
+
+    /// How long a statement may run.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        (!self.timeout.is_zero()).then_some(self.timeout)
+    }
+
+    /// A setting's value.
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        let known = Self::known(name)?;
+        Some(match known.name {
+            "session_authorization" => self.user.clone(),
+            "statement_timeout" if self.timeout.is_zero() => "0".to_owned(),
+            "statement_timeout" => format!("{}ms", self.timeout.as_millis()),
+            name => self.changed.get(name).cloned().unwrap_or_else(|| known.start.to_owned()),
+        })
+    }
+
+    /// Changes a setting. What the client is to be told, if it is one that clients follow.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Option<(&'static str, String)>> {
+        let Some(known) = Self::known(name) else {
+            return Err(Error::input(format!("no setting is named '{name}'")).with_code("42704"));
+        };
+        let value = value.trim();
+        match known.change {
+            Fixed => return Err(Error::input(format!("the setting '{name}' cannot be changed")).with_code("55P02")),
+            Only(values) if !values.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) => {
+                let error = Error::input(format!("'{name}' cannot be '{value}' here"));
+                return Err(error.with_code("22023").with_hint(format!("it can be {}", values.join(" or "))));
+            }
+            _ => {}
+        }
+        match known.name {
+            "statement_timeout" => self.timeout = duration(value)?,
+            "client_encoding" | "standard_conforming_strings" | "intervalstyle" | "datestyle" => {}
+            name => {
+                self.changed.insert(name, value.to_owned());
+            }
+        }
+        Ok(self.report(known.name))
+    }
+
+    /// Gives a setting its first value back.
+    pub(super) fn reset(&mut self, name: &str) -> Option<(&'static str, String)> {
+        let known = Self::known(name)?;
+        self.changed.remove(known.name);
+        if known.name == "statement_timeout" {
+            self.timeout = self.timeout_start;
+        }
+        self.report(known.name)
+    }
+
+    /// Gives all their first values back.
+    pub(super) fn reset_all(&mut self) {
+        self.changed.clear();
+        self.timeout = self.timeout_start;
+    }
+
+    fn report(&self, name: &str) -> Option<(&'static str, String)> {
+        let (_, shown) = REPORTED.iter().find(|(reported, _)| *reported == name)?;
+        Some((shown, self.get(name)?))
+    }
+
+    /// What a client is told at the start.
+    pub(super) fn reports(&self) -> Vec<(&'static str, String)> {
+        REPORTED.iter().filter_map(|(name, _)| self.report(name)).collect()
+    }
+
+    /// All settings with their values.
+    pub(super) fn all(&self) -> BTreeMap<String, String> {
+        KNOWN.iter().filter_map(|(name, ..)| Some(((*name).to_owned(), self.get(name)?))).collect()
+    }
+}
+
+/// `5s`, `1min`, `250`: milliseconds if there is no unit.
+fn duration(text: &str) -> Result<Duration> {
+    let wrong = || {
+        Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min")
+    };
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let milliseconds = match text[digits..].trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(milliseconds).filter(|time| *time < i32::MAX as u64).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_promise_too_much_is_refused() {
+        let mut settings = ClientSettings::new("ann", Duration::ZERO);
+        assert!(settings.set("client_encoding", "LATIN1").is_err());
+        assert!(settings.set("server_version", "9").is_err());
+        assert_eq!(settings.set("Application_Name", "psql").unwrap(), Some(("application_name", "psql".to_owned())));
+        assert_eq!(settings.get("application_name").as_deref(), Some("psql"));
+        assert_eq!(settings.set("statement_timeout", "5s").unwrap(), None);
+        assert_eq!(settings.timeout(), Some(Duration::from_secs(5)));
+        assert!(settings.set("statement_timeout", "soon").is_err());
+        settings.reset_all();
+        assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
+        assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+}

@@ -1,0 +1,96 @@
+//! SQLSTATE codes: what PostgreSQL's clients, and HTTP's, tell errors apart by.
+
+use diligence_base::{Error, ErrorKind};
+
+/// `query_canceled`.
+pub const CANCELLED: &str = "57014";
+/// `admin_shutdown`.
+pub const SHUTDOWN: &str = "57P01";
+/// `too_many_connections`; also for a queue that is too long.
+pub const TOO_MANY: &str = "53300";
+/// `protocol_violation`.
+pub const PROTOCOL: &str = "08P01";
+/// `feature_not_supported`.
+pub const UNSUPPORTED: &str = "0A000";
+/// `read_only_sql_transaction`.
+pub const READ_ONLY: &str = "25006";
+/// `in_failed_sql_transaction`.
+pub const FAILED_TRANSACTION: &str = "25P02";
+/// `insufficient_privilege`.
+pub const DENIED: &str = "42501";
+/// `program_limit_exceeded`.
+pub const LIMIT: &str = "54000";
+
+/// The error's code: its own, or one by its kind and, for values, by what is wrong with the value.
+pub fn of(error: &Error) -> &'static str {
+    if let Some(code) = error.code() {
+        return code;
+    }
+    let message = error.message();
+    match error.kind() {
+        ErrorKind::Input if message.contains("exists already") => "42P07",
+        ErrorKind::Input if message.starts_with("no setting is named") => "42704",
+        ErrorKind::Input if message.starts_with("no prepared statement") => "26000",
+        ErrorKind::Input => "42000",
+        ErrorKind::Value if message.contains("ivi") && message.contains("zero") => "22012",
+        ErrorKind::Value if message.contains("verflow") || message.contains("out of range") => "22003",
+        ErrorKind::Value if message.contains("does not allow NULL") => "23502",
+        ErrorKind::Value if message.to_lowercase().contains("cast") || message.contains("parse") => "22P02",
+        ErrorKind::Value => "22000",
+        ErrorKind::File => "58030",
+        ErrorKind::Unsupported => UNSUPPORTED,
+        ErrorKind::Resource => "53200",
+        ErrorKind::Retry => "40001",
+        ErrorKind::Cancelled => CANCELLED,
+        ErrorKind::Bug => "XX000",
+    }
+}
+
+/// HTTP's status for the error.
+pub fn http_status(error: &Error) -> u16 {
+    match of(error) {
+        DENIED => 403,
+        TOO_MANY | SHUTDOWN => 503,
+        CANCELLED => 499,
+        _ => match error.kind() {
+            ErrorKind::Input | ErrorKind::Value => 400,
+            ErrorKind::Unsupported => 501,
+            ErrorKind::Resource => 507,
+            ErrorKind::Retry => 503,
+            ErrorKind::Cancelled => 499,
+            ErrorKind::File | ErrorKind::Bug => 500,
+        },
+    }
+}
+
+/// The place of an error in the statement, in characters from 1, as the wire protocol wants it.
+pub fn position(error: &Error, statement: &str) -> Option<usize> {
+    let span = error.span()?;
+    let line = usize::try_from(span.line).ok()?.checked_sub(1)?;
+    let column = usize::try_from(span.column).ok()?;
+    let before = statement.split_inclusive('\n').take(line).map(|line| line.chars().count()).sum::<usize>();
+    (statement.lines().count() > line || line == 0).then_some(before + column)
+}
+
+#[cfg(test)]
+mod tests {
+    use diligence_base::Span;
+
+    use super::*;
+
+    #[test]
+    fn codes_follow_what_is_wrong() {
+        assert_eq!(of(&Error::input("no table is named 'a'").with_code("42P01")), "42P01");
+        assert_eq!(of(&Error::value("Divide by zero error")), "22012");
+        assert_eq!(of(&Error::cancelled()), CANCELLED);
+        assert_eq!(http_status(&Error::input("x").with_code(TOO_MANY)), 503);
+    }
+
+    #[test]
+    fn a_position_counts_characters_of_the_whole_text() {
+        let error = Error::input("x").with_span(Span { line: 2, column: 3 });
+        assert_eq!(position(&error, "SELECT é,\n  a"), Some(13));
+        assert_eq!(position(&error, "one line"), None);
+        assert_eq!(position(&Error::input("x"), "SELECT"), None);
+    }
+}
