@@ -176,8 +176,10 @@ impl ServerOptions {
                     .with_hint("name a file of users with --users, or listen on 127.0.0.1"));
             }
             if self.tls.is_none() && self.http == Some(address) {
-                return Err(Error::input(format!("HTTP on {address} is beyond loopback, where passwords must be encrypted"))
-                    .with_hint("give a certificate with --tls-certificate and --tls-key"));
+                return Err(Error::input(format!(
+                    "HTTP on {address} is beyond loopback, where passwords must be encrypted"
+                ))
+                .with_hint("give a certificate with --tls-certificate and --tls-key"));
             }
         }
         Ok(())

@@ -146,7 +146,9 @@ impl Path {
         let (own, statement) = (session.clone(), parsed.clone());
         let planned = self.optimize.run(move || own.plan(&statement, &values)).await?;
         if read_only && !planned.is_read_only() {
-            let error = Error::unsupported("this statement cannot run inside a transaction: what it changes could not be undone");
+            let error = Error::unsupported(
+                "this statement cannot run inside a transaction: what it changes could not be undone",
+            );
             return Err(error
                 .with_code(sqlstate::READ_ONLY)
                 .with_hint("transactions are read-only here; run it by itself (autocommit)"));

@@ -122,7 +122,13 @@ impl Drop for Registered {
 
 impl Registry {
     /// Lists a session. Its key has `key_bytes`: four in protocol 3.0.
-    pub fn register(self: &Arc<Self>, door: &'static str, user: &str, peer: String, key_bytes: usize) -> Result<Registered> {
+    pub fn register(
+        self: &Arc<Self>,
+        door: &'static str,
+        user: &str,
+        peer: String,
+        key_bytes: usize,
+    ) -> Result<Registered> {
         let key = random(key_bytes)?;
         let mut sessions = self.sessions.lock();
         let id = loop {

@@ -57,7 +57,12 @@ impl Verifier {
     /// One that nobody's password fits, the same each time for the same name: a stranger must not learn which users exist.
     fn nobody(secret: &[u8], user: &str) -> Self {
         let salt = hmac(secret, user.as_bytes());
-        Self { iterations: ITERATIONS, salt: salt[..SALT_BYTES].to_vec(), stored_key: hmac(secret, &salt), server_key: salt }
+        Self {
+            iterations: ITERATIONS,
+            salt: salt[..SALT_BYTES].to_vec(),
+            stored_key: hmac(secret, &salt),
+            server_key: salt,
+        }
     }
 
     /// Whether this is the password. Takes some milliseconds, on purpose.
@@ -118,7 +123,8 @@ impl ServerSide {
         if !["biws", "eSws"].contains(&binding) || attribute(unproved, 'r') != Some(self.nonce.as_str()) {
             return Err(malformed());
         }
-        let proof: [u8; 32] = BASE64.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or_else(malformed)?;
+        let proof: [u8; 32] =
+            BASE64.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or_else(malformed)?;
         let message = format!("{},{},{unproved}", self.client_first, self.server_first);
         let signature = hmac(&self.verifier.stored_key, message.as_bytes());
         let client_key = exclusive_or(&proof, &signature);
@@ -147,7 +153,8 @@ impl ClientSide {
 
     /// Answers the server's first message.
     pub fn prove(&mut self, server_first: &str) -> Result<String> {
-        let nonce = attribute(server_first, 'r').filter(|nonce| nonce.starts_with(&self.nonce)).ok_or_else(malformed)?;
+        let nonce =
+            attribute(server_first, 'r').filter(|nonce| nonce.starts_with(&self.nonce)).ok_or_else(malformed)?;
         let salt = attribute(server_first, 's').and_then(|salt| BASE64.decode(salt).ok()).ok_or_else(malformed)?;
         let iterations = attribute(server_first, 'i').and_then(|count| count.parse().ok()).ok_or_else(malformed)?;
         if !(1..=10_000_000).contains(&iterations) {
@@ -195,7 +202,8 @@ fn exclusive_or(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
 
 /// Whether two secrets are the same, in a time that does not tell where they differ.
 pub fn same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
+    left.len() == right.len()
+        && left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
 }
 
 /// Bytes that nobody can guess.

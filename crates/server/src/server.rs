@@ -71,7 +71,8 @@ impl Server {
         // Both are bound before one serves: a port that is taken is an error of the start.
         let postgres = bind(server.options.postgres).await?;
         let http = bind(server.options.http).await?;
-        let address = |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let address =
+            |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
         *server.addresses.lock() = Addresses { postgres: address(&postgres), http: address(&http) };
         if let Some(listener) = postgres {
             tokio::spawn(pg::listen(server.clone(), listener));
@@ -184,7 +185,8 @@ async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
 
 /// TLS 1.2 and 1.3 with these files.
 fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
-    let wrong = |path: &std::path::Path, error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
+    let wrong =
+        |path: &std::path::Path, error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
     let path = &files.certificates;
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)

@@ -114,7 +114,8 @@ impl Stage {
         let (answer, answered) = oneshot::channel();
         let run = move || {
             if !answer.is_closed() {
-                let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::bug("a stage's work panicked")));
+                let done =
+                    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::bug("a stage's work panicked")));
                 // Whoever asked may have gone meanwhile: then what was made is dropped here.
                 let _ = answer.send(done);
             }

@@ -86,7 +86,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn not_reusable(&self) {
+    /// A plan of the statement is for this one time.
+    pub(crate) fn not_reusable(&self) {
         *self.uses.borrow_mut() = None;
     }
 

@@ -40,7 +40,7 @@ use crate::bounded::while_planning;
 use crate::catalog::{FileRelation, RelationName, SessionCatalogs, View};
 use crate::errors::{self, KnownNames};
 use crate::external;
-use crate::facts::Facts;
+use crate::facts::{self, Facts};
 use crate::lower::lower;
 use crate::names::{Names, relation_name};
 use crate::parse::{self, NamedRelation, Parsed};
@@ -325,6 +325,9 @@ impl Planner {
         then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
     ) -> Result<T> {
         let names = Names::new(self, &session.state);
+        if facts::put(&mut statement, &self.facts()) {
+            names.not_reusable();
+        }
         using::mend(&names, parser_options(&session.state), &mut statement);
         let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
         let sql = SqlToRel::new_with_options(&names, parser_options(&session.state));

@@ -1,7 +1,7 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
 //! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a client's joins
-//! over them find nothing. A relation keeps its number as long as the database is open; numbers from [`SHOWN_FROM`] on are those of
+//! over them find nothing. `pg_type_names` is ours: what `format_type` answers. A relation keeps its number as long as the database is open; numbers from [`SHOWN_FROM`] on are those of
 //! what the engine shows of itself, so that `pg_table_is_visible` can tell by the number.
 
 mod empty;
@@ -308,6 +308,14 @@ pub(crate) fn tables(
          typdefaultbin typacl:T",
         |_| types(),
     );
+    add("pg_type_names", "oid:o typname sql_name", |_| {
+        let named = TYPES.iter().flat_map(|known| {
+            let array =
+                vec![known.array_oid.into(), format!("_{}", known.name).into(), format!("{}[]", known.sql_name).into()];
+            [vec![known.oid.into(), known.name.into(), known.sql_name.into()], array]
+        });
+        named.filter(|row| row[0] != Cell::Number(0)).collect()
+    });
     add(
         "pg_database",
         "oid:o datname datdba:o encoding:i datlocprovider datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListBuilder, RecordBatch,
-    RecordBatchOptions, StringBuilder, StringViewArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+    StringViewArray, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
@@ -19,7 +19,6 @@ pub(super) enum Cell {
     Text(String),
     Number(i64),
     Flag(bool),
-    Texts(Vec<String>),
 }
 
 impl From<&str> for Cell {
@@ -137,16 +136,7 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             Cell::Flag(flag) => Some(*flag),
             _ => None,
         }))),
-        DataType::List(field) if field.data_type() == &DataType::Utf8 => {
-            let mut lists = ListBuilder::new(StringBuilder::new());
-            for cell in cells {
-                match cell {
-                    Cell::Texts(texts) => lists.append_value(texts.iter().map(Some)),
-                    _ => lists.append_null(),
-                }
-            }
-            Arc::new(lists.finish())
-        }
+        // Grants, options and keys: nothing has any.
         DataType::List(_) => new_null_array(data_type, cells.len()),
         _ => Arc::new(StringViewArray::from_iter(cells.map(|cell| match cell {
             Cell::Text(text) => Some(text.as_str()),

@@ -153,8 +153,27 @@ type Placed<'a> = (Token<'a>, usize);
 /// Tokens with the places where they begin. Stops early at statements that are none of ours.
 fn tokens(sql: &str, most: usize) -> Vec<Placed<'_>> {
     const FIRST: [&str; 21] = [
-        "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "SET", "RESET", "SHOW", "DISCARD",
-        "DEALLOCATE", "CLOSE", "DECLARE", "FETCH", "MOVE", "UNLISTEN", "COPY", "LISTEN", "NOTIFY",
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SAVEPOINT",
+        "RELEASE",
+        "SET",
+        "RESET",
+        "SHOW",
+        "DISCARD",
+        "DEALLOCATE",
+        "CLOSE",
+        "DECLARE",
+        "FETCH",
+        "MOVE",
+        "UNLISTEN",
+        "COPY",
+        "LISTEN",
+        "NOTIFY",
     ];
     let mut found: Vec<Placed<'_>> = Vec::new();
     let mut at = 0;
@@ -258,7 +277,8 @@ fn setting_name(tokens: &[Placed<'_>]) -> String {
 }
 
 fn set(tokens: &[Placed<'_>]) -> Option<Command> {
-    let is = |token: &Placed<'_>, word: &str| matches!(&token.0, Token::Word(found) if found.eq_ignore_ascii_case(word));
+    let is =
+        |token: &Placed<'_>, word: &str| matches!(&token.0, Token::Word(found) if found.eq_ignore_ascii_case(word));
     let mut at = 1;
     if tokens.get(at).is_some_and(|token| is(token, "SESSION") || is(token, "LOCAL")) {
         at += 1;
@@ -323,10 +343,9 @@ fn fetch(tokens: &[Placed<'_>]) -> Result<Command, String> {
 }
 
 fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
-    let is = |at: usize, word: &str| {
-        matches!(tokens.get(at), Some((Token::Word(found), _)) if found.eq_ignore_ascii_case(word))
-    };
-    let symbol = |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Symbol(found), _)) if *found == wanted);
+    let is = |at: usize, word: &str| matches!(tokens.get(at), Some((Token::Word(found), _)) if found.eq_ignore_ascii_case(word));
+    let symbol =
+        |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Symbol(found), _)) if *found == wanted);
     // Where the source ends: TO or FROM outside of parentheses.
     let mut depth = 0;
     let mut direction = None;
@@ -334,7 +353,9 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
         match token {
             Token::Symbol("(") => depth += 1,
             Token::Symbol(")") => depth -= 1,
-            Token::Word(word) if depth == 0 && (word.eq_ignore_ascii_case("TO") || word.eq_ignore_ascii_case("FROM")) => {
+            Token::Word(word)
+                if depth == 0 && (word.eq_ignore_ascii_case("TO") || word.eq_ignore_ascii_case("FROM")) =>
+            {
                 direction = Some(at);
                 break;
             }
@@ -382,7 +403,8 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
         return Ok(Some(Command::CopyIn(CopyIn { schema, table, columns, options })));
     }
     let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let list = if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
+    let list =
+        if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
     let from = schema.iter().chain([&table]).map(quote).collect::<Vec<_>>().join(".");
     Ok(Some(Command::CopyOut(CopyOut { query: format!("SELECT {list} FROM {from}"), options })))
 }
@@ -476,7 +498,10 @@ mod tests {
         assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin);
         assert_eq!(found("ROLLBACK TO SAVEPOINT a"), Command::RollbackTo);
         assert_eq!(found("SET extra_float_digits = 3"), Command::Set("extra_float_digits".into(), "3".into()));
-        assert_eq!(found("SET SESSION statement_timeout TO '5s'"), Command::Set("statement_timeout".into(), "5s".into()));
+        assert_eq!(
+            found("SET SESSION statement_timeout TO '5s'"),
+            Command::Set("statement_timeout".into(), "5s".into())
+        );
         assert_eq!(found("set time zone 'UTC'"), Command::Set("timezone".into(), "UTC".into()));
         assert_eq!(found("SET a.b = -1"), Command::Set("a.b".into(), "-1".into()));
         assert_eq!(found("SET search_path = a, \"B\""), Command::Set("search_path".into(), "a, B".into()));
@@ -484,19 +509,25 @@ mod tests {
         assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
         assert_eq!(found("DECLARE c CURSOR WITH HOLD FOR SELECT 1"), Command::Declare("c".into(), "SELECT 1".into()));
         assert_eq!(found("FETCH FORWARD 10 FROM \"c\""), Command::Fetch(Some(10), "c".into()));
-        for sql in ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"] {
+        for sql in
+            ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"]
+        {
             assert_eq!(command(sql), Ok(None), "{sql}");
         }
     }
 
     #[test]
     fn copy_is_read_with_its_options() {
-        let Command::CopyIn(copy) = found("COPY s.\"T\" (a, \"B\") FROM STDIN WITH (FORMAT csv, HEADER, NULL 'x')") else {
+        let Command::CopyIn(copy) = found("COPY s.\"T\" (a, \"B\") FROM STDIN WITH (FORMAT csv, HEADER, NULL 'x')")
+        else {
             panic!("no COPY FROM");
         };
         assert_eq!((copy.schema.as_deref(), copy.table.as_str()), (Some("s"), "T"));
         assert_eq!(copy.columns, ["a", "B"]);
-        assert_eq!((copy.options.format, copy.options.header, copy.options.null.as_str()), (CopyFormat::Csv, true, "x"));
+        assert_eq!(
+            (copy.options.format, copy.options.header, copy.options.null.as_str()),
+            (CopyFormat::Csv, true, "x")
+        );
         let Command::CopyOut(copy) = found("COPY (SELECT a FROM t) TO STDOUT DELIMITER AS E'\\t' CSV") else {
             panic!("no COPY TO");
         };

@@ -75,7 +75,8 @@ impl CopyEncoder {
     fn field(&self, field: &[u8], out: &mut BytesMut) {
         let options = &self.options;
         if options.format == CopyFormat::Csv {
-            let special = |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
+            let special =
+                |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
             if field != options.null.as_bytes() && field != b"\\." && !field.iter().any(special) {
                 return out.put_slice(field);
             }
@@ -470,7 +471,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_in_every_format_and_in_pieces_of_any_size() {
         let texts = [Some("a\tb,\"c\"\\"), None, Some(""), Some("two\nlines"), Some("\\N"), Some("\\.")];
-        let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![Some(1), None, Some(-3), Some(4), Some(5), Some(6)]));
+        let numbers: ArrayRef =
+            Arc::new(arrow::array::Int64Array::from(vec![Some(1), None, Some(-3), Some(4), Some(5), Some(6)]));
         let batch = RecordBatch::try_new(schema(), vec![numbers, Arc::new(StringViewArray::from_iter(texts))]).unwrap();
         for format in [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary] {
             let encoder = CopyEncoder::new(options(format));

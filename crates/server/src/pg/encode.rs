@@ -17,8 +17,8 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::postgres::{ColumnType, column_type};
 use diligence_db::postgres as types;
+use diligence_db::postgres::{ColumnType, column_type};
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
@@ -47,7 +47,9 @@ impl Columns {
             many => many.get(index).map_or(Err(wrong_count()), |code| form_of(*code)),
         };
         let fields = schema.fields().iter().enumerate();
-        Ok(Self(fields.map(|(index, field)| Ok((column_type(field.data_type()), form(index)?))).collect::<Result<_>>()?))
+        Ok(Self(
+            fields.map(|(index, field)| Ok((column_type(field.data_type()), form(index)?))).collect::<Result<_>>()?,
+        ))
     }
 
     /// All columns in one form.
@@ -572,7 +574,9 @@ fn list_text(range: (usize, usize), values: &Values, column: &ColumnType, out: &
         values.text(index, &element, &mut field);
         let plain = !field.is_empty()
             && !field.eq_ignore_ascii_case(b"null")
-            && !field.iter().any(|byte| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace());
+            && !field
+                .iter()
+                .any(|byte| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace());
         if plain {
             out.put_slice(&field);
             continue;
@@ -619,21 +623,18 @@ mod tests {
 
     #[test]
     fn dates_times_and_intervals_are_written_as_postgres_does() {
-        assert_eq!(texts(Arc::new(Date32Array::from(vec![0, -1, 11_016, -719_529]))), [
-            "1970-01-01",
-            "1969-12-31",
-            "2000-02-29",
-            "0002-12-31 BC",
-        ]);
+        assert_eq!(
+            texts(Arc::new(Date32Array::from(vec![0, -1, 11_016, -719_529]))),
+            ["1970-01-01", "1969-12-31", "2000-02-29", "0002-12-31 BC",]
+        );
         let stamps = TimestampMicrosecondArray::from(vec![1_500_000, -1]).with_timezone("UTC");
         assert_eq!(texts(Arc::new(stamps)), ["1970-01-01 00:00:01.5+00", "1969-12-31 23:59:59.999999+00"]);
         let intervals = [(14, -3, 3_600_000_000_000), (0, 0, 0), (0, 1, -1_500_000_000)]
             .map(|(months, days, nanoseconds)| IntervalMonthDayNano::new(months, days, nanoseconds));
-        assert_eq!(texts(Arc::new(IntervalMonthDayNanoArray::from(intervals.to_vec()))), [
-            "1 year 2 mons -3 days 01:00:00",
-            "00:00:00",
-            "1 day -00:00:01.5",
-        ]);
+        assert_eq!(
+            texts(Arc::new(IntervalMonthDayNanoArray::from(intervals.to_vec()))),
+            ["1 year 2 mons -3 days 01:00:00", "00:00:00", "1 day -00:00:01.5",]
+        );
     }
 
     #[test]

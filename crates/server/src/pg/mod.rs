@@ -24,7 +24,6 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::server::Server;
 use crate::stages::Counted;
 
-
 /// Takes connections until the server stops.
 pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener) {
     loop {

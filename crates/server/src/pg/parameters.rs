@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
     new_null_array,
 };
 use arrow::array::{Decimal128Array, ListArray, StringViewArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use arrow::datatypes::i256;
+use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
 
@@ -73,9 +73,8 @@ fn is_decimal(data_type: &DataType) -> bool {
 
 fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(array, wanted, &options).map_err(|error| {
-        Error::value(format!("a parameter is no {wanted}: {error}")).with_code("22P02")
-    })
+    cast_with_options(array, wanted, &options)
+        .map_err(|error| Error::value(format!("a parameter is no {wanted}: {error}")).with_code("22P02"))
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -276,7 +275,8 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
         types::TIME => Arc::new(Time64MicrosecondArray::from(vec![cursor.i64()?])),
         types::TIMESTAMP | types::TIMESTAMPTZ => {
             let time = cursor.i64()?.checked_add(EPOCH_MICROSECONDS);
-            let array = TimestampMicrosecondArray::from(vec![time.ok_or_else(|| malformed("the time is too far away"))?]);
+            let array =
+                TimestampMicrosecondArray::from(vec![time.ok_or_else(|| malformed("the time is too far away"))?]);
             if known == types::TIMESTAMPTZ { Arc::new(array.with_timezone("+00:00")) } else { Arc::new(array) }
         }
         types::INTERVAL => {

@@ -151,8 +151,7 @@ impl PgSession {
 
     /// Answers a command of the session.
     async fn command(&mut self, command: &Command, describe: bool) -> Outcome {
-        if self.block == Block::Failed
-            && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo)
+        if self.block == Block::Failed && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo)
         {
             return Err(failed_block());
         }
@@ -302,7 +301,10 @@ impl PgSession {
         if matches!(portal.state, State::Bound) {
             self.start(&mut portal, &statement).await?;
         }
-        if describe && let Kind::Statement(_, description) = &statement.kind && let Some(schema) = &description.schema {
+        if describe
+            && let Kind::Statement(_, description) = &statement.kind
+            && let Some(schema) = &description.schema
+        {
             let columns = Columns::all(schema, Form::Text);
             self.describe_rows(schema, &columns);
         }
@@ -371,7 +373,8 @@ impl PgSession {
 
     async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
         if self.block != Block::None {
-            let error = Error::unsupported("COPY FROM cannot run inside a transaction: what it adds could not be undone");
+            let error =
+                Error::unsupported("COPY FROM cannot run inside a transaction: what it adds could not be undone");
             let hint = "transactions are read-only here; run it by itself (autocommit)";
             return Err(error.with_code(sqlstate::READ_ONLY).with_hint(hint).into());
         }
@@ -406,12 +409,14 @@ impl PgSession {
                 }
                 In::CopyDone(_) => (true, None),
                 In::CopyFail(fail) => {
-                    let error = Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
+                    let error =
+                        Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
                     (true, Some(error.with_code(sqlstate::CANCELLED)))
                 }
                 In::Flush(_) | In::Sync(_) => (false, None),
                 _ => {
-                    let error = Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
+                    let error =
+                        Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
                     return Err(Trouble::Broken(Broken::Malformed(error)));
                 }
             };

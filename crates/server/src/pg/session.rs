@@ -249,7 +249,9 @@ impl PgSession {
             }
             // What is left of a COPY that failed.
             In::CopyData(_) | In::CopyDone(_) | In::CopyFail(_) => Ok(()),
-            _ => Err(Trouble::Failed(Error::input("a message that does not belong here").with_code(sqlstate::PROTOCOL))),
+            _ => {
+                Err(Trouble::Failed(Error::input("a message that does not belong here").with_code(sqlstate::PROTOCOL)))
+            }
         };
         if !self.told(outcome, None)? {
             self.skipping = true;
@@ -340,13 +342,8 @@ impl PgSession {
         }
         for text in statements {
             let prepared = self.prepare(text, vec![], false).await?;
-            let mut portal = Portal {
-                statement: Arc::new(prepared),
-                values: vec![],
-                forms: vec![],
-                state: State::Bound,
-                sent: 0,
-            };
+            let mut portal =
+                Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: State::Bound, sent: 0 };
             self.run_portal(&mut portal, None, true).await?;
         }
         Ok(())
@@ -357,8 +354,7 @@ impl PgSession {
         if normalized(&text).is_empty() {
             return Ok(Prepared { text, kind: Kind::Empty, parameters: vec![] });
         }
-        let command = commands::command(&text)
-            .map_err(|reason| Error::input(reason).with_code("42601"))?;
+        let command = commands::command(&text).map_err(|reason| Error::input(reason).with_code("42601"))?;
         if let Some(command) = command {
             return Ok(Prepared { text, kind: Kind::Command(command), parameters: vec![] });
         }
@@ -377,8 +373,7 @@ impl PgSession {
             };
             Ok((parsed, description))
         };
-        let (parsed, description) =
-            Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
         let parameters = description.parameters.iter().enumerate().map(|(index, known)| match oids.get(index) {
             Some(oid) if *oid != 0 && *oid != 705 => *oid,
             _ => column_type(known).oid,
@@ -428,7 +423,9 @@ impl PgSession {
         }
         let codes = &bind.parameter_format_codes;
         if codes.len() > 1 && codes.len() != given {
-            return Err(Error::input("there are not as many format codes as parameters").with_code(sqlstate::PROTOCOL).into());
+            return Err(Error::input("there are not as many format codes as parameters")
+                .with_code(sqlstate::PROTOCOL)
+                .into());
         }
         let mut values = Vec::with_capacity(given);
         if let Kind::Statement(_, description) = &statement.kind {
@@ -447,17 +444,17 @@ impl PgSession {
         for code in &bind.result_column_format_codes {
             form_of(*code)?;
         }
-        let portal =
-            Portal { statement, values, forms: bind.result_column_format_codes, state: State::Bound, sent: 0 };
+        let portal = Portal { statement, values, forms: bind.result_column_format_codes, state: State::Bound, sent: 0 };
         self.portals.insert(name, portal);
         self.outbox.put(Out::BindComplete(BindComplete::new()));
         Ok(())
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
-        self.statements.get(name).cloned().ok_or_else(|| {
-            Error::input(format!("no prepared statement is named '{name}'")).with_code("26000")
-        })
+        self.statements
+            .get(name)
+            .cloned()
+            .ok_or_else(|| Error::input(format!("no prepared statement is named '{name}'")).with_code("26000"))
     }
 
     async fn describe(&mut self, target: u8, name: &str) -> Outcome {
@@ -484,7 +481,8 @@ impl PgSession {
                 let found = self.cursors.get(cursor).map(|(portal, _)| portal.statement.clone());
                 match found.as_deref().map(|statement| &statement.kind) {
                     Some(Kind::Statement(_, description)) if description.schema.is_some() => {
-                        let schema = description.schema.clone().unwrap_or_else(|| Arc::new(arrow::datatypes::Schema::empty()));
+                        let schema =
+                            description.schema.clone().unwrap_or_else(|| Arc::new(arrow::datatypes::Schema::empty()));
                         let columns = Columns::new(&schema, &forms)?;
                         self.describe_rows(&schema, &columns);
                     }

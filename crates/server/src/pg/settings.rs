@@ -187,9 +187,8 @@ impl ClientSettings {
 
 /// `5s`, `1min`, `250`: milliseconds if there is no unit.
 fn duration(text: &str) -> Result<Duration> {
-    let wrong = || {
-        Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min")
-    };
+    let wrong =
+        || Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min");
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let milliseconds = match text[digits..].trim() {

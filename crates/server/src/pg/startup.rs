@@ -11,9 +11,7 @@ use bytes::BytesMut;
 use diligence_base::{Error, Result};
 use pgwire::error::PgWireResult;
 use pgwire::messages::cancel::CancelRequest;
-use pgwire::messages::startup::{
-    Authentication, NegotiateProtocolVersion, PasswordMessageFamily, Startup,
-};
+use pgwire::messages::startup::{Authentication, NegotiateProtocolVersion, PasswordMessageFamily, Startup};
 use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -131,10 +129,14 @@ async fn greet(
         _ => return Err(refuse("the first message is malformed", sqlstate::PROTOCOL)),
     };
     let parameters = startup.parameters.into_iter().collect::<Vec<_>>();
-    let unknown = parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect::<Vec<_>>();
+    let unknown =
+        parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect::<Vec<_>>();
     if (minor != 0 && minor != 2) || !unknown.is_empty() {
         let newest = if minor >= 2 { 2 } else { 0 };
-        outbox.put(PgWireBackendMessage::NegotiateProtocolVersion(NegotiateProtocolVersion::new((3 << 16) + newest, unknown)));
+        outbox.put(PgWireBackendMessage::NegotiateProtocolVersion(NegotiateProtocolVersion::new(
+            (3 << 16) + newest,
+            unknown,
+        )));
     }
     let parameter = |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
     if parameter("replication").is_some_and(|value| super::parameters::boolean(&value) != Some(false)) {

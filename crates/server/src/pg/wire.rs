@@ -75,7 +75,9 @@ impl Inbox {
         let length = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
         let length = usize::try_from(length).ok().filter(|length| *length >= 4);
         let Some(length) = length else {
-            return Err(Broken::Malformed(Error::input("a message has an impossible length").with_code(sqlstate::PROTOCOL)));
+            return Err(Broken::Malformed(
+                Error::input("a message has an impossible length").with_code(sqlstate::PROTOCOL),
+            ));
         };
         if length > self.message_bytes_max {
             let text = format!("a message has {length} bytes; at most {} are taken", self.message_bytes_max);
@@ -213,4 +215,3 @@ fn fields(severity: &str, error: &Error, statement: Option<&str>) -> Vec<(u8, St
     }
     fields
 }
-

@@ -7,6 +7,7 @@
 mod columns;
 pub(crate) mod duplicates;
 mod numbers;
+pub(crate) mod postgres;
 pub(crate) mod precedence;
 mod references;
 pub(crate) mod using;
@@ -88,6 +89,7 @@ impl VisitorMut for Rewrite {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
             select.flavor = SelectFlavor::FromFirst;
         }
+        postgres::select(select);
         self.windows.push(windows::Definitions::of(select));
         ControlFlow::Continue(())
     }
@@ -98,6 +100,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
+        postgres::table(table);
         match ignored(table) {
             Some(error) => ControlFlow::Break(Box::new(error)),
             None => ControlFlow::Continue(()),
@@ -117,6 +120,7 @@ impl VisitorMut for Rewrite {
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
         numbers::double(expression);
+        postgres::expression(expression);
         ControlFlow::Continue(())
     }
 }

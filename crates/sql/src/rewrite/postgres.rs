@@ -1,0 +1,389 @@
+//! What PostgreSQL's clients write when they look at the catalog: its type names, its operators with their schema, and functions
+//! about things that we have under another name, or do not have.
+//!
+//! Functions become expressions of what there is: `pg_table_is_visible(c.oid)` a comparison, `'t'::regclass` a look into
+//! `pg_class`. Nothing here changes what a statement means in SQL's own words.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Query, Select, SelectItem, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::catalog::POSTGRES_SCHEMA;
+
+/// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
+#[rustfmt::skip]
+const FUNCTIONS: [(&str, &str); 46] = [
+    ("col_description", "CAST(NULL AS TEXT)"),
+    ("current_database", "'diligence'"),
+    ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
+    ("format_type", "(SELECT max(t.sql_name) FROM pg_catalog.pg_type_names t WHERE t.oid = $1)"),
+    ("has_any_column_privilege", "true"),
+    ("has_column_privilege", "true"),
+    ("has_database_privilege", "true"),
+    ("has_function_privilege", "true"),
+    ("has_schema_privilege", "true"),
+    ("has_table_privilege", "true"),
+    ("obj_description", "CAST(NULL AS TEXT)"),
+    ("pg_char_to_encoding", "6"),
+    ("pg_conf_load_time", "now()"),
+    ("pg_database_size", "CAST(0 AS BIGINT)"),
+    ("pg_encoding_to_char", "'UTF8'"),
+    ("pg_function_is_visible", "true"),
+    ("pg_get_constraintdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_expr", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_arguments", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_identity_arguments", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_result", "CAST(NULL AS TEXT)"),
+    ("pg_get_functiondef", "CAST(NULL AS TEXT)"),
+    ("pg_get_indexdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
+    ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
+    ("pg_get_serial_sequence", "CAST(NULL AS TEXT)"),
+    ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
+    ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_userbyid", "'diligence'"),
+    ("pg_get_viewdef", "(SELECT max(v.definition) FROM pg_catalog.pg_views v WHERE v.viewoid = $1)"),
+    ("pg_has_role", "true"),
+    ("pg_indexes_size", "CAST(0 AS BIGINT)"),
+    ("pg_is_in_recovery", "false"),
+    ("pg_is_other_temp_schema", "false"),
+    ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
+    ("pg_postmaster_start_time", "now()"),
+    ("pg_relation_is_publishable", "false"),
+    ("pg_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
+    ("pg_table_is_visible", "($1 < 1000000000)"),
+    ("pg_table_size", "CAST(0 AS BIGINT)"),
+    ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_type_is_visible", "true"),
+    ("quote_ident", "CASE WHEN $1 ~ '^[a-z_][a-z0-9_]*$' THEN $1 ELSE concat('\"', replace($1, '\"', '\"\"'), '\"') END"),
+    ("shobj_description", "CAST(NULL AS TEXT)"),
+    ("to_regclass", "(SELECT max(c.oid) FROM pg_catalog.pg_class c WHERE c.relname = $1)"),
+];
+
+/// Tables of `pg_catalog` that never have rows here.
+const NEVER_ROWS: [&str; 8] = [
+    "pg_policy",
+    "pg_publication",
+    "pg_publication_rel",
+    "pg_publication_namespace",
+    "pg_statistic_ext",
+    "pg_inherits",
+    "pg_trigger",
+    "pg_constraint",
+];
+
+/// Gives columns the names that PostgreSQL gives them where an expression is about to be replaced; and of a SELECT over nothing
+/// leaves out what could not be planned.
+pub(super) fn select(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && let Some(alias) = name_of(expr)
+        {
+            let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::new(alias) };
+        }
+    }
+    // Without rows nobody sees what subqueries would give.
+    if never_has_rows(&select.from) {
+        for item in &mut select.projection {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+            if has_query(expr) {
+                *expr = parsed("CAST(NULL AS TEXT)");
+            }
+        }
+    }
+}
+
+/// The name that PostgreSQL gives a column, if the expression is one that is replaced.
+fn name_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Function(function) => {
+            let name = bare(&function.name)?;
+            let known = FUNCTIONS.iter().any(|(known, _)| *known == name) || crate::facts::is_fact(&name);
+            known.then_some(name)
+        }
+        Expr::Cast { expr, data_type, .. } if replaced_type(data_type).is_some() => match expr.as_ref() {
+            Expr::Identifier(name) => Some(name.value.clone()),
+            Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.clone()),
+            Expr::Cast { .. } => name_of(expr),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The name of a function of PostgreSQL's: without a schema or with its own.
+pub(crate) fn bare(name: &ObjectName) -> Option<String> {
+    let parts = name.0.iter().map(|part| part.as_ident()).collect::<Option<Vec<_>>>()?;
+    match parts.as_slice() {
+        [name] => Some(name.value.to_lowercase()),
+        [schema, name] if schema.value.eq_ignore_ascii_case(POSTGRES_SCHEMA) => Some(name.value.to_lowercase()),
+        _ => None,
+    }
+}
+
+fn never_has_rows(from: &[TableWithJoins]) -> bool {
+    let empty = |factor: &TableFactor| match factor {
+        TableFactor::Table { name, .. } => {
+            bare(name).is_some_and(|name| NEVER_ROWS.contains(&name.as_str())) && name.0.len() == 2
+        }
+        _ => false,
+    };
+    from.iter().any(|table| empty(&table.relation))
+}
+
+fn has_query(expr: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    Visit::visit(expr, &mut Finder).is_break()
+}
+
+/// A function in FROM under its own name.
+pub(super) fn table(factor: &mut TableFactor) {
+    if let TableFactor::Table { name, args: Some(_), .. } = factor
+        && name.0.len() == 2
+        && let Some(bare) = bare(name)
+    {
+        *name = ObjectName::from(vec![Ident::new(bare)]);
+    }
+}
+
+/// An expression as we write it.
+pub(super) fn expression(expr: &mut Expr) {
+    match expr {
+        Expr::Function(function) => {
+            let Some(name) = bare(&function.name) else { return };
+            if let Some((_, template)) = FUNCTIONS.iter().find(|(known, _)| *known == name)
+                && let Some(arguments) = arguments(&function.args)
+            {
+                *expr = filled(template, &arguments);
+            } else if function.name.0.len() == 2 {
+                function.name = ObjectName::from(vec![Ident::new(name)]);
+            }
+        }
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(names) = op
+                && let Some(plain) = plain_operator(names)
+            {
+                *op = plain;
+            }
+        }
+        Expr::Collate { expr: inner, collation } => {
+            // The only order that there is.
+            let known = ["default", "c", "posix", "ucs_basic"];
+            if bare(collation).is_some_and(|name| known.contains(&name.as_str())) {
+                *expr = std::mem::replace(inner, Expr::Value(Value::Null.into()));
+            }
+        }
+        Expr::Cast { expr: inner, data_type, .. } => match replaced_type(data_type) {
+            Some(Replaced::By(other)) => *data_type = other,
+            Some(Replaced::Nothing) => *expr = std::mem::replace(inner, Expr::Value(Value::Null.into())),
+            Some(Replaced::Lookup(of_text, of_number)) => {
+                let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+                *expr = match text_of(&inner) {
+                    Some(text) => filled(of_text, &[string(&unquoted(text))]),
+                    None => filled(of_number, &[inner]),
+                };
+            }
+            None => {}
+        },
+        _ => {}
+    }
+}
+
+fn plain_operator(names: &[String]) -> Option<BinaryOperator> {
+    let [schema, operator] = names else { return None };
+    if !schema.eq_ignore_ascii_case(POSTGRES_SCHEMA) {
+        return None;
+    }
+    Some(match operator.as_str() {
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "||" => BinaryOperator::StringConcat,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        _ => return None,
+    })
+}
+
+/// What a cast to a type of PostgreSQL's becomes.
+enum Replaced {
+    /// A cast to another type.
+    By(DataType),
+    /// Its argument.
+    Nothing,
+    /// A look into the catalog: of a text, and of a number.
+    Lookup(&'static str, &'static str),
+}
+
+fn replaced_type(data_type: &DataType) -> Option<Replaced> {
+    let name = match data_type {
+        DataType::Regclass => "regclass".to_owned(),
+        DataType::JSON | DataType::JSONB => "json".to_owned(),
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => bare(name)?,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, size)) => {
+            return match replaced_type(element)? {
+                Replaced::By(other) => {
+                    let element = ArrayElemTypeDef::SquareBracket(Box::new(other), *size);
+                    Some(Replaced::By(DataType::Array(element)))
+                }
+                Replaced::Nothing | Replaced::Lookup(..) => Some(Replaced::Nothing),
+            };
+        }
+        _ => return None,
+    };
+    let by = |data_type| Some(Replaced::By(data_type));
+    match name.as_str() {
+        "oid" | "xid" | "cid" | "int8" => by(DataType::BigInt(None)),
+        "int2" => by(DataType::SmallInt(None)),
+        "int4" => by(DataType::Int(None)),
+        "float8" => by(DataType::DoublePrecision),
+        "float4" => by(DataType::Real),
+        "bool" => by(DataType::Boolean),
+        "text" | "name" | "char" | "bpchar" | "varchar" | "cstring" | "json" | "jsonb" | "inet" | "unknown"
+        | "regrole" | "pg_node_tree" | "uuid" => by(DataType::Text),
+        "regclass" => Some(Replaced::Lookup(
+            "(SELECT max(c.oid) FROM pg_catalog.pg_class c WHERE c.relname = $1)",
+            "(SELECT max(c.relname) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
+        )),
+        "regtype" => Some(Replaced::Lookup(
+            "(SELECT max(t.oid) FROM pg_catalog.pg_type_names t WHERE t.sql_name = $1 OR t.typname = $1)",
+            "(SELECT max(t.sql_name) FROM pg_catalog.pg_type_names t WHERE t.oid = $1)",
+        )),
+        "regnamespace" => Some(Replaced::Lookup(
+            "(SELECT max(n.oid) FROM pg_catalog.pg_namespace n WHERE n.nspname = $1)",
+            "(SELECT max(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = $1)",
+        )),
+        "int2vector" | "oidvector" | "regproc" | "regprocedure" => Some(Replaced::Nothing),
+        _ => None,
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => text_of(expr),
+        _ => None,
+    }
+}
+
+/// `public."T"` to `T`: the last part without its quotes.
+fn unquoted(text: &str) -> String {
+    if let Some(inside) = text.strip_suffix('"') {
+        let start = inside.rfind("\".\"").map(|at| at + 3).or_else(|| inside.rfind(".\"").map(|at| at + 2));
+        return inside[start.unwrap_or(usize::from(inside.starts_with('"')))..].replace("\"\"", "\"");
+    }
+    text.rsplit('.').next().unwrap_or(text).to_lowercase()
+}
+
+pub(crate) fn string(text: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
+}
+
+pub(crate) fn arguments(arguments: &FunctionArguments) -> Option<Vec<Expr>> {
+    let FunctionArguments::List(list) = arguments else { return Some(Vec::new()) };
+    let one = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    list.args.iter().map(one).collect()
+}
+
+/// A template of this file with its `$1`, `$2`, … filled in. What is missing is NULL.
+fn filled(template: &str, arguments: &[Expr]) -> Expr {
+    struct Fill<'a>(&'a [Expr]);
+    impl VisitorMut for Fill<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) = expr
+                && let Ok(number) = name[1..].parse::<usize>()
+            {
+                *expr = self.0.get(number - 1).cloned().unwrap_or(Expr::Value(Value::Null.into()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = parsed(template);
+    let _ = VisitMut::visit(&mut expr, &mut Fill(arguments));
+    expr
+}
+
+/// An expression of this file.
+fn parsed(text: &str) -> Expr {
+    let dialect = GenericDialect {};
+    let expr = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    expr.expect("an expression of this file parses: a test reads all of them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse_one;
+
+    fn rewritten(sql: &str) -> String {
+        parse_one(sql, "generic").unwrap().statement.to_string()
+    }
+
+    #[test]
+    fn every_template_parses() {
+        for (_, template) in FUNCTIONS {
+            parsed(template);
+        }
+        let mut names = FUNCTIONS.map(|(name, _)| name).to_vec();
+        names.dedup();
+        assert!(names.is_sorted() && names.len() == FUNCTIONS.len());
+    }
+
+    #[test]
+    fn catalog_words_become_ours() {
+        for (sql, expected) in [
+            (
+                "SELECT c.relname OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default",
+                "SELECT c.relname ~ '^(t)$'",
+            ),
+            ("SELECT a::pg_catalog.text, '3'::oid", "SELECT a::TEXT AS a, '3'::BIGINT"),
+            ("SELECT pg_catalog.upper(a)", "SELECT upper(a)"),
+            ("SELECT pg_catalog.pg_table_is_visible(c.oid)", "SELECT (c.oid < 1000000000) AS pg_table_is_visible"),
+            (
+                "SELECT 1 WHERE oid = 'public.\"T\"'::regclass",
+                "SELECT 1 WHERE oid = (SELECT max(c.oid) FROM pg_catalog.pg_class AS c WHERE c.relname = 'T')",
+            ),
+        ] {
+            assert_eq!(rewritten(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_select_over_nothing_needs_no_subqueries() {
+        let sql = "SELECT polname, array(SELECT rolname FROM pg_roles) FROM pg_catalog.pg_policy pol";
+        assert_eq!(rewritten(sql), "SELECT polname, CAST(NULL AS TEXT) FROM pg_catalog.pg_policy AS pol");
+        let kept = "SELECT (SELECT 1) FROM pg_policy";
+        assert_eq!(rewritten(kept), kept, "the name may be a user's table");
+    }
+
+    #[test]
+    fn names_in_texts_lose_schema_and_quotes() {
+        for (text, expected) in
+            [("T", "t"), ("public.t", "t"), ("\"T\"", "T"), ("public.\"a.b\"", "a.b"), ("\"p\".\"T\"", "T")]
+        {
+            assert_eq!(unquoted(text), expected, "{text}");
+        }
+    }
+}
