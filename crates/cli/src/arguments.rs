@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use crate::output::Format;
   diligence sql \"SELECT count(*) FROM 'events/*.parquet'\"
   diligence sql --data sales/ --format csv \"SELECT region, sum(price) FROM orders GROUP BY region\"
   diligence shell --data sales/
+  diligence serve --data sales/
   diligence generate tpch --sf 1 --out data/tpch-sf1")]
 pub struct Arguments {
     /// What to do.
@@ -31,6 +33,11 @@ Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no 
     Sql(SqlArguments),
     /// Ask questions interactively
     Shell(ShellArguments),
+    /// Serve clients over the network: PostgreSQL's protocol and HTTP
+    #[command(after_help = "It listens on this machine only, unless told otherwise; beyond it users have to log in.
+SIGTERM and Ctrl-C let statements that run come to their end; a second one stops at once.
+Exit codes: 0 it was ended by a signal, 1 it failed, 2 the command line makes no sense.")]
+    Serve(ServeArguments),
     /// Make data to play and measure with
     Generate(GenerateArguments),
 }
@@ -116,6 +123,82 @@ pub struct ShellArguments {
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// `diligence serve`.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// How the database is opened.
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+    /// Where PostgreSQL's protocol is spoken: an address, a port, both, or off [default: 127.0.0.1:5433]
+    #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
+    pub postgres: Door,
+    /// Where HTTP is: an address, a port, both, or off [default: 127.0.0.1:8123]
+    #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
+    pub http: Door,
+    /// A TOML file of the users who may come [default: anybody on this machine]
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// The certificate for TLS, a PEM file; with it every connection must be encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's key, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// A folder of .sql files that become HTTP endpoints
+    #[arg(long, value_name = "DIR")]
+    pub endpoints: Option<PathBuf>,
+    /// Clients of this machine that need not log in may name files and URLs in statements
+    #[arg(long, conflicts_with = "users")]
+    pub files: bool,
+    /// Sessions at once [default: 10000]
+    #[arg(long, value_name = "N")]
+    pub sessions_max: Option<NonZeroUsize>,
+    /// Queries that run at once [default: 64]
+    #[arg(long, value_name = "N")]
+    pub running_max: Option<NonZeroUsize>,
+    /// Queries that wait at most; more are refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub queue_max: Option<usize>,
+    /// Seconds that a statement may take, unless its session says otherwise [default: no limit]
+    #[arg(long, value_name = "SECONDS")]
+    pub statement_timeout: Option<u64>,
+    /// Seconds that statements may take to end once the server is told to [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub drain_time: Option<u64>,
+    /// Read a password from standard input, print what the users' file needs, and end
+    #[arg(long)]
+    pub hash_password: bool,
+}
+
+/// Where a door is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door(Option<(IpAddr, Option<u16>)>);
+
+impl Door {
+    /// Its address; `None` if it is closed.
+    pub fn address(self, port: u16) -> Option<SocketAddr> {
+        self.0.map(|(address, given)| SocketAddr::new(address, given.unwrap_or(port)))
+    }
+}
+
+/// `off`, `5433`, `0.0.0.0`, `[::1]:5433`.
+fn door(text: &str) -> Result<Door, String> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(Door(None));
+    }
+    if let Ok(port) = text.parse() {
+        return Ok(Door(Some((IpAddr::from([127, 0, 0, 1]), Some(port)))));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Door(Some((address.ip(), Some(address.port())))));
+    }
+    let address = text.trim_start_matches('[').trim_end_matches(']').parse();
+    address
+        .map(|address| Door(Some((address, None))))
+        .map_err(|_| "expected an address, a port, both, or off".to_owned())
 }
 
 /// `diligence generate`.
@@ -209,6 +292,16 @@ mod tests {
         for wrong in ["", "x", "-1", "0", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn doors_are_addresses_or_ports() {
+        let address = |text: &str| door(text).unwrap().address(1).map(|address| address.to_string());
+        assert_eq!(address("off"), None);
+        assert_eq!(address("5433").as_deref(), Some("127.0.0.1:5433"));
+        assert_eq!(address("0.0.0.0").as_deref(), Some("0.0.0.0:1"));
+        assert_eq!(address("[::1]:7").as_deref(), Some("[::1]:7"));
+        assert!(door("example.com").is_err());
     }
 
     #[test]

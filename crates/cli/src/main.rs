@@ -1,4 +1,4 @@
-//! The `diligence` command: SQL over files, a shell, and data generation.
+//! The `diligence` command: SQL over files, a shell, a server, and data generation.
 //!
 //! The life of `diligence sql "…"`:
 //! 1. [`arguments`] parses the command line; [`sources`] collects the SQL from it, from files, or from standard input.
@@ -15,6 +15,7 @@ mod interrupt;
 mod open;
 mod output;
 mod progress;
+mod serve;
 mod shell;
 mod sources;
 mod sql;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse_from(std::env::args_os().map(not_a_flag)).command {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
     };
     match done {

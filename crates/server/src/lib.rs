@@ -21,6 +21,7 @@ pub mod http;
 mod listing;
 pub mod path;
 pub mod pg;
+pub mod process;
 pub mod registry;
 pub mod scram;
 pub mod server;

@@ -162,6 +162,43 @@ impl Path {
         Ok(Running::new(self.clone(), started, admitted))
     }
 
+    /// Plans a statement that only reads, or finds it planned.
+    pub async fn plan(
+        &self,
+        session: &Session,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+    ) -> Result<PlannedStatement> {
+        let key = PlanKey::new(session, parsed.text(), &values);
+        if let Some(remembered) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            let own = session.clone();
+            let look =
+                self.execute.run(move || Ok(if remembered.is_current(&own) { remembered.again() } else { None }));
+            if let Some(planned) = look.await? {
+                self.cache.count(true);
+                return Ok(planned);
+            }
+        }
+        self.cache.count(false);
+        let (own, statement) = (session.clone(), parsed.clone());
+        let planned = self.optimize.run(move || own.plan(&statement, &values)).await?;
+        if !planned.is_read_only() {
+            return Err(Error::unsupported("only statements that read are allowed here").with_code(sqlstate::READ_ONLY));
+        }
+        if let Some(key) = key {
+            self.cache.put(key, &planned);
+        }
+        Ok(planned)
+    }
+
+    /// Starts a planned statement.
+    pub async fn begin(self: &Arc<Self>, session: &Session, planned: PlannedStatement) -> Result<Running> {
+        let admitted = self.admission.enter().await?;
+        let own = session.clone();
+        let started = self.execute.run(move || begin(&own, planned)).await?;
+        Ok(Running::new(self.clone(), started, admitted))
+    }
+
     /// Has something computed that belongs to delivering results or taking data in.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.execute.run(work).await

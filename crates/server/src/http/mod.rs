@@ -1,9 +1,290 @@
-//! HTTP.
+//! HTTP: SQL in, rows out; endpoints made of SQL files; and what operators of a server look at.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /v1/sql` | a statement's rows as JSON, CSV or an Arrow stream ([`sql`]) |
+//! | `GET /v1/queries`, `DELETE /v1/queries/{id}` | what runs; cancels it |
+//! | `GET` of an endpoint | the rows of its file's query ([`endpoints`]), described in `GET /openapi.json` |
+//! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
+//!
+//! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from the
+//! internet must not reach the database through its reader's browser.
 
-use crate::server::Server;
-use diligence_base::Result;
+mod endpoints;
+mod metrics;
+mod openapi;
+mod rows;
+mod sql;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
-pub(crate) fn router(_: &Arc<Server>) -> Result<()> {
-    Ok(())
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::serve::Listener;
+use base64::Engine;
+use diligence_base::ids::QueryId;
+use diligence_base::{Error, ErrorKind, Result};
+use diligence_db::{Session, SessionOptions};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tower_http::compression::CompressionLayer;
+
+use crate::registry::Registered;
+use crate::server::Server;
+use crate::sqlstate;
+
+/// Bytes of a request for `/v1/sql` at most.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Connections whose TLS handshake is done and that wait to be served.
+const ACCEPTED_MAX: usize = 64;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    user: String,
+    files: bool,
 }
-pub(crate) async fn listen(_: Arc<Server>, _: tokio::net::TcpListener, _: ()) {}
+
+impl Caller {
+    /// A session for one request, and its entry in the list of sessions.
+    fn session(&self, server: &Arc<Server>) -> Result<(Session, Registered)> {
+        if server.is_stopping() {
+            return Err(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN));
+        }
+        let entry = server.registry().register("http", &self.user, String::new(), 4)?;
+        let session = server.path().database().session_with(SessionOptions { files: self.files });
+        session.set_facts(diligence_db::Facts { user: self.user.clone(), ..diligence_db::Facts::default() });
+        Ok((session, entry))
+    }
+}
+
+/// All routes. Fails if the folder of endpoints cannot be read or one of them makes no sense.
+pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
+    let endpoints = Arc::new(endpoints::Endpoints::read(server.options().endpoints.as_deref())?);
+    let description = openapi::description(&endpoints);
+    let mut guarded = Router::new()
+        .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX)))
+        .route("/v1/queries", get(queries))
+        .route("/v1/queries/{id}", delete(cancel))
+        .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(move || async move { axum::Json(description) }));
+    for index in 0..endpoints.len() {
+        let (all, path) = (endpoints.clone(), endpoints.path(index));
+        guarded = guarded.route(
+            &path,
+            get(move |state: State<Arc<Server>>, request: Request| endpoints::serve(state, all, index, request)),
+        );
+    }
+    let guarded = guarded.layer(from_fn_with_state(server.clone(), guard)).layer(CompressionLayer::new());
+    Ok(Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .merge(guarded)
+        .with_state(server.clone()))
+}
+
+/// Lets requests of those who may come through.
+async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
+    let caller = match &server.options().users {
+        None => {
+            if !is_own_name(request.headers()) {
+                let error = Error::input("this server answers to its own address only");
+                let hint = "use http://127.0.0.1 or http://localhost, or have users log in";
+                return failure(&error.with_code(sqlstate::DENIED).with_hint(hint));
+            }
+            Caller { user: "diligence".to_owned(), files: server.options().files }
+        }
+        Some(users) => {
+            let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
+            let known = users.get(&user).cloned();
+            let files = known.as_ref().is_some_and(|known| known.files);
+            // Hashing takes as long for a user who does not exist.
+            let fits = server.path().compute(move || {
+                Ok(match known {
+                    Some(known) => known.verifier.fits(&password),
+                    None => {
+                        let _ = crate::scram::Verifier::of_password(&password);
+                        false
+                    }
+                })
+            });
+            match fits.await {
+                Ok(true) => Caller { user, files },
+                Ok(false) => return unauthorized(),
+                Err(error) => return failure(&error),
+            }
+        }
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// Whether the request is for an address or for `localhost`: a name of the internet that leads here is somebody's trick.
+fn is_own_name(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };
+    if host.parse::<SocketAddr>().is_ok() || host.parse::<std::net::IpAddr>().is_ok() {
+        return true;
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
+}
+
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let encoded = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
+    let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+fn unauthorized() -> Response {
+    let error = Error::input("a user and a password are needed").with_code("28P01");
+    let mut response = (StatusCode::UNAUTHORIZED, axum::Json(error_json(&error))).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"diligence\""));
+    response
+}
+
+fn error_json(error: &Error) -> serde_json::Value {
+    let place = error.span().map(|span| json!({ "line": span.line, "column": span.column }));
+    json!({ "error": {
+        "code": sqlstate::of(error),
+        "message": error.message(),
+        "hint": error.hint(),
+        "place": place,
+    }})
+}
+
+/// The answer for an error.
+pub(crate) fn failure(error: &Error) -> Response {
+    let status = StatusCode::from_u16(sqlstate::http_status(error)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, axum::Json(error_json(error))).into_response();
+    if status == StatusCode::SERVICE_UNAVAILABLE || error.kind() == ErrorKind::Retry {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+async fn ready(State(server): State<Arc<Server>>) -> Response {
+    if server.is_stopping() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response()
+    } else {
+        "ready\n".into_response()
+    }
+}
+
+async fn queries(State(server): State<Arc<Server>>) -> Response {
+    let listed = server.path().database().engine().queries().into_iter().map(|query| {
+        json!({
+            "id": query.id.0,
+            "state": query.state.name(),
+            "statement": query.label,
+            "elapsed_us": query.elapsed_ns / 1000,
+            "clusters_done": query.clusters_done,
+            "clusters_total": query.clusters_total,
+            "memory_bytes": query.memory_bytes,
+            "memory_peak_bytes": query.memory_peak_bytes,
+            "error": query.error.map(|error| error.message().to_owned()),
+        })
+    });
+    axum::Json(json!({ "queries": listed.collect::<Vec<_>>() })).into_response()
+}
+
+async fn cancel(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Response {
+    if server.path().database().engine().cancel(QueryId(id)) {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let error = Error::input(format!("no query with the number {id} runs")).with_code("42704");
+    (StatusCode::NOT_FOUND, axum::Json(error_json(&error))).into_response()
+}
+
+/// Serves until the server stops.
+pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener, router: Router) {
+    let Ok(address) = listener.local_addr() else { return };
+    let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
+    tokio::spawn(accept(server.clone(), listener, sender));
+    let until = server.clone();
+    let stopping = async move { until.stopping().await };
+    // It only ends with the server.
+    let _ = axum::serve(Accepted { accepted, address }, router).with_graceful_shutdown(stopping).await;
+}
+
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+/// Connections that are ready: encryption is negotiated elsewhere, so that a slow client holds up nobody.
+struct Accepted {
+    accepted: mpsc::Receiver<(Box<dyn Socket>, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl Listener for Accepted {
+    type Io = Box<dyn Socket>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.accepted.recv().await {
+            Some(accepted) => accepted,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+async fn accept(server: Arc<Server>, listener: TcpListener, sender: mpsc::Sender<(Box<dyn Socket>, SocketAddr)>) {
+    loop {
+        let Ok(place) = server.connecting().clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.stopping() => return,
+        };
+        let Ok((stream, peer)) = accepted else {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let (server, sender) = (server.clone(), sender.clone());
+        tokio::spawn(async move {
+            let _ = stream.set_nodelay(true);
+            let socket: Box<dyn Socket> = match server.tls() {
+                None => Box::new(stream),
+                Some(acceptor) => {
+                    let limit = server.options().limits.connect_time_max;
+                    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
+                        Ok(Ok(encrypted)) => Box::new(encrypted),
+                        _ => return,
+                    }
+                }
+            };
+            drop(place);
+            let _ = sender.send((socket, peer)).await;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_its_own() {
+        let own = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
+            is_own_name(&headers)
+        };
+        for host in ["localhost", "localhost:8123", "127.0.0.1:8123", "[::1]:80", "LOCALHOST"] {
+            assert!(own(host), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:8123", "127.0.0.1.evil.example"] {
+            assert!(!own(host), "{host}");
+        }
+    }
+}

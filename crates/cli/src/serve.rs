@@ -1,0 +1,93 @@
+//! `diligence serve`: a server for clients over the network, until a signal ends it.
+
+use std::io::{BufRead, Write, stdin, stdout};
+use std::time::Duration;
+
+use diligence_base::ErrorKind;
+use diligence_server::config::{HTTP_PORT, Limits, POSTGRES_PORT};
+use diligence_server::path::PathOptions;
+use diligence_server::scram::Verifier;
+use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
+
+use crate::Done;
+use crate::arguments::ServeArguments;
+use crate::failure::{Failure, complain};
+use crate::open::open;
+
+/// Runs the subcommand.
+pub fn run(arguments: &ServeArguments) -> Done {
+    if arguments.hash_password {
+        return hash_password();
+    }
+    let options = options(arguments)?;
+    let database = open(&arguments.database)?;
+    for (name, why) in database.left_out() {
+        complain(format!("warning: the folder '{name}' is no table: {why}"));
+    }
+    let served = diligence_server::process::serve(database, options, announce).map_err(failed)?;
+    if !served {
+        complain("sessions were ended before they were done");
+    }
+    Ok(())
+}
+
+fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
+    let defaults = ServerOptions::default();
+    let users = arguments.users.as_deref().map(Users::read).transpose().map_err(failed)?;
+    let tls = match (&arguments.tls_certificate, &arguments.tls_key) {
+        (Some(certificates), Some(key)) => Some(TlsFiles { certificates: certificates.clone(), key: key.clone() }),
+        _ => None,
+    };
+    let path = PathOptions {
+        running_max: arguments.running_max.map_or(defaults.path.running_max, usize::from),
+        queue_max: arguments.queue_max.unwrap_or(defaults.path.queue_max),
+        ..defaults.path
+    };
+    let limits = Limits {
+        sessions_max: arguments.sessions_max.map_or(defaults.limits.sessions_max, usize::from),
+        statement_time_max: arguments.statement_timeout.map_or(Duration::ZERO, Duration::from_secs),
+        drain_time_max: arguments.drain_time.map_or(defaults.limits.drain_time_max, Duration::from_secs),
+        ..defaults.limits
+    };
+    Ok(ServerOptions {
+        postgres: arguments.postgres.address(POSTGRES_PORT),
+        http: arguments.http.address(HTTP_PORT),
+        users,
+        tls,
+        endpoints: arguments.endpoints.clone(),
+        files: arguments.files,
+        limits,
+        path,
+    })
+}
+
+/// One line for each door, which whoever started the server can wait for.
+fn announce(addresses: Addresses) {
+    let mut lines = String::new();
+    if let Some(address) = addresses.postgres {
+        lines.push_str(&format!("postgres://{address}/diligence\n"));
+    }
+    if let Some(address) = addresses.http {
+        lines.push_str(&format!("http://{address}/\n"));
+    }
+    // Without a reader the server serves all the same.
+    let _ = stdout().write_all(lines.as_bytes()).and_then(|()| stdout().flush());
+}
+
+fn hash_password() -> Done {
+    let mut password = String::new();
+    stdin().lock().read_line(&mut password).map_err(|error| Failure::Other(format!("no password: {error}")))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Failure::Usage("give the password as a line on standard input".to_owned()));
+    }
+    println!("{}", Verifier::of_password(password).map_err(failed)?.text());
+    Ok(())
+}
+
+fn failed(error: diligence_base::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Input => Failure::Usage(error.to_string()),
+        _ => Failure::Other(error.to_string()),
+    }
+}

@@ -1,0 +1,101 @@
+//! `GET /metrics`: counters in Prometheus's text format.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use diligence_engine::stages::StageInfo;
+
+use crate::server::Server;
+
+/// The counters.
+pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&server)).into_response()
+}
+
+/// Collects lines.
+struct Text(String);
+
+impl Text {
+    /// A metric with its values by label.
+    fn metric(&mut self, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP diligence_{name} {help}\n# TYPE diligence_{name} {kind}");
+        for (label, value) in values {
+            let _ = writeln!(self.0, "diligence_{name}{label} {value}");
+        }
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.metric(name, kind, help, &[(String::new(), value)]);
+    }
+}
+
+fn text(server: &Server) -> String {
+    let mut text = Text(String::new());
+    let registry = server.registry();
+    text.one("sessions", "gauge", "Sessions at this moment.", registry.count() as u64);
+    text.one("connecting", "gauge", "Clients that are connecting.", registry.connecting.load(Ordering::Relaxed) as u64);
+    text.one("sessions_total", "counter", "Sessions since the start.", registry.sessions_total.load(Ordering::Relaxed));
+    text.one(
+        "connections_refused_total",
+        "counter",
+        "Connections turned away.",
+        registry.refused_total.load(Ordering::Relaxed),
+    );
+    let admission = server.path().admission().info();
+    text.one("queries_running", "gauge", "Queries that were let in and run.", admission.running as u64);
+    text.one("queries_waiting", "gauge", "Queries that wait to be let in.", admission.waiting as u64);
+    text.one("queries_admitted_total", "counter", "Queries let in.", admission.admitted_total);
+    text.one("queries_refused_total", "counter", "Queries refused because too many waited.", admission.refused_total);
+    let cache = server.path().cache().info();
+    text.one("plans_remembered", "gauge", "Plans in the cache.", cache.plans as u64);
+    text.one("plan_hits_total", "counter", "Statements that went straight to execute.", cache.hits_total);
+    text.one("plan_misses_total", "counter", "Statements that were planned.", cache.misses_total);
+    let stages = server.path().stages();
+    let by = |value: fn(&crate::stages::StageInfo) -> u64| {
+        stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
+    };
+    text.metric("stage_queued", "gauge", "Work in a stage's queue.", &by(|stage| stage.queued as u64));
+    text.metric(
+        "stage_waiting",
+        "gauge",
+        "Askers that wait for a place in the queue.",
+        &by(|stage| stage.waiting as u64),
+    );
+    text.metric("stage_running", "gauge", "Work on a stage's threads.", &by(|stage| stage.running as u64));
+    text.metric("stage_done_total", "counter", "Work done.", &by(|stage| stage.done_total));
+    text.metric(
+        "stage_wait_us_total",
+        "counter",
+        "Time in the queue, in microseconds.",
+        &by(|stage| stage.wait_ns_total / 1000),
+    );
+    text.metric(
+        "stage_service_us_total",
+        "counter",
+        "Time on a thread, in microseconds.",
+        &by(|stage| stage.service_ns_total / 1000),
+    );
+    let engine = server.path().database().engine();
+    let engine_stages = engine.stages();
+    let by = |value: fn(&StageInfo) -> u64| {
+        engine_stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
+    };
+    text.metric("engine_stage_queued", "gauge", "Packets in a stage's queue.", &by(|stage| stage.queued as u64));
+    text.metric("engine_stage_running", "gauge", "Packets on workers.", &by(|stage| stage.running as u64));
+    text.metric("engine_stage_packets_total", "counter", "Packets so far.", &by(|stage| stage.packets_total));
+    text.one(
+        "memory_budget_bytes",
+        "gauge",
+        "What all queries together may reserve.",
+        engine.broker().budget_bytes() as u64,
+    );
+    let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
+    text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);
+    text.0
+}

@@ -1,0 +1,380 @@
+//! Rows as HTTP bodies: made batch by batch, as fast as the client takes them.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::writer::{EncoderOptions, make_encoder};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use diligence_base::{Error, Result};
+use futures::stream::unfold;
+use serde_json::json;
+
+use crate::path::{Path, Running};
+use crate::pg::commands::{CopyFormat, CopyOptions};
+use crate::pg::copy::CopyEncoder;
+use crate::pg::encode::{Columns, Form};
+use crate::registry::Registered;
+use crate::server::Server;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// One object: the columns, and rows as arrays.
+    Json,
+    /// An object a line.
+    JsonLines,
+    /// Comma-separated values with a header.
+    Csv,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// What a template makes of them.
+    Html,
+}
+
+impl Format {
+    /// The format that a client asks for with `Accept`; JSON if it takes anything. `None` if there is none that it takes.
+    pub(crate) fn accepted(headers: &HeaderMap, has_html: bool) -> Option<Self> {
+        let Some(accept) = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()) else {
+            return Some(Format::Json);
+        };
+        let mut wanted = accept.split(',').map(|part| {
+            let (kind, options) = part.split_once(';').unwrap_or((part, ""));
+            let weight = options.split(';').find_map(|option| option.trim().strip_prefix("q=")?.parse::<f32>().ok());
+            (kind.trim().to_ascii_lowercase(), weight.unwrap_or(1.0))
+        });
+        let mut wanted = wanted.by_ref().filter(|(_, weight)| *weight > 0.0).collect::<Vec<_>>();
+        wanted.sort_by(|left, right| right.1.total_cmp(&left.1));
+        wanted.iter().find_map(|(kind, _)| match kind.as_str() {
+            "text/html" if has_html => Some(Format::Html),
+            "application/json" | "application/*" | "*/*" => Some(Format::Json),
+            "application/x-ndjson" | "application/jsonl" => Some(Format::JsonLines),
+            "text/csv" | "text/*" => Some(Format::Csv),
+            "application/vnd.apache.arrow.stream" => Some(Format::Arrow),
+            _ => None,
+        })
+    }
+
+    /// The format of a name: `json`, `jsonl`, `csv`, `arrow`, `html`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "json" => Format::Json,
+            "jsonl" => Format::JsonLines,
+            "csv" => Format::Csv,
+            "arrow" => Format::Arrow,
+            "html" => Format::Html,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::JsonLines => "application/x-ndjson",
+            Format::Csv => "text/csv; charset=utf-8; header=present",
+            Format::Arrow => "application/vnd.apache.arrow.stream",
+            Format::Html => "text/html; charset=utf-8",
+        }
+    }
+}
+
+/// Writes batches in a format.
+struct Writer {
+    format: Format,
+    schema: SchemaRef,
+    arrow: Option<StreamWriter<Vec<u8>>>,
+    rows: u64,
+}
+
+impl Writer {
+    fn new(format: Format, schema: SchemaRef) -> Result<Self> {
+        let arrow = match format {
+            Format::Arrow => Some(StreamWriter::try_new(Vec::new(), &schema).map_err(not_written)?),
+            _ => None,
+        };
+        Ok(Self { format, schema, arrow, rows: 0 })
+    }
+
+    /// What comes before the rows.
+    fn begin(&mut self, query: Option<u64>) -> Vec<u8> {
+        match self.format {
+            Format::Json => {
+                let columns = self.schema.fields().iter().map(|field| {
+                    json!({ "name": field.name(), "type": diligence_db::postgres::column_type(field.data_type()).element.sql_name })
+                });
+                let columns = serde_json::Value::Array(columns.collect());
+                format!("{{\"query\":{},\"columns\":{columns},\"rows\":[", json!(query)).into_bytes()
+            }
+            Format::Csv => csv().header(&self.schema).to_vec(),
+            Format::Arrow | Format::JsonLines | Format::Html => Vec::new(),
+        }
+    }
+
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<u8>> {
+        match self.format {
+            Format::Csv => {
+                let rows = Columns::all(&self.schema, Form::Text).rows(batch)?;
+                let (encoder, mut field, mut out) = (csv(), BytesMut::new(), BytesMut::new());
+                for row in 0..rows.count() {
+                    encoder.row(&rows, row, batch.num_columns(), &mut field, &mut out);
+                }
+                Ok(out.to_vec())
+            }
+            Format::Arrow => {
+                let Some(writer) = self.arrow.as_mut() else {
+                    return Err(Error::bug("an Arrow stream without a writer"));
+                };
+                writer.write(batch).map_err(not_written)?;
+                Ok(std::mem::take(writer.get_mut()))
+            }
+            Format::Json | Format::JsonLines | Format::Html => self.json(batch),
+        }
+    }
+
+    fn json(&mut self, batch: &RecordBatch) -> Result<Vec<u8>> {
+        let options = EncoderOptions::default().with_explicit_nulls(true);
+        let fields = self.schema.fields();
+        let encoders = fields.iter().zip(batch.columns()).map(|(field, array)| make_encoder(field, array, &options));
+        let mut encoders = encoders.collect::<std::result::Result<Vec<_>, _>>().map_err(not_written)?;
+        let names = fields.iter().map(|field| json!(field.name()).to_string()).collect::<Vec<_>>();
+        let lines = self.format == Format::JsonLines;
+        let (open, close) = if lines { (b'{', b'}') } else { (b'[', b']') };
+        let mut out = Vec::new();
+        for row in 0..batch.num_rows() {
+            if !lines && self.rows > 0 {
+                out.push(b',');
+            }
+            self.rows += 1;
+            out.push(open);
+            for (index, encoder) in encoders.iter_mut().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                if lines {
+                    out.extend_from_slice(names[index].as_bytes());
+                    out.push(b':');
+                }
+                if encoder.is_null(row) {
+                    out.extend_from_slice(b"null");
+                } else {
+                    encoder.encode(row, &mut out);
+                }
+            }
+            out.push(close);
+            if lines {
+                out.push(b'\n');
+            }
+        }
+        Ok(out)
+    }
+
+    fn end(&mut self) -> Result<Vec<u8>> {
+        match (self.format, self.arrow.as_mut()) {
+            (Format::Json, _) => Ok(format!("],\"row_count\":{}}}\n", self.rows).into_bytes()),
+            (Format::Arrow, Some(writer)) => {
+                writer.finish().map_err(not_written)?;
+                Ok(std::mem::take(writer.get_mut()))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+fn csv() -> CopyEncoder {
+    let null = String::new();
+    CopyEncoder::new(CopyOptions {
+        format: CopyFormat::Csv,
+        delimiter: b',',
+        null,
+        header: true,
+        quote: b'"',
+        escape: b'"',
+    })
+}
+
+fn not_written(error: arrow::error::ArrowError) -> Error {
+    Error::value(format!("a value cannot be written: {error}"))
+}
+
+/// How far a body is.
+enum Step {
+    First(Vec<u8>),
+    Rows,
+    End,
+}
+
+struct Making {
+    server: Arc<Server>,
+    path: Arc<Path>,
+    running: Running,
+    writer: Option<Writer>,
+    step: Step,
+    next: Option<RecordBatch>,
+    // Listed as long as the body is made.
+    _entry: Registered,
+}
+
+/// The answer with a query's rows. An error before the first row is an error; later ones break the body off, so that
+/// nobody takes a part for the whole.
+pub(crate) async fn response(
+    server: &Arc<Server>,
+    mut running: Running,
+    format: Format,
+    entry: Registered,
+) -> Result<Response> {
+    let schema = running.schema().clone();
+    let first = running.next().await.transpose()?;
+    let mut writer = Writer::new(format, schema)?;
+    let beginning = writer.begin(running.id());
+    let query = running.id();
+    let making = Making {
+        server: server.clone(),
+        path: server.path().clone(),
+        running,
+        writer: Some(writer),
+        step: Step::First(beginning),
+        next: first,
+        _entry: entry,
+    };
+    let body = unfold(Some(making), |making| async move {
+        let mut making = making?;
+        match making.piece().await {
+            Ok(Some(bytes)) => Some((Ok::<_, std::io::Error>(Bytes::from(bytes)), Some(making))),
+            Ok(None) => None,
+            Err(error) => Some((Err(std::io::Error::other(error.to_string())), None)),
+        }
+    });
+    let mut response = Response::new(Body::from_stream(body));
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    if let Some(query) = query {
+        response.headers_mut().insert("x-query-id", HeaderValue::from(query));
+    }
+    Ok(response)
+}
+
+impl Making {
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            match std::mem::replace(&mut self.step, Step::Rows) {
+                Step::First(bytes) if bytes.is_empty() => {}
+                Step::First(bytes) => return Ok(Some(bytes)),
+                Step::End => return Ok(None),
+                Step::Rows => {
+                    let batch = match self.next.take() {
+                        Some(batch) => Some(batch),
+                        None => {
+                            let server = self.server.clone();
+                            tokio::select! {
+                                biased;
+                                batch = self.running.next() => batch.transpose()?,
+                                () = server.stopping_hard() => {
+                                    return Err(Error::resource("the server is stopping"));
+                                }
+                            }
+                        }
+                    };
+                    let Some(mut writer) = self.writer.take() else {
+                        return Err(Error::bug("a body without a writer"));
+                    };
+                    match batch {
+                        Some(batch) => {
+                            let write = self.path.compute(move || {
+                                let bytes = writer.batch(&batch)?;
+                                Ok((writer, bytes))
+                            });
+                            let (writer, bytes) = write.await?;
+                            self.writer = Some(writer);
+                            if !bytes.is_empty() {
+                                return Ok(Some(bytes));
+                            }
+                        }
+                        None => {
+                            self.step = Step::End;
+                            let bytes = writer.end()?;
+                            return Ok((!bytes.is_empty()).then_some(bytes));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All rows at once as JSON objects, for a template. Fails beyond `rows_max`.
+pub(crate) async fn objects(
+    server: &Arc<Server>,
+    mut running: Running,
+    rows_max: usize,
+) -> Result<Vec<serde_json::Value>> {
+    let schema = running.schema().clone();
+    let mut objects = Vec::new();
+    while let Some(batch) = running.next().await.transpose()? {
+        if objects.len() + batch.num_rows() > rows_max {
+            let error = Error::resource(format!("a page has at most {rows_max} rows"));
+            return Err(error.with_hint("end the query with LIMIT"));
+        }
+        let mut writer = Writer::new(Format::JsonLines, schema.clone())?;
+        let lines = server.path().compute(move || {
+            let bytes = writer.batch(&batch)?;
+            let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines.map(|line| serde_json::from_slice(line).map_err(|error| Error::bug(error.to_string()))).collect()
+        });
+        let lines: Vec<serde_json::Value> = lines.await?;
+        objects.extend(lines);
+    }
+    Ok(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringViewArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn clients_get_what_they_accept() {
+        let accepted = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(text));
+            Format::accepted(&headers, true)
+        };
+        assert_eq!(accepted("*/*"), Some(Format::Json));
+        assert_eq!(accepted("text/html,application/xhtml+xml,*/*;q=0.8"), Some(Format::Html));
+        assert_eq!(accepted("text/csv;q=0.5, application/vnd.apache.arrow.stream"), Some(Format::Arrow));
+        assert_eq!(accepted("image/png"), None);
+        assert_eq!(Format::accepted(&HeaderMap::new(), false), Some(Format::Json));
+    }
+
+    #[test]
+    fn every_format_writes_the_same_rows() {
+        let fields = vec![Field::new("a", DataType::Int64, true), Field::new("b\"", DataType::Utf8View, true)];
+        let schema = Arc::new(Schema::new(fields));
+        let columns: Vec<arrow::array::ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![Some(1), None])),
+            Arc::new(StringViewArray::from(vec![Some("x,\"y\""), None])),
+        ];
+        let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
+        let written = |format, batches: usize| {
+            let mut writer = Writer::new(format, schema.clone()).unwrap();
+            let mut out = writer.begin(Some(7));
+            (0..batches).for_each(|_| out.extend(writer.batch(&batch).unwrap()));
+            out.extend(writer.end().unwrap());
+            out
+        };
+        let value: serde_json::Value = serde_json::from_slice(&written(Format::Json, 2)).unwrap();
+        assert_eq!(value["rows"], json!([[1, "x,\"y\""], [null, null], [1, "x,\"y\""], [null, null]]));
+        assert_eq!((&value["row_count"], &value["columns"][0]["type"]), (&json!(4), &json!("bigint")));
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&written(Format::Json, 0)).unwrap()["rows"], json!([]));
+        assert_eq!(written(Format::Csv, 1), b"a,\"b\"\"\"\n1,\"x,\"\"y\"\"\"\n,\n");
+        assert_eq!(written(Format::JsonLines, 1).iter().filter(|byte| **byte == b'\n').count(), 2);
+        let bytes = written(Format::Arrow, 2);
+        let reader = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap();
+        assert_eq!(reader.map(|read| read.unwrap().num_rows()).sum::<usize>(), 4);
+    }
+}

@@ -1,0 +1,134 @@
+//! `POST /v1/sql`: one statement.
+//!
+//! The body is JSON, `{"sql": "…", "parameters": [1, "a", null], "timeout_ms": 5000}`, or the statement alone as
+//! `application/sql`. Other types are refused: those are what a page of somebody else could send.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, new_null_array};
+use arrow::datatypes::DataType;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use diligence_base::{Error, ErrorKind, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::rows::{Format, response};
+use super::{Caller, failure};
+use crate::server::Server;
+use crate::sqlstate;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SqlRequest {
+    sql: String,
+    #[serde(default)]
+    parameters: Vec<Value>,
+    timeout_ms: Option<u64>,
+}
+
+/// Runs the statement.
+pub(super) async fn run(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let Some(format) = Format::accepted(&headers, false) else {
+        let error = Error::input(
+            "rows come as application/json, application/x-ndjson, text/csv or \
+                                  application/vnd.apache.arrow.stream",
+        );
+        return (StatusCode::NOT_ACCEPTABLE, axum::Json(super::error_json(&error))).into_response();
+    };
+    answer(&server, &caller, &headers, &body, format).await.unwrap_or_else(|error| failure(&error))
+}
+
+async fn answer(
+    server: &Arc<Server>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: &[u8],
+    format: Format,
+) -> Result<Response> {
+    let request = read(headers, body)?;
+    let (session, entry) = caller.session(server)?;
+    entry.does(Some(&request.sql));
+    let path = server.path();
+    let values = request.parameters.iter().map(value).collect::<Result<Vec<_>>>()?;
+    let limit = request.timeout_ms.map_or(server.options().limits.statement_time_max, Duration::from_millis);
+    let started = async {
+        let parsed = path.parse(&session, request.sql).await?;
+        let running = path.start(&session, &parsed, values, false).await?;
+        if running.is_command() {
+            let done = running.finish().await?;
+            return Ok(axum::Json(json!({ "command": done.tag, "rows": done.rows })).into_response());
+        }
+        response(server, running, format, entry).await
+    };
+    if limit.is_zero() {
+        return started.await;
+    }
+    // The time is for the first row; a client that wants no more rows closes its connection.
+    let late =
+        |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
+    tokio::time::timeout(limit, started).await.map_err(late)?
+}
+
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        "application/json" => serde_json::from_slice(body)
+            .map_err(|error| Error::input(format!("the request is not as expected: {error}")).with_code("22023")),
+        "application/sql" => {
+            let sql = std::str::from_utf8(body).map_err(|_| Error::input("the statement is not valid UTF-8"))?;
+            Ok(SqlRequest { sql: sql.to_owned(), parameters: vec![], timeout_ms: None })
+        }
+        other => Err(Error::input(format!("a request of type '{other}' is not taken"))
+            .with_hint("send Content-Type: application/json or application/sql")),
+    }
+}
+
+/// A parameter from JSON.
+fn value(value: &Value) -> Result<ArrayRef> {
+    Ok(match value {
+        Value::Null => new_null_array(&DataType::Utf8View, 1),
+        Value::Bool(flag) => Arc::new(BooleanArray::from(vec![*flag])),
+        Value::String(text) => Arc::new(StringViewArray::from_iter_values([text])),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Arc::new(Int64Array::from(vec![whole])),
+            (None, Some(double)) => Arc::new(Float64Array::from(vec![double])),
+            (None, None) => return Err(Error::value(format!("the number {number} is out of range"))),
+        },
+        Value::Array(_) | Value::Object(_) => {
+            return Err(Error::unsupported("parameters are numbers, texts, true, false and null"));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn requests_that_a_foreign_page_could_send_are_refused() {
+        let read = |kind: &'static str, body: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            super::read(&headers, body.as_bytes())
+        };
+        assert!(read("text/plain", "SELECT 1").is_err());
+        assert!(read("application/x-www-form-urlencoded", "sql=SELECT 1").is_err());
+        assert_eq!(read("application/sql", "SELECT 1").unwrap().sql, "SELECT 1");
+        let request = read("application/json; charset=utf-8", r#"{"sql":"SELECT $1","parameters":[1]}"#).unwrap();
+        assert_eq!(request.parameters.len(), 1);
+        assert!(read("application/json", r#"{"sql":"SELECT 1","unknown":1}"#).is_err());
+    }
+}
