@@ -4,6 +4,7 @@
 //! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be planned to
 //! the same, so the plan can run again.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -148,32 +149,48 @@ impl Planner {
         given: &[Option<DataType>],
         count: usize,
     ) -> Result<Description> {
-        let mut types = (0..count).map(|index| given.get(index).cloned().flatten()).collect::<Vec<_>>();
+        let given = |index: usize| given.get(index).cloned().flatten();
+        let casts = cast_types(parsed);
+        let mut types = (0..count)
+            .map(|index| match given(index) {
+                Some(known) => syntax_of(&known).map(Some),
+                None => Ok(casts.get(&(index + 1)).cloned()),
+            })
+            .collect::<Result<Vec<_>>>()?;
         if types.iter().any(Option::is_none) {
-            let inferred = self.logical(session, prepare(parsed, &[])?, |plan, _| {
+            let inferred = self.logical(session, prepare(parsed, vec![])?, |plan, _| {
                 inner(plan)?.get_parameter_fields().map_err(|error| errors::planning(error, self))
             });
-            // Without the types that were given the statement may make no sense.
+            // Without the types that are known the statement may make no sense.
             match inferred {
                 Ok(fields) => {
                     for (index, slot) in types.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
                         let field = fields.get(&format!("${}", index + 1)).cloned().flatten();
-                        *slot = field.map(|field| field.data_type().clone()).filter(|known| *known != DataType::Null);
+                        let known =
+                            field.map(|field| field.data_type().clone()).filter(|known| *known != DataType::Null);
+                        *slot = known.map(|known| syntax_of(&known)).transpose()?;
                     }
                 }
-                Err(error) if given.iter().all(Option::is_none) => return Err(error),
+                Err(error) if types.iter().all(Option::is_none) => return Err(error),
                 Err(_) => {}
             }
         }
-        let parameters = types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect::<Vec<_>>();
-        let schema = self.logical(session, prepare(parsed, &parameters)?, |plan, _| match inner(plan)? {
-            LogicalPlan::Dml(_) | LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_) => Ok(None),
-            plan => {
-                let typed = optimize_types(&session.state, plan).map_err(|error| errors::planning(error, self))?;
-                Ok(Some(typed.schema().inner().clone()))
-            }
-        })?;
-        Ok(Description { parameters, schema })
+        let types = types.into_iter().map(|known| known.unwrap_or(ast::DataType::Text)).collect();
+        self.logical(session, prepare(parsed, types)?, |plan, _| {
+            let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
+                return Err(Error::bug("a prepared statement planned to something else"));
+            };
+            let planned = prepare.fields.iter().map(|field| field.data_type().clone()).enumerate();
+            let parameters = planned.map(|(index, planned)| given(index).unwrap_or(planned)).collect();
+            let schema = match Arc::unwrap_or_clone(prepare.input) {
+                LogicalPlan::Dml(_) | LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_) => None,
+                plan => {
+                    let typed = optimize_types(&session.state, plan).map_err(|error| errors::planning(error, self))?;
+                    Some(typed.schema().inner().clone())
+                }
+            };
+            Ok(Description { parameters, schema })
+        })
     }
 
     /// Plans a statement with values for `$1`, `$2`, ….
@@ -197,8 +214,8 @@ impl Planner {
                 let statement = if count == 0 {
                     parsed.statement.clone()
                 } else {
-                    let types = values.iter().map(ScalarValue::data_type).collect::<Vec<_>>();
-                    prepare(parsed, &types)?
+                    let types = values.iter().map(|value| syntax_of(&value.data_type())).collect::<Result<Vec<_>>>()?;
+                    prepare(parsed, types)?
                 };
                 self.logical(&session, statement, |plan, names| {
                     let plan = if count == 0 { plan } else { self.with_values(plan, values)? };
@@ -231,15 +248,12 @@ fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The statement as a PREPARE with these types: the only way to tell DataFusion's planner the types of parameters.
-fn prepare(parsed: &Parsed, types: &[DataType]) -> Result<ParsedStatement> {
+fn prepare(parsed: &Parsed, types: Vec<ast::DataType>) -> Result<ParsedStatement> {
     let ParsedStatement::Statement(statement) = &parsed.statement else {
         return Err(Error::unsupported("this statement cannot have parameters"));
     };
-    let prepare = ast::Statement::Prepare {
-        name: ast::Ident::new("statement"),
-        data_types: types.iter().map(syntax_of).collect::<Result<_>>()?,
-        statement: statement.clone(),
-    };
+    let prepare =
+        ast::Statement::Prepare { name: ast::Ident::new("statement"), data_types: types, statement: statement.clone() };
     Ok(ParsedStatement::Statement(Box::new(prepare)))
 }
 
@@ -322,6 +336,28 @@ fn parameter_count(parsed: &Parsed) -> Result<usize> {
         return Err(Error::input(format!("a statement has at most {PARAMETERS_MAX} parameters")).with_code("54000"));
     }
     Ok(count.0)
+}
+
+/// The types that parameters are cast to at once: `$1::BIGINT`.
+fn cast_types(parsed: &Parsed) -> HashMap<usize, ast::DataType> {
+    struct Casts(HashMap<usize, ast::DataType>);
+    impl Visitor for Casts {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Cast { expr, data_type, .. } = expr
+                && let ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Placeholder(name), .. }) = expr.as_ref()
+                && let Some(number) = name.strip_prefix('$').and_then(|number| number.parse().ok())
+            {
+                self.0.entry(number).or_insert_with(|| data_type.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut casts = Casts(HashMap::new());
+    if let ParsedStatement::Statement(statement) = &parsed.statement {
+        let _ = statement.visit(&mut casts);
+    }
+    casts.0
 }
 
 /// What the plan uses, if nothing else decides what it is: no function that depends on when or by whom it is called.

@@ -9,11 +9,12 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 46] = [
+const EMPTY: [(&str, &str); 47] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_attrdef", "oid:o adrelid:o adnum:s adbin"),
     ("pg_auth_members", "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
+    ("pg_collation", "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b"),
     ("pg_constraint", "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o \
       conindid:o conparentid:o confrelid:o confupdtype confdeltype confmatchtype conislocal:b coninhcount:i connoinherit:b conkey:S \
       confkey:S conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:S conexclop:O conbin"),

@@ -1,7 +1,9 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
 //! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a client's joins
-//! over them find nothing. `pg_type_names` is ours: what `format_type` answers. A relation keeps its number as long as the database is open; numbers from [`SHOWN_FROM`] on are those of
+//! over them find nothing. `pg_type_names`,
+//! `pg_class_names` and `pg_namespace_names` are ours: what functions and casts about numbers look into, with columns whose names
+//! nobody else's are. A relation keeps its number as long as the database is open; numbers from [`SHOWN_FROM`] on are those of
 //! what the engine shows of itself, so that `pg_table_is_visible` can tell by the number.
 
 mod empty;
@@ -308,13 +310,21 @@ pub(crate) fn tables(
          typdefaultbin typacl:T",
         |_| types(),
     );
-    add("pg_type_names", "oid:o typname sql_name", |_| {
+    add("pg_type_names", "type_oid:o type_name type_sql_name", |_| {
         let named = TYPES.iter().flat_map(|known| {
             let array =
                 vec![known.array_oid.into(), format!("_{}", known.name).into(), format!("{}[]", known.sql_name).into()];
             [vec![known.oid.into(), known.name.into(), known.sql_name.into()], array]
         });
         named.filter(|row| row[0] != Cell::Number(0)).collect()
+    });
+    add("pg_class_names", "class_oid:o class_name", |source| {
+        let row = |listed: Listed| vec![listed.oid.into(), listed.name.into()];
+        source.relations(false).into_iter().map(row).collect()
+    });
+    add("pg_namespace_names", "schema_oid:o schema_name", |source| {
+        let row = |name: String| vec![source.numbers.schema(&name).into(), name.into()];
+        source.schemas().into_iter().map(row).collect()
     });
     add(
         "pg_database",
@@ -363,9 +373,6 @@ pub(crate) fn tables(
     });
     add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", |_| {
         vec![vec![14.into(), "sql".into(), OWNER.into(), false.into(), true.into()]]
-    });
-    add("pg_collation", "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b", |_| {
-        vec![vec![950.into(), "C".into(), 11u32.into(), OWNER.into(), "c".into(), true.into()]]
     });
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| vec![]);
     tables

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use diligence_base::{Error, Result};
+use futures::StreamExt;
 use futures::stream::unfold;
 use serde_json::json;
 
@@ -248,7 +249,7 @@ pub(crate) async fn response(
             Err(error) => Some((Err(std::io::Error::other(error.to_string())), None)),
         }
     });
-    let mut response = Response::new(Body::from_stream(body));
+    let mut response = Response::new(Body::from_stream(body.fuse()));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     if let Some(query) = query {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::DataRow;
@@ -334,9 +334,9 @@ impl PgSession {
         let formats = vec![code; count];
         self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));
         let encoder = Arc::new(CopyEncoder::new(copy.options.clone()));
-        let header = encoder.header(&schema);
-        if !header.is_empty() {
-            self.outbox.put(Out::CopyData(CopyData::new(header.freeze())));
+        let mut header = encoder.header(&schema);
+        if !header.is_empty() && form == Form::Text {
+            self.outbox.put(Out::CopyData(CopyData::new(header.split().freeze())));
         }
         let mut sent = 0;
         loop {
@@ -345,12 +345,15 @@ impl PgSession {
             let Some(batch) = batch else { break };
             sent += batch.num_rows();
             let (columns, encoder) = (columns.clone(), encoder.clone());
+            // In binary form it goes out with the first row, as drivers expect.
+            let mut first = if batch.num_rows() > 0 { header.split() } else { BytesMut::new() };
             let work = path.compute(move || {
                 let rows = columns.rows(&batch)?;
                 let (mut out, mut field) = (BytesMut::new(), BytesMut::new());
                 let mut lines = BytesMut::new();
                 for row in 0..rows.count() {
                     lines.clear();
+                    lines.extend_from_slice(&first.split());
                     encoder.row(&rows, row, count, &mut field, &mut lines);
                     // A row a message: drivers count on it.
                     out.put_u8(b'd');
@@ -364,7 +367,8 @@ impl PgSession {
             self.outbox.flush(|| running.stall()).await?;
         }
         if let Some(trailer) = encoder.trailer() {
-            self.outbox.put(Out::CopyData(CopyData::new(Bytes::copy_from_slice(&trailer))));
+            header.extend_from_slice(&trailer);
+            self.outbox.put(Out::CopyData(CopyData::new(header.freeze())));
         }
         self.outbox.put(Out::CopyDone(CopyDone::new()));
         self.complete(format!("COPY {sent}"));

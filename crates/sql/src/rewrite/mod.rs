@@ -108,6 +108,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
+        postgres::subquery(expression);
         if let Expr::Function(function) = expression
             && let Some(over) = function.over.as_mut()
             && let Some(definitions) = self.windows.last()

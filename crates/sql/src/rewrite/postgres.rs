@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Query, Select, SelectItem, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut, Visitor,
-    VisitorMut,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -18,11 +18,11 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 46] = [
+const FUNCTIONS: [(&str, &str); 47] = [
     ("col_description", "CAST(NULL AS TEXT)"),
     ("current_database", "'diligence'"),
     ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
-    ("format_type", "(SELECT max(t.sql_name) FROM pg_catalog.pg_type_names t WHERE t.oid = $1)"),
+    ("format_type", "(SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("has_any_column_privilege", "true"),
     ("has_column_privilege", "true"),
     ("has_database_privilege", "true"),
@@ -48,7 +48,7 @@ const FUNCTIONS: [(&str, &str); 46] = [
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
     ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
     ("pg_get_userbyid", "'diligence'"),
-    ("pg_get_viewdef", "(SELECT max(v.definition) FROM pg_catalog.pg_views v WHERE v.viewoid = $1)"),
+    ("pg_get_viewdef", "(SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1)"),
     ("pg_has_role", "true"),
     ("pg_indexes_size", "CAST(0 AS BIGINT)"),
     ("pg_is_in_recovery", "false"),
@@ -64,19 +64,33 @@ const FUNCTIONS: [(&str, &str); 46] = [
     ("pg_type_is_visible", "true"),
     ("quote_ident", "CASE WHEN $1 ~ '^[a-z_][a-z0-9_]*$' THEN $1 ELSE concat('\"', replace($1, '\"', '\"\"'), '\"') END"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
-    ("to_regclass", "(SELECT max(c.oid) FROM pg_catalog.pg_class c WHERE c.relname = $1)"),
+    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)"),
+    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
 ];
 
 /// Tables of `pg_catalog` that never have rows here.
-const NEVER_ROWS: [&str; 8] = [
-    "pg_policy",
-    "pg_publication",
-    "pg_publication_rel",
-    "pg_publication_namespace",
-    "pg_statistic_ext",
-    "pg_inherits",
-    "pg_trigger",
+const NEVER_ROWS: [&str; 21] = [
+    "pg_attrdef",
+    "pg_auth_members",
+    "pg_collation",
     "pg_constraint",
+    "pg_db_role_setting",
+    "pg_depend",
+    "pg_description",
+    "pg_enum",
+    "pg_foreign_server",
+    "pg_foreign_table",
+    "pg_index",
+    "pg_inherits",
+    "pg_partitioned_table",
+    "pg_policy",
+    "pg_proc",
+    "pg_publication",
+    "pg_publication_namespace",
+    "pg_publication_rel",
+    "pg_range",
+    "pg_statistic_ext",
+    "pg_trigger",
 ];
 
 /// Gives columns the names that PostgreSQL gives them where an expression is about to be replaced; and of a SELECT over nothing
@@ -136,7 +150,79 @@ fn never_has_rows(from: &[TableWithJoins]) -> bool {
         }
         _ => false,
     };
-    from.iter().any(|table| empty(&table.relation))
+    // Whatever is joined to the first table from its left has no rows either.
+    let from_left = |table: &TableWithJoins| {
+        table.joins.iter().all(|join| {
+            use datafusion::sql::sqlparser::ast::JoinOperator::{Inner, Join, Left, LeftOuter};
+            matches!(join.join_operator, Inner(_) | Join(_) | Left(_) | LeftOuter(_))
+        })
+    };
+    from.iter().any(|table| empty(&table.relation) && from_left(table))
+}
+
+/// Whether a query never gives a row: it selects, without grouping or computing over all rows, from nothing.
+fn gives_nothing(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let computes = select.projection.iter().any(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => aggregates(expr),
+        _ => false,
+    });
+    if computes || select.having.is_some() {
+        return false;
+    }
+    // The options of tables are NULL, always.
+    let of_options = select.from.iter().any(|table| match &table.relation {
+        TableFactor::Table { name, args: Some(args), .. } => {
+            bare(name).as_deref() == Some("unnest")
+                && args.args.iter().all(|argument| argument.to_string().ends_with(".reloptions"))
+        }
+        _ => false,
+    });
+    of_options || never_has_rows(&select.from)
+}
+
+/// Whether an expression may have an aggregate in it: every function whose name is not known not to be one.
+fn aggregates(expr: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+            let name = bare(&function.name).unwrap_or_default();
+            let known = name.starts_with("pg_get_") || FUNCTIONS.iter().any(|(known, _)| *known == name);
+            if known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    }
+    Visit::visit(expr, &mut Finder).is_break()
+}
+
+/// A subquery over nothing, before its own parts are looked at.
+pub(super) fn subquery(expr: &mut Expr) {
+    match expr {
+        Expr::Subquery(query) if gives_nothing(query) => *expr = parsed("CAST(NULL AS TEXT)"),
+        Expr::Exists { subquery, negated } if gives_nothing(subquery) => {
+            *expr = Expr::Value(Value::Boolean(*negated).into());
+        }
+        Expr::Function(function) if bare(&function.name).as_deref() == Some("array") => {
+            let FunctionArguments::Subquery(query) = &function.args else { return };
+            if gives_nothing(query) {
+                *expr = parsed("CAST(NULL AS TEXT[])");
+                return;
+            }
+            // ARRAY(SELECT x …) has the query's one column as a list.
+            let text = "(SELECT array_agg(_array._value) FROM (SELECT 1) AS _array(_value))";
+            let mut list = parsed(text);
+            if let Expr::Subquery(outer) = &mut list
+                && let SetExpr::Select(select) = outer.body.as_mut()
+                && let Some(TableWithJoins { relation: TableFactor::Derived { subquery, .. }, .. }) =
+                    select.from.first_mut()
+            {
+                subquery.clone_from(query);
+                *expr = list;
+            }
+        }
+        _ => {}
+    }
 }
 
 fn has_query(expr: &Expr) -> bool {
@@ -260,16 +346,16 @@ fn replaced_type(data_type: &DataType) -> Option<Replaced> {
         "text" | "name" | "char" | "bpchar" | "varchar" | "cstring" | "json" | "jsonb" | "inet" | "unknown"
         | "regrole" | "pg_node_tree" | "uuid" => by(DataType::Text),
         "regclass" => Some(Replaced::Lookup(
-            "(SELECT max(c.oid) FROM pg_catalog.pg_class c WHERE c.relname = $1)",
-            "(SELECT max(c.relname) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
+            "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)",
+            "(SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1)",
         )),
         "regtype" => Some(Replaced::Lookup(
-            "(SELECT max(t.oid) FROM pg_catalog.pg_type_names t WHERE t.sql_name = $1 OR t.typname = $1)",
-            "(SELECT max(t.sql_name) FROM pg_catalog.pg_type_names t WHERE t.oid = $1)",
+            "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)",
+            "(SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)",
         )),
         "regnamespace" => Some(Replaced::Lookup(
-            "(SELECT max(n.oid) FROM pg_catalog.pg_namespace n WHERE n.nspname = $1)",
-            "(SELECT max(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = $1)",
+            "(SELECT max(_n.schema_oid) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_name = $1)",
+            "(SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1)",
         )),
         "int2vector" | "oidvector" | "regproc" | "regprocedure" => Some(Replaced::Nothing),
         _ => None,
@@ -363,7 +449,8 @@ mod tests {
             ("SELECT pg_catalog.pg_table_is_visible(c.oid)", "SELECT (c.oid < 1000000000) AS pg_table_is_visible"),
             (
                 "SELECT 1 WHERE oid = 'public.\"T\"'::regclass",
-                "SELECT 1 WHERE oid = (SELECT max(c.oid) FROM pg_catalog.pg_class AS c WHERE c.relname = 'T')",
+                "SELECT 1 WHERE oid = (SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names AS _c \
+                 WHERE _c.class_name = 'T')",
             ),
         ] {
             assert_eq!(rewritten(sql), expected, "{sql}");
@@ -376,6 +463,12 @@ mod tests {
         assert_eq!(rewritten(sql), "SELECT polname, CAST(NULL AS TEXT) FROM pg_catalog.pg_policy AS pol");
         let kept = "SELECT (SELECT 1) FROM pg_policy";
         assert_eq!(rewritten(kept), kept, "the name may be a user's table");
+        let sql = "SELECT (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef d WHERE d.adnum = a.b) FROM a";
+        assert_eq!(rewritten(sql), "SELECT CAST(NULL AS TEXT) FROM a");
+        let kept = "SELECT (SELECT count(*) FROM pg_catalog.pg_index) FROM a";
+        assert_eq!(rewritten(kept), kept, "no rows are counted as one row with 0");
+        let sql = "SELECT ARRAY(SELECT rolname FROM pg_catalog.pg_roles)";
+        assert!(rewritten(sql).contains("array_agg"), "{}", rewritten(sql));
     }
 
     #[test]

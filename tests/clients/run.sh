@@ -1,0 +1,46 @@
+#!/bin/bash
+# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, and HTTP.
+#   run.sh PATH_TO_DILIGENCE [VENV]
+# psql comes from Debian's package postgresql-client; the Python clients are installed from PyPI into VENV [default: target/clients-venv].
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+venv=${2:-$here/../../target/clients-venv}
+command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql-client; }
+if [ ! -x "$venv/bin/python" ]; then
+  python3 -m venv "$venv"
+  "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests
+fi
+work=$(mktemp -d)
+trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+mkdir "$work/data" "$work/endpoints"
+printf 'id,name,price\n1,one,1.50\n2,two,2.25\n3,,\n' > "$work/data/items.csv"
+cp "$here"/endpoints/* "$work/endpoints/"
+cat > "$work/users.toml" <<USERS
+[users.ann]
+password = "$(echo secret | "$binary" serve --hash-password)"
+files = true
+[users.bob]
+password = "other"
+USERS
+start() { # arguments of serve: sets $server, $postgres, $http
+  "$binary" serve --data "$work/data" --postgres 0 --http 0 --endpoints "$work/endpoints" --memory 512MiB "$@" > "$work/doors" 2> "$work/log" &
+  server=$!
+  for _ in $(seq 300); do [ "$(wc -l < "$work/doors")" -ge 2 ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
+  postgres=$(sed -n 's#postgres://\(.*\)/diligence#\1#p' "$work/doors")
+  http=$(sed -n 's#\(http://.*\)/#\1#p' "$work/doors")
+}
+stop() { kill -TERM $server; wait $server; server=; }
+export PGCONNECT_TIMEOUT=10 PGDATABASE=diligence PGUSER=ann PGHOST=127.0.0.1
+start
+PGPORT=${postgres##*:} "$here/psql.sh"
+POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
+stop
+start --users "$work/users.toml"
+POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
+stop
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
+start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
+POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+stop
+echo "all clients are served"
