@@ -197,3 +197,124 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{AsArray, Int64Array, StringViewArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+    use crate::{Database, SessionOptions};
+
+    fn numbers(session: &Session, planned: PlannedStatement) -> Vec<i64> {
+        let batches = session.start_planned(planned).unwrap().collect().unwrap();
+        batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
+    }
+
+    fn session() -> Session {
+        let session = Database::in_memory().unwrap().session();
+        session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1, 'one'), (2, 'two')) AS v(a, b)").unwrap();
+        session
+    }
+
+    #[test]
+    fn a_plan_is_used_again_until_its_table_changes() {
+        let session = session();
+        let parsed = session.parse("SELECT a FROM t ORDER BY a").unwrap();
+        let planned = session.plan(&parsed, &[]).unwrap();
+        assert!(planned.is_current(&session) && planned.is_read_only());
+        assert_eq!(numbers(&session, planned.again().unwrap()), [1, 2]);
+        assert_eq!(numbers(&session, planned.again().unwrap()), [1, 2]);
+        let before = planned.fingerprint().unwrap();
+        session.execute("INSERT INTO t VALUES (3, 'three')").unwrap();
+        assert!(!planned.is_current(&session));
+        let anew = session.plan(&parsed, &[]).unwrap();
+        assert_ne!(anew.fingerprint().unwrap(), before);
+        assert_eq!(numbers(&session, anew), [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_depends_on_when_or_who_is_planned_each_time() {
+        let session = session();
+        for sql in ["SELECT now()", "SELECT random() FROM t", "SELECT current_user", "SELECT * FROM system.settings"] {
+            let planned = session.plan(&session.parse(sql).unwrap(), &[]).unwrap();
+            assert!(planned.again().is_none() && planned.fingerprint().is_none(), "{sql}");
+        }
+        assert!(!session.plan(&session.parse("CREATE TABLE u (a INT)").unwrap(), &[]).unwrap().is_read_only());
+    }
+
+    #[test]
+    fn a_view_behind_a_plan_counts_as_what_it_uses() {
+        let session = session();
+        session.execute("CREATE VIEW v AS SELECT a FROM t").unwrap();
+        let planned = session.plan(&session.parse("SELECT a FROM v").unwrap(), &[]).unwrap();
+        assert!(planned.is_current(&session));
+        session.execute("CREATE OR REPLACE VIEW v AS SELECT a + 1 AS a FROM t").unwrap();
+        assert!(!planned.is_current(&session));
+    }
+
+    #[test]
+    fn parameters_have_types_from_the_client_a_cast_or_what_is_around_them() {
+        let session = session();
+        let described = |sql: &str, given: &[Option<DataType>]| {
+            let description = session.describe(&session.parse(sql).unwrap(), given).unwrap();
+            (description.parameters, description.schema.map(|schema| schema.fields().len()))
+        };
+        assert_eq!(described("SELECT b FROM t WHERE a = $1", &[]), (vec![DataType::Int64], Some(1)));
+        assert_eq!(described("SELECT $1::BIGINT + 1, $2", &[]).0, [DataType::Int64, DataType::Utf8View]);
+        let given = [Some(DataType::Int16), Some(DataType::Int16)];
+        assert_eq!(described("SELECT $1 + $2", &given).0, [DataType::Int16, DataType::Int16]);
+        assert_eq!(described("INSERT INTO t VALUES ($1, $2)", &[]).1, None);
+        let parsed = session.parse("SELECT a FROM t WHERE b = $1 AND a >= $2").unwrap();
+        let values: [ArrayRef; 2] =
+            [Arc::new(StringViewArray::from_iter_values(["two"])), Arc::new(Int64Array::from(vec![1]))];
+        assert_eq!(numbers(&session, session.plan(&parsed, &values).unwrap()), [2]);
+        assert!(session.plan(&parsed, &values[..1]).is_err());
+    }
+
+    #[test]
+    fn rows_are_appended_all_or_none() {
+        let session = session();
+        let column = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
+        let batch = |values| RecordBatch::try_from_iter([("a", column(values))]).unwrap();
+        let columns = ["a".to_owned()];
+        assert_eq!(session.append(None, "t", &columns, &[batch(vec![3]), batch(vec![4, 5])]).unwrap(), 3);
+        let parsed = session.parse("SELECT count(*) FROM t WHERE b IS NULL").unwrap();
+        assert_eq!(numbers(&session, session.plan(&parsed, &[]).unwrap()), [3]);
+        assert_eq!(session.append(None, "nowhere", &columns, &[]).unwrap_err().code(), Some("42P01"));
+        assert_eq!(session.append(None, "t", &["x".to_owned()], &[]).unwrap_err().code(), Some("42703"));
+    }
+
+    #[test]
+    fn a_session_without_files_can_name_none() {
+        let database = Database::in_memory().unwrap();
+        let stranger = database.session_with(SessionOptions { files: false });
+        for sql in ["COPY (SELECT 1) TO '/tmp/x.csv'", "CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '/tmp'"] {
+            assert_eq!(stranger.execute(sql).err().unwrap().code(), Some("42501"), "{sql}");
+        }
+        assert_eq!(stranger.execute("SELECT * FROM '/etc/hosts.csv'").err().unwrap().code(), Some("42P01"));
+    }
+
+    #[test]
+    fn clients_of_postgres_find_tables_columns_and_types() {
+        let session = session();
+        let texts = |sql: &str| {
+            let batches = session.execute(sql).unwrap().collect().unwrap();
+            let text = |batch: &RecordBatch| {
+                let column = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+                column.as_string::<i32>().iter().map(|value| value.unwrap_or("NULL").to_owned()).collect::<Vec<_>>()
+            };
+            batches.iter().flat_map(text).collect::<Vec<_>>()
+        };
+        let columns = "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
+                       WHERE a.attrelid = 't'::regclass AND a.attnum > 0 ORDER BY a.attnum";
+        assert_eq!(texts(columns), ["bigint", "text"]);
+        assert_eq!(texts("SELECT nspname FROM pg_namespace WHERE oid = 2200"), ["public"]);
+        assert_eq!(texts("SELECT relname FROM pg_class WHERE pg_table_is_visible(oid)"), ["t"]);
+        let none = "SELECT (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true) FROM pg_catalog.pg_attrdef d \
+                    WHERE d.adrelid = c.oid) FROM pg_catalog.pg_class c WHERE c.relname = 't'";
+        assert_eq!(texts(none), ["NULL"]);
+    }
+}
