@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Two sessions with the same number plan the same text to the same.
-    pub fn planning_identity(&self) -> (usize, bool) {
+    pub fn planning_identity(&self) -> (u64, bool) {
         (self.0.planner.settings_identity(), self.0.planner.options().paths_are_tables)
     }
 

@@ -40,13 +40,7 @@ pub struct PlannedStatement {
 impl PlannedStatement {
     /// The columns that come out; none for a command.
     pub fn schema(&self) -> Option<SchemaRef> {
-        match &self.planned {
-            Planned::Query(query, _) => Some(query.schema().clone()),
-            Planned::Other(statement) => match statement.as_ref() {
-                Statement::Explain { .. } => Some(Statement::plan_schema()),
-                _ => None,
-            },
-        }
+        self.planned.schema()
     }
 
     /// Whether it only reads.
@@ -104,9 +98,16 @@ impl Session {
         Ok(ParsedStatement(Arc::new((sql.trim().to_owned(), self.planner().parse(sql)?))))
     }
 
-    /// What a statement takes and gives; `given` are parameters' types as its sender declares them. Opens files.
-    pub fn describe(&self, parsed: &ParsedStatement, given: &[Option<DataType>]) -> Result<Description> {
-        self.in_runtime(|| self.planner().describe(&parsed.0.1, given))
+    /// What a statement takes and gives, and for one without parameters the plan that told; `given` are parameters' types as its
+    /// sender declares them. Opens files.
+    pub fn describe(
+        &self,
+        parsed: &ParsedStatement,
+        given: &[Option<DataType>],
+    ) -> Result<(Description, Option<PlannedStatement>)> {
+        let (description, planned) = self.in_runtime(|| self.planner().describe(&parsed.0.1, given))?;
+        let planned = planned.map(|planned| PlannedStatement { text: parsed.text().to_owned(), planned });
+        Ok((description, planned))
     }
 
     /// Plans a statement. `values` are arrays of one row, one for each of `$1`, `$2`, …. Opens files.
@@ -259,7 +260,7 @@ mod tests {
     fn parameters_have_types_from_the_client_a_cast_or_what_is_around_them() {
         let session = session();
         let described = |sql: &str, given: &[Option<DataType>]| {
-            let description = session.describe(&session.parse(sql).unwrap(), given).unwrap();
+            let (description, _) = session.describe(&session.parse(sql).unwrap(), given).unwrap();
             (description.parameters, description.schema.map(|schema| schema.fields().len()))
         };
         assert_eq!(described("SELECT b FROM t WHERE a = $1", &[]), (vec![DataType::Int64], Some(1)));

@@ -24,7 +24,7 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 pub struct PlanKey {
     text: String,
     values: String,
-    planning: (usize, bool),
+    planning: (u64, bool),
 }
 
 impl PlanKey {

@@ -115,8 +115,14 @@ impl Path {
         parsed: &ParsedStatement,
         given: Vec<Option<DataType>>,
     ) -> Result<Description> {
-        let (session, parsed) = (session.clone(), parsed.clone());
-        self.optimize.run(move || session.describe(&parsed, &given)).await
+        let key = PlanKey::new(session, parsed.text(), &[]);
+        let (own, statement) = (session.clone(), parsed.clone());
+        let described = self.optimize.run(move || own.describe(&statement, &given));
+        let (description, planned) = described.await?;
+        if let (Some(key), Some(planned)) = (key, planned) {
+            self.cache.put(key, &planned);
+        }
+        Ok(description)
     }
 
     /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -92,12 +93,15 @@ pub(crate) struct SessionParts {
     pub(crate) state: SessionState,
     /// What foreign operators run with.
     task: Arc<TaskContext>,
+    /// No other has had this number.
+    id: u64,
 }
 
 impl SessionParts {
     fn new(state: SessionState) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let task = state.task_ctx();
-        Arc::new(Self { state, task })
+        Arc::new(Self { state, task, id: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 }
 
@@ -123,8 +127,8 @@ impl Planner {
     }
 
     /// A number that two planners share as long as the same settings hold for both.
-    pub fn settings_identity(&self) -> usize {
-        Arc::as_ptr(&*self.session.read()) as usize
+    pub fn settings_identity(&self) -> u64 {
+        self.session.read().id
     }
 
     /// What functions about the session answer, such as `current_user`.

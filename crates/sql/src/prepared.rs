@@ -51,6 +51,19 @@ pub enum Planned {
     Other(Box<Statement>),
 }
 
+impl Planned {
+    /// The columns that come out; `None` for a statement without rows.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        match self {
+            Planned::Query(query, _) => Some(query.schema().clone()),
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Explain { .. } => Some(Statement::plan_schema()),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// What a plan was made from: states of tables, and views.
 #[derive(Clone, Debug, Default)]
 pub struct Uses(Vec<(RelationName, State)>);
@@ -121,25 +134,20 @@ impl Planner {
         guarded(|| parse::parse_one(sql, dialect.as_ref()))
     }
 
-    /// What a statement takes and gives. `given` are types that its sender declared for parameters.
-    pub fn describe(&self, parsed: &Parsed, given: &[Option<DataType>]) -> Result<Description> {
+    /// What a statement takes and gives, and for one without parameters the plan that told. `given` are types that its sender
+    /// declared for parameters.
+    pub fn describe(&self, parsed: &Parsed, given: &[Option<DataType>]) -> Result<(Description, Option<Planned>)> {
         let count = parameter_count(parsed)?.max(given.len());
         if count == 0 {
-            let schema = if acts_when_planned(parsed) {
-                None
-            } else {
-                match self.plan_with(parsed, &[])? {
-                    Planned::Query(query, _) => Some(query.schema().clone()),
-                    Planned::Other(statement) => match *statement {
-                        Statement::Explain { .. } => Some(Statement::plan_schema()),
-                        _ => None,
-                    },
-                }
-            };
-            return Ok(Description { parameters: vec![], schema });
+            if acts_when_planned(parsed) {
+                return Ok((Description { parameters: vec![], schema: None }, None));
+            }
+            let planned = self.plan_with(parsed, &[])?;
+            return Ok((Description { parameters: vec![], schema: planned.schema() }, Some(planned)));
         }
         let session = self.session();
-        guarded(|| parse::with_stack(parsed.depth, || self.described(&session, parsed, given, count)))
+        let described = || self.described(&session, parsed, given, count);
+        Ok((guarded(|| parse::with_stack(parsed.depth, described))?, None))
     }
 
     fn described(
