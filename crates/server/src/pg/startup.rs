@@ -4,10 +4,10 @@
 //! that asks for encryption where there is none is told so, and decides itself.
 
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 use pgwire::error::PgWireResult;
 use pgwire::messages::cancel::CancelRequest;
@@ -57,7 +57,8 @@ pub(super) async fn arrive(server: &Arc<Server>, stream: TcpStream, peer: Socket
             GSS_REQUEST if packet.len() == 8 => stream.write_all(b"N").await.ok()?,
             CANCEL_REQUEST => {
                 let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_2);
-                if let Ok(Some(request)) = CancelRequest::decode(&mut packet, &context) {
+                let request = caught_quietly(|| CancelRequest::decode(&mut packet, &context));
+                if let Some(Ok(Some(request))) = request {
                     server.registry().cancel(request.pid, &request.secret_key.to_bytes());
                 }
                 return None;
@@ -124,8 +125,8 @@ async fn greet(
     }
     let version = if minor >= 2 { ProtocolVersion::PROTOCOL3_2 } else { ProtocolVersion::PROTOCOL3_0 };
     let context = DecodeContext::new(version);
-    let startup = match Startup::decode(&mut packet, &context) {
-        Ok(Some(startup)) => startup,
+    let startup = match caught_quietly(|| Startup::decode(&mut packet, &context)) {
+        Some(Ok(Some(startup))) => startup,
         _ => return Err(refuse("the first message is malformed", sqlstate::PROTOCOL)),
     };
     let parameters = startup.parameters.into_iter().collect::<Vec<_>>();
@@ -197,5 +198,5 @@ async fn log_in(
 fn answer<T>(message: PgWireFrontendMessage, read: impl FnOnce(PasswordMessageFamily) -> PgWireResult<T>) -> Option<T> {
     let PgWireFrontendMessage::PasswordMessageFamily(family) = message else { return None };
     // pgwire's decoders trust the lengths within a message.
-    catch_unwind(AssertUnwindSafe(|| read(family))).ok()?.ok()
+    caught_quietly(|| read(family))?.ok()
 }

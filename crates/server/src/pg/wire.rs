@@ -1,10 +1,10 @@
 //! Messages in and out: pgwire's forms of them over a socket, with limits, and without a thread while waiting.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, ErrorKind};
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
@@ -107,9 +107,9 @@ impl Inbox {
         let kind = self.buffer[0];
         let mut message = self.buffer.split_to(bytes);
         // pgwire's decoders trust the lengths within a message.
-        match catch_unwind(AssertUnwindSafe(|| PgWireFrontendMessage::decode(&mut message, &self.context))) {
-            Ok(Ok(Some(decoded))) => Ok(decoded),
-            Ok(Ok(None) | Err(_)) | Err(_) => {
+        match caught_quietly(|| PgWireFrontendMessage::decode(&mut message, &self.context)) {
+            Some(Ok(Some(decoded))) => Ok(decoded),
+            Some(Ok(None) | Err(_)) | None => {
                 let text = format!("a message of kind '{}' is malformed", kind.escape_ascii());
                 Err(Broken::Malformed(Error::input(text).with_code(sqlstate::PROTOCOL)))
             }
