@@ -146,7 +146,11 @@ impl RunBuilder {
         let columns = self.shared.encoder.columns(&batch)?;
         let key_bytes = self.shared.encoder.bytes_expected(&columns, batch.rows());
         let needed = self.needed_bytes(batch.rows(), held_bytes(&batch)?, key_bytes);
-        if let Err(error) = self.reservation.grow(needed.saturating_sub(self.reservation.bytes())) {
+        let missing = needed.saturating_sub(self.reservation.bytes());
+        // One row cannot be divided, and with nothing else held, nothing can be written in its place.
+        let is_alone = batch.rows() == 1 && self.keys.len() == 0 && self.runs.is_empty() && self.minimal.is_some();
+        let grown = if is_alone { self.reservation.grow_for_one_row(missing) } else { self.reservation.grow(missing) };
+        if let Err(error) = grown {
             return Ok(Taken::NoRoom(batch, error));
         }
         self.shared.encoder.append(&columns, batch.rows(), &mut self.keys)?;
