@@ -425,13 +425,7 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
             };
             let (bytes, rows) = held(vec![call], &schema);
             let looks_ahead = match &function {
-                WindowFunction::Shift { offset, .. } => {
-                    if *offset < 0 {
-                        1000
-                    } else {
-                        0
-                    }
-                }
+                WindowFunction::Shift { offset, .. } if *offset < 0 => 1000,
                 WindowFunction::Nth { .. } | WindowFunction::Aggregate(_) => *ahead,
                 _ => 0,
             };
