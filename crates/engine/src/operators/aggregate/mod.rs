@@ -18,6 +18,7 @@
 //! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known about it.
 //!   That is what a spill by partition will write.
 
+mod arena;
 mod direct;
 mod group_table;
 mod key_decoding;

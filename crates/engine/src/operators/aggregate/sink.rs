@@ -9,29 +9,31 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::key_decoding::KeyReader;
-use super::local::{Groups, LocalGroups, Tuning};
+use super::local::{Groups, LocalGroups, Tuning, piece_of};
 use super::program::Program;
 use super::spill::Spill;
-use super::spill::board::Board;
+use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
 use super::states::State;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Setup, Sink, SinkState};
 use crate::query::profile::Spills;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Pieces of the partitions where there is no temp space.
+const PIECES: usize = 16;
 
 /// What a packet leaves behind.
 pub(super) enum Handed {
-    Table(GroupTable, Reservation, QueryMemory),
-    /// The partitions of a chunk that count.
-    Chunk(Chunk, Range<usize>),
+    Table(GroupTable, Reservation),
+    Chunk(Chunk),
 }
 
 /// What the packets, the pieces of merging and the source have in common.
@@ -46,6 +48,8 @@ pub(super) struct Shared {
     handed: Mutex<Vec<Handed>>,
     spill: OnceLock<Arc<Spill>>,
     spill_starts: Mutex<()>,
+    /// Pieces of the partitions that have spilled, as bits.
+    pub spilled: Arc<AtomicU64>,
     has_spilled: AtomicBool,
     merging: OnceLock<Merging>,
     finished: OnceLock<Finished>,
@@ -53,10 +57,10 @@ pub(super) struct Shared {
 
 /// The work of merging, once all packets are done.
 struct Merging {
-    /// Merged by the only piece.
+    /// Merged by the only part.
     tables: Mutex<Vec<(GroupTable, Reservation)>>,
-    /// Merged by partition, or none.
-    chunks: Mutex<Vec<(Arc<Chunk>, Range<usize>)>>,
+    /// Merged by partition, or none: by piece, each with how many parts still need it.
+    chunks: Vec<Mutex<(usize, Vec<Arc<Chunk>>)>>,
     parts: Vec<Range<usize>>,
     results: Vec<Mutex<Option<FinishedGroups>>>,
 }
@@ -95,6 +99,7 @@ impl Shared {
             handed: Mutex::default(),
             spill: OnceLock::new(),
             spill_starts: Mutex::default(),
+            spilled: Arc::default(),
             has_spilled: AtomicBool::new(false),
             merging: OnceLock::new(),
             finished: OnceLock::new(),
@@ -152,57 +157,117 @@ impl Shared {
         Ok(self.spill.get())
     }
 
-    /// Whether groups are being written; then the waker is woken when some have been.
-    pub fn is_spilling(&self, waker: &Waker) -> bool {
-        self.spill.get().is_some_and(|spill| spill.is_underway(waker))
+    /// Into how many pieces the partitions are cut: as many as there are files, so that one has only rows of one piece.
+    pub fn pieces(&self, setup: &Setup) -> usize {
+        setup.temp.as_ref().map_or(PIECES, |temp| Spill::clusters(setup, temp.cluster_bytes()).0)
     }
 
-    /// Takes out the groups of the packets that have ended, or else of the packet that holds most, to be written. `None` if nobody
-    /// holds anything, or there is no temp space.
+    /// Whether groups are being written.
+    pub fn is_spilling(&self) -> bool {
+        self.spill.get().is_some_and(|spill| spill.is_underway())
+    }
+
+    /// Pending while groups are being written; then the waker is woken when some have been.
+    pub fn poll_spilling(&self, waker: &Waker) -> Poll<()> {
+        self.spill.get().map_or(Poll::Ready(()), |spill| spill.poll_underway(waker))
+    }
+
+    /// Takes out the groups of the largest piece, whoever holds them, to be written; if there are only tables, the largest of these.
+    /// `None` if nobody holds anything, or there is no temp space.
     pub fn evict(&self, setup: &Setup) -> Result<Option<VecDeque<Outgoing>>> {
         let Some(spill) = self.spill(setup, true)? else { return Ok(None) };
-        let mut outgoing = VecDeque::new();
-        if self.program.grouped {
-            let handed = std::mem::take(&mut *self.handed.lock());
-            outgoing = self.outgoing(spill, handed)?;
-        } else {
-            for handed in self.handed.lock().iter_mut() {
-                if let Handed::Table(table, reservation, _) = handed
-                    && let Some(states) = table.take_pairs()?
-                {
-                    let held = std::mem::replace(reservation, reservation.sibling());
-                    reservation.settle(table.bytes());
-                    outgoing.push_back(Outgoing::of_pairs(spill, states, held));
-                }
-            }
-        }
         let working = self.groups.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
-        let held = working.iter().map(|groups| groups.lock().held_bytes()).collect::<Vec<_>>();
-        let mut working = held.into_iter().zip(working).collect::<Vec<_>>();
-        working.sort_by_key(|(bytes, _)| *bytes);
-        let mut given_back = false;
-        while outgoing.is_empty()
-            && let Some((bytes, groups)) = working.pop()
-        {
-            if self.program.grouped {
-                let handed = groups.lock().take_out(false)?;
-                // A table that has just been flushed has memory, but no groups.
-                given_back |= bytes > 0;
-                outgoing = self.outgoing(spill, handed)?;
-            } else if let Some((states, held)) = groups.lock().take_pairs()? {
-                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
-            }
-        }
+        let (outgoing, given_back) = match self.program.grouped {
+            true => match self.evict_piece(spill, &working)? {
+                outgoing if outgoing.is_empty() => self.evict_table(spill, working)?,
+                outgoing => (outgoing, true),
+            },
+            false => (self.evict_pairs(spill, working)?, false),
+        };
         if !outgoing.is_empty() {
             self.has_spilled.store(true, Ordering::Release);
         }
         Ok((given_back || !outgoing.is_empty()).then_some(outgoing))
     }
 
+    /// The chunks of the largest piece.
+    fn evict_piece(&self, spill: &Arc<Spill>, working: &[Arc<Mutex<Groups>>]) -> Result<VecDeque<Outgoing>> {
+        let mut bytes = vec![0; spill.files()];
+        for handed in self.handed.lock().iter() {
+            if let Handed::Chunk(chunk) = handed {
+                bytes[piece_of(chunk, spill.files())] += chunk.bytes();
+            }
+        }
+        working.iter().for_each(|groups| groups.lock().add_piece_bytes(&mut bytes));
+        let largest = bytes.iter().enumerate().max_by_key(|(_, bytes)| **bytes);
+        let Some((piece, _)) = largest.filter(|(_, bytes)| **bytes > 0) else { return Ok(VecDeque::new()) };
+        self.spilled.fetch_or(1 << piece, Ordering::AcqRel);
+        let mut chunks = working.iter().flat_map(|groups| groups.lock().take_piece(piece)).collect::<Vec<_>>();
+        let is_of_piece = |handed: &mut Handed| match handed {
+            Handed::Chunk(chunk) => piece_of(chunk, spill.files()) == piece,
+            Handed::Table(..) => false,
+        };
+        let handed = self.handed.lock().extract_if(.., is_of_piece).collect::<Vec<_>>();
+        chunks.extend(handed.into_iter().filter_map(|handed| match handed {
+            Handed::Chunk(chunk) => Some(chunk),
+            Handed::Table(..) => None,
+        }));
+        self.outgoing_of(chunks)
+    }
+
+    /// The tables of the packets that have ended, or else the largest; and whether memory was given back.
+    fn evict_table(&self, spill: &Arc<Spill>, working: Vec<Arc<Mutex<Groups>>>) -> Result<(VecDeque<Outgoing>, bool)> {
+        let handed = std::mem::take(&mut *self.handed.lock());
+        let mut outgoing = self.outgoing(spill, handed)?;
+        let mut given_back = !outgoing.is_empty();
+        let mut working = by_bytes(working);
+        while outgoing.is_empty()
+            && let Some((bytes, groups)) = working.pop()
+        {
+            // A table that has just been flushed has memory, but no groups.
+            given_back |= bytes > 0;
+            let handed = groups.lock().take_table()?;
+            outgoing = self.outgoing(spill, handed.into_iter().collect())?;
+        }
+        Ok((outgoing, given_back))
+    }
+
+    /// DISTINCT's pairs of those that have ended, or else of the packet that has most.
+    fn evict_pairs(&self, spill: &Arc<Spill>, working: Vec<Arc<Mutex<Groups>>>) -> Result<VecDeque<Outgoing>> {
+        let mut outgoing = VecDeque::new();
+        for handed in self.handed.lock().iter_mut() {
+            if let Handed::Table(table, reservation) = handed
+                && let Some(states) = table.take_pairs()?
+            {
+                let held = std::mem::replace(reservation, reservation.sibling());
+                reservation.settle(table.bytes());
+                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
+            }
+        }
+        let mut working = by_bytes(working);
+        while outgoing.is_empty()
+            && let Some((_, groups)) = working.pop()
+        {
+            if let Some((states, held)) = groups.lock().take_pairs()? {
+                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
+            }
+        }
+        Ok(outgoing)
+    }
+
+    /// Chunks of pieces that have spilled, to be written.
+    pub fn outgoing_of(&self, chunks: Vec<Chunk>) -> Result<VecDeque<Outgoing>> {
+        if chunks.is_empty() {
+            return Ok(VecDeque::new());
+        }
+        let spill = self.spill.get().ok_or_else(|| Error::bug("groups spill without temp space"))?;
+        self.outgoing(spill, chunks.into_iter().map(Handed::Chunk).collect())
+    }
+
     fn outgoing(&self, spill: &Arc<Spill>, handed: Vec<Handed>) -> Result<VecDeque<Outgoing>> {
         let outgoing = handed.into_iter().map(|handed| match handed {
-            Handed::Table(table, reservation, _) => Outgoing::of_table(spill, table, reservation),
-            Handed::Chunk(chunk, partitions) => Ok(Outgoing::of_chunk(spill, chunk, &[partitions])),
+            Handed::Table(table, reservation) => Outgoing::of_table(spill, table, reservation),
+            Handed::Chunk(chunk) => Ok(Outgoing::of_chunk(spill, chunk, &[0..PARTITIONS])),
         });
         outgoing.collect()
     }
@@ -211,20 +276,22 @@ impl Shared {
         let (mut tables, mut chunks) = (Vec::new(), Vec::new());
         for handed in std::mem::take(&mut *self.handed.lock()) {
             match handed {
-                Handed::Table(table, reservation, memory) => tables.push((table, reservation, memory)),
-                Handed::Chunk(chunk, partitions) => chunks.push((Arc::new(chunk), partitions)),
+                Handed::Table(table, reservation) => tables.push((table, reservation)),
+                Handed::Chunk(chunk) => chunks.push(chunk),
             }
         }
-        let table_groups = tables.iter().map(|(table, ..)| table.groups()).sum::<usize>();
+        let pieces = self.setup.get().map_or(1, |setup| self.pieces(setup));
+        let table_groups = tables.iter().map(|(table, _)| table.groups()).sum::<usize>();
         let repeats = tables.iter().any(|(table, ..)| table.repeats);
-        let one_piece = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
-        if !one_piece && self.program.grouped {
-            while let Some((mut table, reservation, memory)) = tables.pop() {
-                match table.take_chunk(&memory) {
-                    Ok(chunk) => chunks.push((Arc::new(chunk), 0..PARTITIONS)),
-                    Err(error) if error.kind() == ErrorKind::Resource && self.has_temp() => {
+        let one_part = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
+        if !one_part && self.program.grouped {
+            while let Some((mut table, reservation)) = tables.pop() {
+                let mut copy = reservation.sibling();
+                match copy.grow(table.bytes()) {
+                    Ok(()) => chunks.extend(table.take_chunks(pieces, copy)?),
+                    Err(_) if self.has_temp() => {
                         // Everything as it was: the source will do it.
-                        tables.push((table, reservation, memory));
+                        tables.push((table, reservation));
                         self.has_spilled.store(true, Ordering::Release);
                         break;
                     }
@@ -234,25 +301,26 @@ impl Shared {
         }
         if self.has_spilled() {
             let mut handed = self.handed.lock();
-            handed.extend(
-                tables.into_iter().map(|(table, reservation, memory)| Handed::Table(table, reservation, memory)),
-            );
-            for (chunk, partitions) in chunks {
-                handed.push(Handed::Chunk(alone(chunk)?, partitions));
-            }
+            handed.extend(tables.into_iter().map(|(table, reservation)| Handed::Table(table, reservation)));
+            handed.extend(chunks.into_iter().map(Handed::Chunk));
             return Ok(Merging::nothing());
         }
         let parts = if chunks.is_empty() {
             vec![0..PARTITIONS]
         } else {
-            let groups = chunks.iter().map(|(chunk, partitions)| chunk.groups_in(partitions).len()).sum::<usize>();
+            let groups = chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
             let wanted = groups.div_ceil(self.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
             let width = PARTITIONS / wanted;
             (0..wanted).map(|part| part * width..(part + 1) * width).collect()
         };
         let results = parts.iter().map(|_| Mutex::default()).collect();
-        let tables = tables.into_iter().map(|(table, reservation, _)| (table, reservation)).collect();
-        Ok(Merging { tables: Mutex::new(tables), chunks: Mutex::new(chunks), parts, results })
+        let mut by_piece = (0..pieces).map(|_| (0, Vec::new())).collect::<Vec<_>>();
+        for part in &parts {
+            pieces_of(part, pieces).for_each(|piece| by_piece[piece].0 += 1);
+        }
+        chunks.into_iter().for_each(|chunk| by_piece[piece_of(&chunk, pieces)].1.push(Arc::new(chunk)));
+        let chunks = by_piece.into_iter().map(Mutex::new).collect();
+        Ok(Merging { tables: Mutex::new(tables), chunks, parts, results })
     }
 
     fn has_temp(&self) -> bool {
@@ -267,19 +335,28 @@ impl Shared {
     fn merge_part(&self, index: usize, memory: &QueryMemory) -> Result<FinishedGroups> {
         let merging = self.merging()?;
         let partitions = merging.parts[index].clone();
-        let chunks = merging.chunks.lock().clone();
-        if chunks.is_empty() {
+        let pieces = pieces_of(&partitions, merging.chunks.len());
+        let chunks = pieces.clone().flat_map(|piece| merging.chunks[piece].lock().1.clone()).collect::<Vec<_>>();
+        if merging.parts.len() == 1 && chunks.is_empty() {
             return self.merge_tables(merging, memory);
         }
         let mut table = GroupTable::new(self.program.clone())?;
-        let mut reservation = memory.reservation("Aggregate");
+        let mut reservation = memory.revocable("Aggregate");
         let mut reserve = |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
-        for (chunk, counted) in chunks {
-            let partitions = partitions.start.max(counted.start)..partitions.end.min(counted.end);
-            table.merge_chunk(&chunk, partitions, &mut reserve)?;
+        for chunk in chunks {
+            table.merge_chunk(&chunk, partitions.clone(), &mut reserve)?;
         }
         reserve(table.bytes() + table.finishing_bytes())?;
-        FinishedGroups::new(table, reservation)
+        let finished = FinishedGroups::new(table, reservation)?;
+        for piece in pieces {
+            let mut piece = merging.chunks[piece].lock();
+            piece.0 -= 1;
+            if piece.0 == 0 {
+                // Nobody needs them any more.
+                piece.1.clear();
+            }
+        }
+        Ok(finished)
     }
 
     fn merge_tables(&self, merging: &Merging, memory: &QueryMemory) -> Result<FinishedGroups> {
@@ -288,14 +365,14 @@ impl Shared {
         tables.sort_by_key(|(table, _)| table.groups());
         let (mut table, mut reservation) = match tables.pop() {
             Some(first) => first,
-            None => (GroupTable::new(self.program.clone())?, memory.reservation("Aggregate")),
+            None => (GroupTable::new(self.program.clone())?, memory.revocable("Aggregate")),
         };
         let mut reserve = |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
         let mut merged = Ok(());
         while merged.is_ok()
             && let Some((mut other, other_reservation)) = tables.pop()
         {
-            other.freeze(memory)?;
+            other.freeze()?;
             merged = table.merge_table(&other, &mut reserve);
             if merged.is_err() {
                 tables.push((other, other_reservation));
@@ -318,10 +395,7 @@ impl Shared {
         let merging = self.merging()?;
         let mut handed = std::mem::take(&mut *self.handed.lock());
         let tables = std::mem::take(&mut *merging.tables.lock());
-        if let Some(setup) = self.setup.get() {
-            let memory = &setup.memory;
-            handed.extend(tables.into_iter().map(|(table, held)| Handed::Table(table, held, memory.clone())));
-        }
+        handed.extend(tables.into_iter().map(|(table, held)| Handed::Table(table, held)));
         let mut parts = Vec::new();
         let mut left = Vec::new();
         for (result, partitions) in merging.results.iter().zip(&merging.parts) {
@@ -330,20 +404,61 @@ impl Shared {
                 None => left.push(partitions.clone()),
             }
         }
-        let chunks = std::mem::take(&mut *merging.chunks.lock());
         if !self.has_spilled() && handed.is_empty() && left.is_empty() {
             return Ok(Finished { parts, board: None });
         }
         let setup = self.setup.get().ok_or_else(|| Error::bug("groups of no packet"))?;
         let spill = self.spill(setup, true)?.ok_or_else(|| Error::bug("parts are left without temp space"))?;
-        let mut rest = self.outgoing(spill, handed)?;
-        for (chunk, counted) in chunks.into_iter().filter(|_| !left.is_empty()) {
-            let counting = left.iter().map(|part| part.start.max(counted.start)..part.end.min(counted.end));
-            let counting = counting.filter(|part| !part.is_empty()).collect::<Vec<_>>();
-            rest.push_back(Outgoing::of_chunk(spill, alone(chunk)?, &counting));
+        let mut writes = VecDeque::new();
+        let mut residents = (0..spill.files()).map(|_| Resident::default()).collect::<Vec<_>>();
+        let mut keep = |chunk: Chunk| residents[piece_of(&chunk, spill.files())].chunks.push(chunk);
+        let mut all_spill = !self.program.grouped;
+        for handed in handed {
+            match handed {
+                Handed::Chunk(chunk) => keep(chunk),
+                Handed::Table(mut table, held) if self.program.grouped && !self.program.has_foreign => {
+                    // A table is a small part of the memory.
+                    let mut copy = held.sibling();
+                    copy.settle(table.bytes());
+                    table.take_chunks(spill.files(), copy)?.into_iter().for_each(&mut keep);
+                }
+                Handed::Table(table, held) => {
+                    all_spill = true;
+                    writes.push_back(Outgoing::of_table(spill, table, held)?);
+                }
+            }
         }
-        Ok(Finished { parts, board: Some(Board::new(spill, rest)) })
+        for chunks in &merging.chunks {
+            let chunks = std::mem::take(&mut chunks.lock().1);
+            chunks.into_iter().try_for_each(|chunk| alone(chunk).map(&mut keep))?;
+        }
+        let counting = if merging.parts.is_empty() { vec![0..PARTITIONS] } else { left };
+        let spilled = self.spilled.load(Ordering::Acquire);
+        let mut stay = VecDeque::new();
+        for (piece, mut resident) in residents.into_iter().enumerate().filter(|(_, r)| !r.chunks.is_empty()) {
+            resident.counting = counting.clone();
+            if all_spill || spilled >> piece & 1 == 1 || !spill.is_untouched(piece) {
+                writes.extend(resident.outgoing(spill));
+            } else {
+                stay.push_back(resident);
+            }
+        }
+        Ok(Finished { parts, board: Some(Board::new(spill, writes, stay)) })
     }
+}
+
+/// Packets by the bytes that they hold.
+fn by_bytes(working: Vec<Arc<Mutex<Groups>>>) -> Vec<(usize, Arc<Mutex<Groups>>)> {
+    let held = working.iter().map(|groups| groups.lock().held_bytes()).collect::<Vec<_>>();
+    let mut working = held.into_iter().zip(working).collect::<Vec<_>>();
+    working.sort_by_key(|(bytes, _)| *bytes);
+    working
+}
+
+/// The pieces that some partitions are in.
+fn pieces_of(partitions: &Range<usize>, pieces: usize) -> Range<usize> {
+    let width = PARTITIONS / pieces.max(1);
+    partitions.start / width..partitions.end.div_ceil(width).min(pieces)
 }
 
 /// A chunk that nobody shares any more.
@@ -353,7 +468,7 @@ fn alone(chunk: Arc<Chunk>) -> Result<Chunk> {
 
 impl Merging {
     fn nothing() -> Self {
-        Self { tables: Mutex::default(), chunks: Mutex::default(), parts: Vec::new(), results: Vec::new() }
+        Self { tables: Mutex::default(), chunks: Vec::new(), parts: Vec::new(), results: Vec::new() }
     }
 }
 
@@ -389,7 +504,6 @@ impl FinishedGroups {
                 _ => {}
             }
         }
-        table.keys.settle_text(|bytes| reservation.grow(bytes));
         let keys = KeyReader::new(table.keys.into_keys());
         let states = table.states;
         reservation.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());

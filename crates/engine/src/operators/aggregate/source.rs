@@ -11,7 +11,7 @@ use diligence_base::{Error, Result};
 use super::key_encoding::into_type;
 use super::sink::{Finished, FinishedGroups, Shared};
 use super::spill::board::{Board, Job};
-use super::spill::merge::{Merge, Merged};
+use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;
 use super::spill::resolve::Resolve;
 use crate::batch::Batch;
@@ -81,6 +81,7 @@ struct GroupReader {
 enum Work {
     None,
     Write(Box<Outgoing>),
+    Gather(Box<Gather>),
     Merge(Box<Merge>),
     Resolve(Box<Resolve>),
     /// Gives groups, from this one on.
@@ -157,7 +158,10 @@ impl GroupReader {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(None) => return Ok(Pull::Done),
                 Poll::Ready(Some(Job::Write(outgoing))) => self.work = Work::Write(outgoing),
-                Poll::Ready(Some(Job::Merge(partition))) => {
+                Poll::Ready(Some(Job::Merge(resident))) => {
+                    self.work = Work::Gather(Box::new(Gather::new(&board.spill, resident)?));
+                }
+                Poll::Ready(Some(Job::Read(partition))) => {
                     self.work = Work::Merge(Box::new(Merge::new(&board.spill, partition)?));
                 }
             },
@@ -169,19 +173,30 @@ impl GroupReader {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(()) => self.done(board),
             },
+            Work::Gather(gather) => match gather.poll(board, waker)? {
+                Poll::Pending => return Ok(Pull::Wait),
+                Poll::Ready(merged) => self.merged(merged, board),
+            },
             Work::Merge(merge) => match merge.poll(waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
-                Poll::Ready(Merged::Again) => {}
-                Poll::Ready(Merged::Parts(parts)) => {
-                    self.work = Work::None;
-                    board.done(parts);
-                }
-                Poll::Ready(Merged::Groups(groups)) => self.work = Work::Give(groups, 0),
-                Poll::Ready(Merged::Pairs(resolve)) => self.work = Work::Resolve(resolve),
+                Poll::Ready(merged) => self.merged(merged, board),
             },
             Work::Give(..) => return self.give(finished, board),
         }
         Ok(Pull::Again)
+    }
+
+    /// Goes on with what became of a partition.
+    fn merged(&mut self, merged: Merged, board: &Board) {
+        match merged {
+            Merged::Again => {}
+            Merged::Parts(parts) => {
+                self.work = Work::None;
+                board.done(parts);
+            }
+            Merged::Groups(groups) => self.work = Work::Give(groups, 0),
+            Merged::Pairs(resolve) => self.work = Work::Resolve(resolve),
+        }
     }
 
     /// Whether a limit has been reached.

@@ -87,7 +87,7 @@ struct Underway {
 
 impl Spill {
     /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
-    fn clusters(setup: &Setup, cluster_bytes: usize) -> (usize, usize) {
+    pub fn clusters(setup: &Setup, cluster_bytes: usize) -> (usize, usize) {
         let share = setup.memory.limit_bytes() / cluster_bytes / CLUSTERS_SHARE;
         let fan_out = 1 << share.clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2();
         (fan_out, share.clamp(1, setup.packets.max(1)))
@@ -147,14 +147,29 @@ impl Spill {
         self.next_owner.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// True if somebody writes groups, so that memory will be free; then the waker is woken when one has done so.
-    pub fn is_underway(&self, waker: &Waker) -> bool {
+    /// Whether somebody writes groups, so that memory will be free.
+    pub fn is_underway(&self) -> bool {
+        self.underway.lock().outgoing > 0
+    }
+
+    /// Pending while somebody writes groups; then the waker is woken when one has done so.
+    pub fn poll_underway(&self, waker: &Waker) -> Poll<()> {
         let mut underway = self.underway.lock();
-        let any = underway.outgoing > 0;
-        if any {
-            underway.waiting.push(waker.clone());
+        if underway.outgoing == 0 {
+            return Poll::Ready(());
         }
-        any
+        underway.waiting.push(waker.clone());
+        Poll::Pending
+    }
+
+    /// Files of groups at level 0, one for each piece of the partitions.
+    pub fn files(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether nothing of a partition is in temp space, or on its way there.
+    pub fn is_untouched(&self, partition: usize) -> bool {
+        self.groups.is_untouched(partition)
     }
 
     /// Appends rows to a partition's file for `owner`. After `Pending` it is called again with the same batch when the waker was woken,
@@ -167,19 +182,23 @@ impl Spill {
         owner: u64,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        loop {
-            match files.poll_write(partition, batch, owner, &self.buffers, waker) {
-                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
-                done => return done,
-            }
-        }
+        self.persist(|| files.poll_write(partition, batch, owner, &self.buffers, waker))
     }
 
     /// The next rows of a file.
     fn poll_read(&self, reader: &mut BatchReader, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+        self.persist(|| reader.poll_next(waker).map(Option::transpose)).map(Result::transpose)
+    }
+
+    /// Where a cluster is refused, sends those to the disk that are being filled, and asks again: their buffers come back.
+    fn persist<T>(&self, mut ask: impl FnMut() -> Poll<Result<T>>) -> Poll<Result<T>> {
+        // Somebody else may have done the same in between, so the refusal may be out of date when there is nothing to close.
+        let mut in_vain = 0;
         loop {
-            match reader.poll_next(waker) {
-                Poll::Ready(Some(Err(error))) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
+            match ask() {
+                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && in_vain < 2 => {
+                    in_vain = if self.close_clusters() { 0 } else { in_vain + 1 };
+                }
                 done => return done,
             }
         }

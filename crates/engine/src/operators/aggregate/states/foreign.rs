@@ -126,10 +126,8 @@ impl ForeignState {
         }
     }
 
-    /// The frozen states of `order`'s groups. The accumulator is used up.
-    pub fn take_permuted(&mut self, order: &[u32]) -> Result<Self> {
-        self.resize(order.len())?;
-        self.freeze()?;
+    /// The states of `order`'s groups, in that order, once they are frozen.
+    pub fn permuted(&self, order: &[u32]) -> Result<Self> {
         let Held::States(states) = &self.held else { return Err(Error::bug("a frozen aggregate has no state")) };
         let order = UInt32Array::from(order.to_vec());
         let states = states.iter().map(|state| take(state, &order, None)).collect::<Result<_, _>>();
