@@ -20,6 +20,7 @@
 
 mod arena;
 mod direct;
+mod finished;
 mod group_table;
 mod key_decoding;
 mod key_encoding;

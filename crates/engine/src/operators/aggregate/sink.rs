@@ -13,19 +13,18 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::finished::{FinishedGroups, FinishedParts, RetiredBuffers, Retiring};
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
-use super::key_decoding::KeyReader;
 use super::local::{Groups, LocalGroups, Tuning, piece_of};
 use super::program::Program;
 use super::spill::Spill;
 use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
-use super::states::State;
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::pipeline::{Setup, Sink, SinkState};
 use crate::query::profile::Spills;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pieces of the partitions where there is no temp space.
 const PIECES: usize = 16;
@@ -53,6 +52,8 @@ pub(super) struct Shared {
     has_spilled: AtomicBool,
     merging: OnceLock<Merging>,
     finished: OnceLock<Finished>,
+    reclaiming: Mutex<Option<Reclaiming>>,
+    pub retired: RetiredBuffers,
 }
 
 /// The work of merging, once all packets are done.
@@ -68,24 +69,15 @@ struct Merging {
 /// What the source reads.
 pub(super) struct Finished {
     /// Groups that are there.
-    pub parts: Vec<FinishedPart>,
+    pub parts: FinishedParts,
     /// Work that is left.
     pub board: Option<Board>,
 }
 
-/// Groups that several packets read: given back when all of them have been.
-pub(super) struct FinishedPart {
-    pub groups: usize,
-    read: AtomicUsize,
-    finished: Mutex<Option<Arc<FinishedGroups>>>,
-}
-
-/// Groups that can be read.
-pub(super) struct FinishedGroups {
-    pub keys: KeyReader,
-    pub states: Vec<State>,
-    pub groups: usize,
-    _reservation: Reservation,
+/// What is on its way to temp space because somebody else needs its memory.
+enum Reclaiming {
+    Part(Box<Retiring>),
+    Piece(VecDeque<Outgoing>),
 }
 
 impl Shared {
@@ -103,6 +95,8 @@ impl Shared {
             has_spilled: AtomicBool::new(false),
             merging: OnceLock::new(),
             finished: OnceLock::new(),
+            reclaiming: Mutex::default(),
+            retired: RetiredBuffers::default(),
         }
     }
 
@@ -318,7 +312,11 @@ impl Shared {
         for part in &parts {
             pieces_of(part, pieces).for_each(|piece| by_piece[piece].0 += 1);
         }
-        chunks.into_iter().for_each(|chunk| by_piece[piece_of(&chunk, pieces)].1.push(Arc::new(chunk)));
+        for mut chunk in chunks {
+            // Nobody can give it back until the parts are done.
+            chunk.reservation.hold_firm();
+            by_piece[piece_of(&chunk, pieces)].1.push(Arc::new(chunk));
+        }
         let chunks = by_piece.into_iter().map(Mutex::new).collect();
         Ok(Merging { tables: Mutex::new(tables), chunks, parts, results })
     }
@@ -400,10 +398,11 @@ impl Shared {
         let mut left = Vec::new();
         for (result, partitions) in merging.results.iter().zip(&merging.parts) {
             match result.lock().take() {
-                Some(finished) => parts.push(FinishedPart::new(finished)),
+                Some(finished) => parts.push(finished),
                 None => left.push(partitions.clone()),
             }
         }
+        let parts = FinishedParts::new(parts, self.has_temp());
         if !self.has_spilled() && handed.is_empty() && left.is_empty() {
             return Ok(Finished { parts, board: None });
         }
@@ -440,6 +439,7 @@ impl Shared {
             if all_spill || spilled >> piece & 1 == 1 || !spill.is_untouched(piece) {
                 writes.extend(resident.outgoing(spill));
             } else {
+                resident.chunks.iter_mut().for_each(|chunk| chunk.reservation.rest());
                 stay.push_back(resident);
             }
         }
@@ -472,42 +472,53 @@ impl Merging {
     }
 }
 
-impl FinishedPart {
-    fn new(finished: FinishedGroups) -> Self {
-        let groups = finished.groups;
-        Self { groups, read: AtomicUsize::new(0), finished: Mutex::new(Some(Arc::new(finished))) }
+impl Reclaim for Shared {
+    fn reclaimable_bytes(&self) -> usize {
+        let Some(Finished { parts, board }) = self.finished.get() else { return 0 };
+        parts.reclaimable_bytes() + board.as_ref().map_or(0, Board::resident_bytes)
     }
 
-    /// The groups, for reading so many of them.
-    pub fn get(&self) -> Result<Arc<FinishedGroups>> {
-        self.finished.lock().clone().ok_or_else(|| Error::bug("groups were read twice"))
-    }
-
-    /// So many groups have been read.
-    pub fn done(&self, groups: usize) {
-        if self.read.fetch_add(groups, Ordering::AcqRel) + groups >= self.groups {
-            let finished = self.finished.lock().take();
-            drop(finished);
-        }
-    }
-}
-
-impl FinishedGroups {
-    /// Makes the groups of a table readable. What accumulators need for that has been reserved.
-    pub fn new(mut table: GroupTable, mut reservation: Reservation) -> Result<Self> {
-        table.resize_states()?;
-        let groups = table.groups();
-        for state in &mut table.states {
-            match state {
-                State::Foreign(foreign) => foreign.finish()?,
-                State::Distinct(distinct) => distinct.finish(),
-                _ => {}
+    fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
+        let Some(Finished { parts, board }) = self.finished.get() else { return Poll::Ready(Ok(())) };
+        let Some(setup) = self.setup.get() else { return Poll::Ready(Ok(())) };
+        let Some(temp) = &setup.temp else { return Poll::Ready(Ok(())) };
+        let mut reclaiming = self.reclaiming.lock();
+        loop {
+            match &mut *reclaiming {
+                None => {
+                    let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
+                    *reclaiming = if pieces.is_empty() {
+                        let Some(retiring) = parts.retire(self.retired.get(setup, temp)?) else {
+                            return Poll::Ready(Ok(()));
+                        };
+                        Some(Reclaiming::Part(Box::new(retiring)))
+                    } else {
+                        Some(Reclaiming::Piece(pieces))
+                    };
+                }
+                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup.batch_rows, waker)? {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(false) => {}
+                    Poll::Ready(true) => {
+                        if let Some(Reclaiming::Part(retiring)) = reclaiming.take() {
+                            parts.retired(*retiring, &self.spills);
+                        }
+                        return Poll::Ready(Ok(()));
+                    }
+                },
+                Some(Reclaiming::Piece(pieces)) => match pieces.front_mut() {
+                    Some(outgoing) => match outgoing.poll(waker)? {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(()) => drop(pieces.pop_front()),
+                    },
+                    None => {
+                        *reclaiming = None;
+                        board.iter().for_each(|board| board.done(Vec::new()));
+                        return Poll::Ready(Ok(()));
+                    }
+                },
             }
         }
-        let keys = KeyReader::new(table.keys.into_keys());
-        let states = table.states;
-        reservation.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
-        Ok(Self { keys, states, groups, _reservation: reservation })
     }
 }
 
@@ -550,6 +561,11 @@ impl Sink for AggregateSink {
 
     fn complete(&self) -> Result<()> {
         let finished = self.0.finish()?;
-        self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))
+        self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))?;
+        if let Some(setup) = self.0.setup.get() {
+            let at_rest: Arc<dyn Reclaim> = self.0.clone();
+            setup.memory.keep_at_rest(&at_rest);
+        }
+        Ok(())
     }
 }

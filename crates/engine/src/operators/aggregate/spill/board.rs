@@ -83,9 +83,25 @@ impl Board {
         Self { spill: spill.clone(), state: Mutex::new(state) }
     }
 
+    /// Bytes of pieces that stayed and that nobody works on.
+    pub fn resident_bytes(&self) -> usize {
+        self.state.lock().residents.iter().map(Resident::bytes).sum()
+    }
+
     /// Takes the largest piece that nobody works on, to be written by somebody who has a job.
     pub fn evict(&self) -> VecDeque<Outgoing> {
+        self.evict_of(&mut self.state.lock())
+    }
+
+    /// The same for somebody who has none: if there is anything, writing it is one, until that is [`done`](Self::done).
+    pub fn evict_at_rest(&self) -> VecDeque<Outgoing> {
         let mut state = self.state.lock();
+        let outgoing = self.evict_of(&mut state);
+        state.active += usize::from(!outgoing.is_empty());
+        outgoing
+    }
+
+    fn evict_of(&self, state: &mut State) -> VecDeque<Outgoing> {
         let largest = state.residents.iter().enumerate().max_by_key(|(_, resident)| resident.bytes());
         let Some((index, _)) = largest else { return VecDeque::new() };
         let resident = state.residents.remove(index);

@@ -11,7 +11,7 @@ use diligence_base::{Error, ErrorKind, Result};
 use super::super::group_table::GroupTable;
 use super::super::key_encoding::EncodedKeys;
 use super::super::key_table::KeyTable;
-use super::super::sink::FinishedGroups;
+use super::super::finished::FinishedGroups;
 use super::super::states::Placement;
 use super::board::{Board, Resident};
 use super::files::PartitionFiles;
@@ -72,7 +72,8 @@ pub(in super::super) struct Gather {
 }
 
 impl Gather {
-    pub fn new(spill: &Arc<Spill>, resident: Resident) -> Result<Self> {
+    pub fn new(spill: &Arc<Spill>, mut resident: Resident) -> Result<Self> {
+        resident.chunks.iter_mut().for_each(|chunk| chunk.reservation.hold_firm());
         let table = GroupTable::new(spill.program.clone())?;
         let reservation = spill.memory.revocable("Aggregate");
         let outgoing = VecDeque::new();
