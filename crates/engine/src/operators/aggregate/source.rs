@@ -109,7 +109,8 @@ impl SourceState for GroupReader {
                     });
                 }
                 Poll::Ready(Some(Piece::File(file))) => {
-                    let temp = self.setup.temp.as_ref().ok_or_else(|| Error::bug("groups in temp space without one"))?;
+                    let temp =
+                        self.setup.temp.as_ref().ok_or_else(|| Error::bug("groups in temp space without one"))?;
                     let reader = file.into_reader(shared.retired.get(&self.setup, temp)?);
                     self.work = Work::Read(Box::new(reader));
                     return Ok(Pull::Again);

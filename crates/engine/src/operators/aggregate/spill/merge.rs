@@ -8,10 +8,10 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::UInt16Type;
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::super::finished::FinishedGroups;
 use super::super::group_table::GroupTable;
 use super::super::key_encoding::EncodedKeys;
 use super::super::key_table::KeyTable;
-use super::super::finished::FinishedGroups;
 use super::super::states::Placement;
 use super::board::{Board, Resident};
 use super::files::PartitionFiles;
