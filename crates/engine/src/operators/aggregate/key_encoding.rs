@@ -85,6 +85,11 @@ impl EncodedKeys {
         Self { stride, words: words.collect(), rows, bytes: bytes.collect() }
     }
 
+    /// Bytes held, without those of the columns.
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+
     /// Bytes of the long strings of [`stored`](Self::stored) keys.
     pub fn stored_text(&self) -> usize {
         let of = |column: &BytesColumn| match &column.values {

@@ -207,7 +207,10 @@ impl Groups {
         let share = setup.memory.limit_bytes() / (TABLES_SHARE * setup.packets.max(1));
         Ok(Self {
             table: GroupTable::new(program.clone())?,
-            reservation: setup.memory.revocable("Aggregate"),
+            reservation: match program.grouped || program.has_distinct() {
+                true => setup.memory.revocable("Aggregate"),
+                false => setup.memory.reservation("Aggregate"),
+            },
             table_bytes_max: share.max(TABLE_BYTES_MIN),
             packets: setup.packets,
             direct: DirectGroups::default(),
@@ -292,7 +295,7 @@ impl Groups {
 
     /// Reserves what the next rows can need at most.
     fn reserve(&mut self, rows: usize) -> Result<()> {
-        let ahead = self.table.bytes_ahead(rows) + self.direct.bytes();
+        let ahead = self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4;
         if ahead > self.reservation.bytes() {
             self.reservation.resize(ahead)?;
         }
@@ -302,6 +305,10 @@ impl Groups {
     /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be overdrawn.
     fn settle(&mut self) -> Result<()> {
         let more = self.table.bytes().saturating_sub(self.reservation.bytes());
+        if !self.program.grouped && !self.program.has_distinct() {
+            // One value for the user: nothing of it can be spilled.
+            return self.reservation.grow_for_one_row(more);
+        }
         self.reservation.grow(more).inspect_err(|_| self.reservation.overdraw(more))
     }
 

@@ -4,7 +4,8 @@
 //! some partitions of all chunks, so pieces share nothing and run on any workers at the same time.
 //!
 //! If groups are in temp space, or as far as there is no memory for merging, the source merges what is left (see
-//! [`spill`](super::spill)), a partition at a time.
+//! [`spill`](super::spill)), a piece at a time. What is complete, or left, is at rest until the source comes to it: it goes to temp space
+//! if its memory is needed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -479,23 +480,40 @@ impl Reclaim for Shared {
     }
 
     fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
-        let Some(Finished { parts, board }) = self.finished.get() else { return Poll::Ready(Ok(())) };
-        let Some(setup) = self.setup.get() else { return Poll::Ready(Ok(())) };
+        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+            return Poll::Ready(Ok(()));
+        };
         let Some(temp) = &setup.temp else { return Poll::Ready(Ok(())) };
         let mut reclaiming = self.reclaiming.lock();
+        if reclaiming.is_none() {
+            let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
+            *reclaiming = match pieces.is_empty() {
+                true => parts.retire(self.retired.get(setup, temp)?).map(|part| Reclaiming::Part(Box::new(part))),
+                false => Some(Reclaiming::Piece(pieces)),
+            };
+        }
+        self.poll_begun(&mut reclaiming, waker)
+    }
+}
+
+impl Shared {
+    /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any more, but a reader
+    /// waits for it. Pending as well if there is nothing: then the reader is woken by others.
+    pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<Result<()>> {
+        let mut reclaiming = self.reclaiming.lock();
+        if reclaiming.is_none() {
+            return Poll::Pending;
+        }
+        self.poll_begun(&mut reclaiming, waker)
+    }
+
+    fn poll_begun(&self, reclaiming: &mut Option<Reclaiming>, waker: &Waker) -> Poll<Result<()>> {
+        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+            return Poll::Ready(Ok(()));
+        };
         loop {
-            match &mut *reclaiming {
-                None => {
-                    let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
-                    *reclaiming = if pieces.is_empty() {
-                        let Some(retiring) = parts.retire(self.retired.get(setup, temp)?) else {
-                            return Poll::Ready(Ok(()));
-                        };
-                        Some(Reclaiming::Part(Box::new(retiring)))
-                    } else {
-                        Some(Reclaiming::Piece(pieces))
-                    };
-                }
+            match reclaiming {
+                None => return Poll::Ready(Ok(())),
                 Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup.batch_rows, waker)? {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(false) => {}

@@ -100,7 +100,7 @@ impl SourceState for GroupReader {
                 return Ok(Pull::Done);
             }
             match finished.parts.poll_take(self.setup.batch_rows.max(1), waker) {
-                Poll::Pending => return Ok(Pull::Wait),
+                Poll::Pending => return self.wait(waker),
                 Poll::Ready(Some(Piece::Groups { of, first, rows })) => {
                     let rows = self.wanted(rows);
                     return Ok(match rows {
@@ -142,7 +142,7 @@ impl GroupReader {
     fn work(&mut self, board: &Board, waker: &Waker) -> Result<Pull> {
         match &mut self.work {
             Work::None => match board.poll_take(waker) {
-                Poll::Pending => return Ok(Pull::Wait),
+                Poll::Pending => return self.wait(waker),
                 Poll::Ready(None) => return Ok(Pull::Done),
                 Poll::Ready(Some(Job::Write(outgoing))) => self.work = Work::Write(outgoing),
                 Poll::Ready(Some(Job::Merge(resident))) => {
@@ -184,6 +184,14 @@ impl GroupReader {
             }
             Merged::Groups(groups) => self.work = Work::Give(groups, 0),
             Merged::Pairs(resolve) => self.work = Work::Resolve(resolve),
+        }
+    }
+
+    /// Others have what this packet waits for, or it is on its way to temp space.
+    fn wait(&self, waker: &Waker) -> Result<Pull> {
+        match self.shared.poll_reclaimed(waker)? {
+            Poll::Pending => Ok(Pull::Wait),
+            Poll::Ready(()) => Ok(Pull::Again),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Groups that do not fit in memory: partitions of them in temp space, merged one at a time.
 //!
 //! ```text
-//!   tables and chunks --[outgoing]--> files of groups by partition --[merge]--> groups, finished
+//!   chunks of pieces --[outgoing]--> files of groups by partition --[merge]--> groups, finished
 //!                \                        ^                  |  ^
 //!                 \                       | [resolve]        +--+ does not fit: split by other bits of the hash
 //!                  +--> files of DISTINCT's pairs by partition
@@ -9,13 +9,15 @@
 //!                                         +--+ the same
 //! ```
 //!
-//! 1. When memory is refused, a packet takes the groups of whoever holds most and writes them ([`outgoing`]): keys as their words,
-//!    states as partial results, by partition of the key's hash. It goes on with an empty table.
+//! 1. When memory is refused, or somebody else needs it, a packet takes all chunks of the largest piece of the partitions and writes
+//!    them ([`outgoing`]): keys as their words, states as partial results. From then on that piece's groups are written with each
+//!    flush; the other pieces stay where they are. A table of DataFusion's accumulators, which are not cut, goes as a whole.
 //! 2. The pairs of DISTINCT are written apart, as rows of (group, value), partitioned by both, so that one group may have more
 //!    distinct values than memory holds.
-//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pairs, a partition at a
-//!    time, become counts and sums of their groups (*resolved*); then the groups are merged, a partition at a time, and come
-//!    out. A partition that does not fit is split by another hash ([`merge`]), as often as needed.
+//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pieces that stayed are
+//!    merged and come out (or are written after all, if that is what another one needs); then the pairs, a partition at a time, become
+//!    counts and sums of their groups (*resolved*); then the groups in temp space are merged, a partition at a time. A partition
+//!    that does not fit is split by another hash ([`merge`]), as often as needed.
 //!
 //! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as for hybrid
 //! joins), with partial results in place of rows.

@@ -319,7 +319,8 @@ impl DistinctState {
     }
 
     pub fn bytes(&self) -> usize {
-        self.pairs.bytes() + self.counts.capacity() * 8 + self.sums.as_ref().map_or(0, SumState::bytes)
+        let scratch = self.encoded.bytes() + self.pair_ids.capacity() * 4;
+        self.pairs.bytes() + self.counts.capacity() * 8 + self.sums.as_ref().map_or(0, SumState::bytes) + scratch
     }
 
     /// Bytes that are held at most after a batch of so many rows.
