@@ -150,7 +150,9 @@ impl LocalGroups {
                 continue;
             }
             let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
-            if self.groups.lock().reservation.is_asked() && !self.shared.is_spilling() && self.evict()? {
+            // Not held while groups are taken out, from this packet as well.
+            let is_asked = self.groups.lock().reservation.is_asked();
+            if is_asked && !self.shared.is_spilling() && self.evict()? {
                 self.pending.push_front(batch);
                 continue;
             }

@@ -26,6 +26,7 @@ use crate::pipeline::{Setup, Sink, SinkState};
 use crate::query::profile::Spills;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::temp::TempSpace;
 
 /// Pieces of the partitions where there is no temp space.
 const PIECES: usize = 16;
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     handed: Mutex<Vec<Handed>>,
     spill: OnceLock<Arc<Spill>>,
     spill_starts: Mutex<()>,
+    pieces: OnceLock<usize>,
     /// Pieces of the partitions that have spilled, as bits.
     pub spilled: Arc<AtomicU64>,
     has_spilled: AtomicBool,
@@ -92,6 +94,7 @@ impl Shared {
             handed: Mutex::default(),
             spill: OnceLock::new(),
             spill_starts: Mutex::default(),
+            pieces: OnceLock::new(),
             spilled: Arc::default(),
             has_spilled: AtomicBool::new(false),
             merging: OnceLock::new(),
@@ -126,11 +129,15 @@ impl Shared {
     /// Reserves what spilling needs before the aggregate holds much more than that: later there may be no memory for it.
     pub fn prepare_spill(&self, setup: &Setup, held_bytes: usize) -> Result<()> {
         match &setup.temp {
-            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * Spill::bytes_min(setup, temp) => {
+            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * self.spill_bytes(setup, temp) => {
                 self.spill(setup, false).map(|_| ())
             }
             _ => Ok(()),
         }
+    }
+
+    fn spill_bytes(&self, setup: &Setup, temp: &TempSpace) -> usize {
+        Spill::bytes_min(setup, temp, self.pieces(setup))
     }
 
     /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn.
@@ -139,14 +146,14 @@ impl Shared {
         let _starting = self.spill_starts.lock();
         if self.spill.get().is_none() {
             let mut reservation = setup.memory.reservation("Aggregate");
-            let bytes = Spill::bytes_min(setup, temp);
+            let bytes = self.spill_bytes(setup, temp);
             if reservation.grow(bytes).is_err() {
                 if !must {
                     return Ok(None);
                 }
                 reservation.overdraw(bytes);
             }
-            let spill = Spill::new(&self.program, setup, temp, reservation, &self.spills)?;
+            let spill = Spill::new(&self.program, setup, temp, self.pieces(setup), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
         }
         Ok(self.spill.get())
@@ -154,7 +161,8 @@ impl Shared {
 
     /// Into how many pieces the partitions are cut: as many as there are files, so that one has only rows of one piece.
     pub fn pieces(&self, setup: &Setup) -> usize {
-        setup.temp.as_ref().map_or(PIECES, |temp| Spill::clusters(setup, temp.cluster_bytes()).0)
+        // Once and for all: the budget may change.
+        *self.pieces.get_or_init(|| setup.temp.as_ref().map_or(PIECES, |temp| Spill::fan_out(setup, temp)))
     }
 
     /// Whether groups are being written.

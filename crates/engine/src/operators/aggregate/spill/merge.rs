@@ -92,7 +92,7 @@ impl Gather {
         if self.given_up {
             return Poll::Ready(Ok(Merged::Parts(Vec::new())));
         }
-        Poll::Ready(self.step(board))
+        Poll::Ready(if self.reservation.is_asked() { self.make_room(board) } else { self.step(board) })
     }
 
     fn step(&mut self, board: &Board) -> Result<Merged> {

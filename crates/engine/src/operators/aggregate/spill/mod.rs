@@ -88,17 +88,28 @@ struct Underway {
 }
 
 impl Spill {
-    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
-    pub fn clusters(setup: &Setup, cluster_bytes: usize) -> (usize, usize) {
-        let share = setup.memory.limit_bytes() / cluster_bytes / CLUSTERS_SHARE;
-        let fan_out = 1 << share.clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2();
-        (fan_out, share.clamp(1, setup.packets.max(1)))
+    /// Clusters that are being filled or read at most.
+    fn clusters_share(setup: &Setup, temp: &TempSpace) -> usize {
+        setup.memory.limit_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
     }
 
-    /// Bytes that are reserved from the beginning.
-    pub fn bytes_min(setup: &Setup, temp: &TempSpace) -> usize {
-        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
-        (fan_out + packets + 1) * temp.cluster_bytes()
+    /// Partitions, a power of two.
+    pub fn fan_out(setup: &Setup, temp: &TempSpace) -> usize {
+        1 << Self::clusters_share(setup, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
+    }
+
+    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
+    fn clusters_min(fan_out: usize, packets: usize) -> usize {
+        fan_out + packets + 1
+    }
+
+    fn packets(setup: &Setup, temp: &TempSpace) -> usize {
+        Self::clusters_share(setup, temp).clamp(1, setup.packets.max(1))
+    }
+
+    /// Bytes that are reserved from the beginning, for so many partitions.
+    pub fn bytes_min(setup: &Setup, temp: &TempSpace, fan_out: usize) -> usize {
+        Self::clusters_min(fan_out, Self::packets(setup, temp)) * temp.cluster_bytes()
     }
 
     /// Prepares spilling; `reservation` has what [`bytes_min`](Self::bytes_min) says.
@@ -106,11 +117,12 @@ impl Spill {
         program: &Arc<Program>,
         setup: &Setup,
         temp: &TempSpace,
+        fan_out: usize,
         reservation: Reservation,
         spills: &Arc<Spills>,
     ) -> Result<Self> {
-        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
-        let memory = SpillMemory { clusters_min: fan_out + packets + 1, ..SpillMemory::default() };
+        let packets = Self::packets(setup, temp);
+        let memory = SpillMemory { clusters_min: Self::clusters_min(fan_out, packets), ..SpillMemory::default() };
         let buffers = SpillBuffers::new(temp, reservation, memory)?;
         let states = program.states()?;
         let pair_layout = |state: &State| match state {
