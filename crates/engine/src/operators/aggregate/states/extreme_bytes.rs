@@ -228,3 +228,54 @@ impl<const MAX: bool> MinMaxState for ExtremeBytes<MAX> {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+
+    use super::*;
+
+    #[test]
+    fn strings_that_were_beaten_take_no_room() {
+        let mut greatest = extreme_bytes(&DataType::Utf8View, true);
+        let text = |number: usize| format!("{number:040}");
+        for batch in 0..100 {
+            let values: ArrayRef =
+                Arc::new(StringViewArray::from_iter_values((0..1000).map(|row| text(batch * 1000 + row))));
+            greatest
+                .update(&values, Placement { ids: None, rows: 1000, before: 1, groups: 1, appended: false })
+                .unwrap();
+            assert!(greatest.bytes() < 4 * GAPS_BYTES_MIN + 100_000, "{} bytes", greatest.bytes());
+        }
+        assert_eq!(greatest.output(0..1).unwrap().as_string_view().value(0), text(99_999));
+    }
+
+    #[test]
+    fn the_order_is_that_of_bytes() {
+        let texts = [
+            "",
+            "a",
+            "a\0",
+            "ab",
+            "abcd",
+            "abcd\0",
+            "abcdefghijkl",
+            "abcdefghijklm",
+            "abcdefghijkln",
+            "é",
+            "\u{10ffff}",
+        ];
+        for (low, high) in texts.iter().zip(&texts[1..]) {
+            for pair in [[Some(*low), None, Some(*high)], [Some(*high), None, Some(*low)]] {
+                let values: ArrayRef = Arc::new(StringViewArray::from_iter(pair));
+                let placement = Placement { ids: Some(&[0, 0, 0]), rows: 3, before: 0, groups: 2, appended: false };
+                for (max, best) in [(false, low), (true, high)] {
+                    let mut extreme = extreme_bytes(&DataType::Utf8View, max);
+                    extreme.update(&values, placement).unwrap();
+                    let found = extreme.output(0..2).unwrap();
+                    assert_eq!((found.as_string_view().value(0), found.is_null(1)), (*best, true));
+                }
+            }
+        }
+    }
+}
