@@ -178,7 +178,7 @@ impl State {
             Self::Sum(sums) => Self::Sum(sums.of_column(column)?),
             Self::MinMax(values) => Self::MinMax(values.of_column(column)?),
             Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.of_columns(columns)?)),
-            Self::Foreign(foreign) => Self::Foreign(foreign.of_columns(columns)),
+            Self::Foreign(foreign) => Self::Foreign(foreign.of_columns(columns)?),
         })
     }
 
