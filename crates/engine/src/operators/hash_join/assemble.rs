@@ -118,31 +118,50 @@ enum Task {
     Filter(usize, std::ops::Range<usize>),
 }
 
-/// Bytes that finishing these chunks needs on top of them.
-pub(super) fn finishing_bytes<'a>(
-    config: &Config,
-    packets: impl Iterator<Item = &'a Incoming<Chunk>> + Clone,
-    is_compact: bool,
-) -> usize {
-    let (mut rows, mut chunks, mut arrays) = (0, 0, 0);
-    for packet in packets.clone() {
-        rows += packet.rows();
-        chunks += packet.chunks().count();
-        arrays += packet.assembly_bytes();
+/// What finishing some chunks depends on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Needs {
+    rows: usize,
+    chunks: usize,
+    array_bytes: usize,
+}
+
+impl Needs {
+    pub fn of(incoming: &Incoming<Chunk>) -> Self {
+        Self { rows: incoming.rows(), chunks: incoming.chunks().count(), array_bytes: incoming.assembly_bytes() }
     }
-    if rows == 0 {
-        return 0;
+
+    /// Bytes that finishing them needs on top of them, if the table is to be compact.
+    pub fn compact_bytes(self, config: &Config) -> usize {
+        self.bytes(config, TableWork::compact_bytes(self.rows))
     }
-    let table = match is_compact {
-        true => TableWork::compact_bytes(rows),
-        false => {
-            let all = packets.flat_map(Incoming::chunks);
-            let matchable = all.clone().map(Chunk::matchable).sum();
-            TableWork::bytes(packing(config, all).as_ref(), matchable)
+
+    fn bytes(self, config: &Config, table_bytes: usize) -> usize {
+        let Self { rows, chunks, array_bytes } = self;
+        if rows == 0 {
+            return 0;
         }
-    };
-    let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
-    arrays + table + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+        let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
+        array_bytes + table_bytes + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+    }
+}
+
+impl std::iter::Sum for Needs {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, own| Self {
+            rows: sum.rows + own.rows,
+            chunks: sum.chunks + own.chunks,
+            array_bytes: sum.array_bytes + own.array_bytes,
+        })
+    }
+}
+
+/// Bytes that finishing what packets have kept needs on top of it.
+pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming<Chunk>]) -> usize {
+    let all = packets.iter().flat_map(Incoming::chunks);
+    let matchable = all.clone().map(Chunk::matchable).sum();
+    let table_bytes = TableWork::bytes(packing(config, all).as_ref(), matchable);
+    packets.iter().map(Needs::of).sum::<Needs>().bytes(config, table_bytes)
 }
 
 impl Assembling {

@@ -1,13 +1,13 @@
 //! The build side: packets keep chunks, the finishing parts make the table and the columns of them.
 //!
 //! While memory lasts, a packet keeps its batches as they come. When a reservation is refused, its own or that of what finishing
-//! will need, the join is *partitioned*: from then on a packet keeps a store for each partition that is still in memory. What was kept
-//! before is split chunk by chunk, last first, so that the memory of a chunk, and of its strings, is free before the next is
-//! copied. Whenever memory is short, the partition that holds most goes to temp space (dynamic destaging); other packets notice
-//! at their next batch.
+//! will need, or when somebody else needs memory, the join is *partitioned*: from then on rows go to the store of their
+//! partition, as long as that is in memory. What was kept before is split chunk by chunk, last first, so that the memory
+//! of a chunk, and of its strings, is free before the next is copied. Whenever memory is short, the partition that holds
+//! most goes to temp space (dynamic destaging), written by whichever packets come by.
 //!
 //! Invariants:
-//! * The last packet to hand over its chunks has seen to it that what finishing needs is reserved: finishing is never refused.
+//! * The last packet to finish has seen to it that what finishing needs is reserved: finishing is never refused.
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
@@ -19,6 +19,7 @@ use diligence_base::{Error, ErrorKind, Result};
 use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
+use super::resident::{Kept, Resident};
 use super::rows::BuildRows;
 use super::{Config, Shared};
 use crate::batch::Batch;
@@ -50,16 +51,8 @@ pub(super) struct Gathered {
     open: usize,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming<Chunk>>,
-    /// Of the others, with their partitions.
-    stores: Vec<(usize, Incoming<Chunk>)>,
     /// For what finishing needs.
     finishing: Option<Reservation>,
-}
-
-impl Gathered {
-    fn packets(&self) -> impl Iterator<Item = &Incoming<Chunk>> + Clone {
-        self.unsplit.iter().chain(self.stores.iter().map(|(_, store)| store))
-    }
 }
 
 impl Build {
@@ -92,13 +85,14 @@ impl Sink for Build {
             }
         }
         self.shared.gathered.lock().open += 1;
+        let reservation = match *self.shared.buffers.lock() {
+            Some(_) => setup.memory.revocable("HashJoin"),
+            None => setup.memory.reservation("HashJoin"),
+        };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
-            stores: vec![],
-            seen_spilled: 0,
+            incoming: Incoming::new(&self.config.stored, reservation),
             todo: VecDeque::new(),
-            is_handed_over: false,
             owner: self.shared.next_owner(),
             borrowed: 0,
             memory: setup.memory.clone(),
@@ -111,8 +105,8 @@ impl Sink for Build {
         let gathered = std::mem::take(&mut *self.shared.gathered.lock());
         debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
         let is_partitioned = self.shared.partitions.get().is_some();
-        let packets = gathered.unsplit.into_iter().chain(gathered.stores.into_iter().map(|(_, store)| store));
-        let mut all = AllIn::new(packets, self.config.stored.len());
+        let resident = self.shared.resident.get().map_or(vec![], Resident::take_all);
+        let mut all = AllIn::new(gathered.unsplit.into_iter().chain(resident), self.config.stored.len());
         if let (Some(all), Some(finishing)) = (&mut all.reservation, gathered.finishing) {
             all.absorb(finishing);
         }
@@ -137,6 +131,11 @@ impl Sink for Build {
         if let Some(filters) = self.shared.filters.get() {
             filters.finish(&self.config, &self.filters)?;
         }
+        if let Some(partitions) = self.shared.partitions.get() {
+            // The probe side's rows want the memory.
+            partitions.close_clusters();
+            partitions.buffers.release_spare();
+        }
         let built = Arc::new(assembling.finish(self.filters(), is_complete, None)?);
         *self.shared.published.held.lock() = Some(built.held.clone());
         *self.shared.built.lock() = Some(built);
@@ -147,17 +146,12 @@ impl Sink for Build {
 struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
-    /// Rows of all partitions.
+    /// Rows of all partitions, from before the join was partitioned.
     incoming: Incoming<Chunk>,
-    /// Rows by partition; empty as long as the join is not partitioned.
-    stores: Vec<Incoming<Chunk>>,
-    /// How many partitions were spilled when it last looked.
-    seen_spilled: usize,
     todo: VecDeque<Todo>,
     is_open: bool,
-    is_handed_over: bool,
     owner: u64,
-    /// Bytes that were kept without being granted, since others are about to be free.
+    /// Bytes that were kept without being granted, since what they were copied from is about to be free.
     borrowed: usize,
     memory: QueryMemory,
 }
@@ -175,14 +169,15 @@ enum Todo {
 impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
-        if self.shared.partitions.get().is_none() && !self.shared.gives_back.load(Ordering::Relaxed) {
-            match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
-                Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
-                Err(error) => self.partition(error)?,
+        if self.shared.partitions.get().is_none() {
+            if self.incoming.is_asked() {
+                self.begin_partitions();
+            } else {
+                match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+                    Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
+                    Err(error) => self.partition(error)?,
+                }
             }
-        }
-        if self.shared.gives_back.load(Ordering::Relaxed) {
-            self.begin_partitions().inspect(|partitions| partitions.spill_all());
         }
         self.todo.push_back(Todo::Split(rows, None));
         self.work(waker)
@@ -199,23 +194,30 @@ impl SinkState for BuildState {
             }
             let shared = self.shared.clone();
             let mut gathered = shared.gathered.lock();
-            self.hand_over(&mut gathered);
+            let none = Incoming::new(&[], self.incoming.sibling());
+            gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
             gathered.open -= usize::from(std::mem::take(&mut self.is_open));
             if gathered.open > 0 {
                 return Ok(Accept::More);
             }
-            if let Some(partitions) = shared.partitions.get()
-                && self.take_back(&mut gathered, partitions)
+            let resident = shared.resident.get();
+            if resident.is_some()
+                && let Some(incoming) = gathered.unsplit.pop()
             {
+                self.incoming = incoming;
                 continue;
             }
-            let Err(error) = self.reserve_finishing(&mut gathered) else { return Ok(Accept::More) };
-            match shared.partitions.get() {
-                None => {
-                    drop(gathered);
-                    self.begin_partitions().ok_or(error)?;
-                }
-                Some(partitions) => partitions.spill(partitions.largest_resident().ok_or(error)?),
+            let bytes = match resident {
+                Some(resident) => resident.needs().compact_bytes(&self.config),
+                None => finishing_bytes(&self.config, &gathered.unsplit),
+            };
+            let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
+            let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
+            drop(gathered);
+            match (resident, shared.partitions.get()) {
+                (Some(resident), Some(partitions)) if resident.spill_largest(partitions) => {}
+                (None, _) => self.partition(error)?,
+                _ => return Err(error),
             }
         }
     }
@@ -232,19 +234,25 @@ impl BuildState {
 
     /// All that the query has by now is about what it may have.
     fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
-        self.shared.partition(&self.config, self.memory.reserved_bytes(), Some(&self.shared.filter_keys))
+        let bytes = self.memory.reserved_bytes();
+        let partitions = self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))?;
+        let resident = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
+        self.shared.resident.get_or_init(resident);
+        Some(partitions)
     }
 
     /// Does what is to be done before the next batch is taken.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
-        let Some(partitions) = self.shared.partitions.get().cloned() else { return Ok(Accept::More) };
-        if self.stores.is_empty() {
-            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
-        }
-        while let Some(todo) = self.next(&partitions) {
+        let shared = self.shared.clone();
+        let (Some(partitions), Some(resident)) = (shared.partitions.get(), shared.resident.get()) else {
+            return Ok(Accept::More);
+        };
+        while let Some(todo) = self.next(partitions, resident) {
             match todo {
-                Todo::Split(rows, reservation) => self.split(rows, reservation, &partitions)?,
-                Todo::Place(partition, batch, reservation) => self.place(partition, batch, reservation, &partitions)?,
+                Todo::Split(rows, reservation) => self.split(rows, reservation, partitions)?,
+                Todo::Place(partition, batch, reservation) => {
+                    self.place(partition, batch, reservation, partitions, resident)?;
+                }
                 Todo::Write(partition, batch, reservation) => {
                     match partitions.poll_write(Side::Build, partition, &batch, self.owner, waker) {
                         Poll::Ready(written) => written?,
@@ -259,16 +267,12 @@ impl BuildState {
         Ok(Accept::More)
     }
 
-    fn no_rows(&self) -> Incoming<Chunk> {
-        Incoming::new(&self.config.stored, self.incoming.sibling())
-    }
-
-    /// A write that was begun, then chunks that free memory, then rows that take it.
-    fn next(&mut self, partitions: &Partitions) -> Option<Todo> {
+    /// A write that was begun, then rows of spilled partitions, then chunks that free memory, then rows that take it.
+    fn next(&mut self, partitions: &Partitions, resident: &Resident) -> Option<Todo> {
         if !matches!(self.todo.front(), Some(Todo::Write(..)))
-            && let Some(write) = self.next_destaged(partitions)
+            && let Some((partition, batch, reservation)) = self.next_spilled(partitions, resident)
         {
-            return Some(write);
+            return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
         }
         if matches!(self.todo.front(), None | Some(Todo::Split(_, None)))
             && let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows)
@@ -278,22 +282,11 @@ impl BuildState {
         self.todo.pop_front()
     }
 
-    /// A chunk of a partition that was spilled meanwhile.
-    fn next_destaged(&mut self, partitions: &Partitions) -> Option<Todo> {
-        let spilled = partitions.spilled_times();
-        if spilled == self.seen_spilled {
-            return None;
-        }
-        for (partition, store) in self.stores.iter_mut().enumerate() {
-            if partitions.is_spilled(partition)
-                && let Some((chunk, columns, reservation)) = store.pop(|chunk| chunk.rows)
-            {
-                let batch = BuildRows::of_chunk(chunk, columns).into_spilled(&self.config);
-                return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
-            }
-        }
-        self.seen_spilled = spilled;
-        None
+    fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
+        resident.pop_spilled(&self.config, partitions).or_else(|| {
+            let is_asked = self.incoming.is_asked() && resident.spill_largest(partitions);
+            if is_asked { resident.pop_spilled(&self.config, partitions) } else { None }
+        })
     }
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
@@ -314,70 +307,29 @@ impl BuildState {
         batch: Batch,
         reservation: Option<Arc<Reservation>>,
         partitions: &Partitions,
+        resident: &Resident,
     ) -> Result<()> {
         if partitions.is_spilled(partition) {
             self.todo.push_front(Todo::Write(partition, batch, reservation));
             return Ok(());
         }
+        // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
+        let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+        let mut borrowed = 0;
         let rows = self.config.unspilled(&batch)?;
-        let store = &mut self.stores[partition];
-        let before = store.bytes();
-        let room = match store.make_room(rows.key_bytes(), &rows.columns) {
-            Err(error) if error.kind() == ErrorKind::Resource => {
-                // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
-                let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
-                let rest = soon_free.saturating_sub(self.borrowed);
-                let Some(room) = store.borrow_room(rows.key_bytes(), &rows.columns, rest) else {
-                    partitions.spill(partitions.largest_resident().unwrap_or(partition));
-                    self.todo.push_front(Todo::Place(partition, batch, reservation));
-                    return Ok(());
-                };
-                self.borrowed += room.bytes();
-                room
+        let borrow_bytes = soon_free.saturating_sub(self.borrowed);
+        match resident.keep(partition, rows, partitions, borrow_bytes, &mut borrowed)? {
+            Kept::Yes if borrowed == 0 => self.borrowed = 0,
+            Kept::Yes => self.borrowed += borrowed,
+            Kept::Spilled => self.todo.push_front(Todo::Write(partition, batch, reservation)),
+            Kept::Refused => {
+                if !resident.spill_largest(partitions) {
+                    partitions.spill(partition);
+                }
+                self.todo.push_front(Todo::Place(partition, batch, reservation));
             }
-            room => {
-                self.borrowed = 0;
-                room?
-            }
-        };
-        keep(store, room, rows)?;
-        partitions.kept(partition, store.bytes() - before);
+        }
         Ok(())
-    }
-
-    fn hand_over(&mut self, gathered: &mut Gathered) {
-        if std::mem::replace(&mut self.is_handed_over, true) {
-            return;
-        }
-        let none = self.no_rows();
-        gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
-        for (partition, store) in std::mem::take(&mut self.stores).into_iter().enumerate() {
-            if !store.is_empty() {
-                gathered.stores.push((partition, store));
-            }
-        }
-    }
-
-    /// Takes back what does not belong into the table: chunks that are not split, and partitions that were spilled since.
-    fn take_back(&mut self, gathered: &mut Gathered, partitions: &Partitions) -> bool {
-        if let Some(incoming) = gathered.unsplit.pop() {
-            self.incoming = incoming;
-        } else if let Some(at) = gathered.stores.iter().position(|(partition, _)| partitions.is_spilled(*partition)) {
-            let (partition, store) = gathered.stores.swap_remove(at);
-            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
-            self.stores[partition] = store;
-            self.seen_spilled = 0;
-        } else {
-            return false;
-        }
-        self.is_handed_over = false;
-        true
-    }
-
-    fn reserve_finishing(&self, gathered: &mut Gathered) -> Result<()> {
-        let is_partitioned = self.shared.partitions.get().is_some();
-        let bytes = finishing_bytes(&self.config, gathered.packets(), is_partitioned);
-        gathered.finishing.get_or_insert_with(|| self.incoming.sibling()).resize(bytes)
     }
 }
 

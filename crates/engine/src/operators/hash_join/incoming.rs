@@ -10,7 +10,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::columns::ColumnChunks;
+use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::emit::StoredSource;
 use crate::batch::Column;
 use crate::memory::Reservation;
@@ -45,7 +45,12 @@ impl Room {
 impl<C> Incoming<C> {
     /// Nothing yet of these columns.
     pub fn new(stored: &[(StoredSource, DataType)], reservation: Reservation) -> Self {
-        let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone())).collect();
+        Self::in_blocks(stored, reservation, BLOCK_BYTES_MAX)
+    }
+
+    /// The same, with strings in blocks of so many bytes at most.
+    pub fn in_blocks(stored: &[(StoredSource, DataType)], reservation: Reservation, block_bytes_max: usize) -> Self {
+        let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone(), block_bytes_max)).collect();
         Self { chunks: vec![], columns, rows: 0, reservation }
     }
 
@@ -108,6 +113,11 @@ impl<C> Incoming<C> {
     /// The chunks.
     pub fn chunks(&self) -> impl Iterator<Item = &C> + Clone {
         self.chunks.iter().map(|(chunk, _)| chunk)
+    }
+
+    /// Whether what is reserved for them is wanted by somebody else.
+    pub fn is_asked(&self) -> bool {
+        self.reservation.is_asked()
     }
 
     /// Whether nothing is kept.

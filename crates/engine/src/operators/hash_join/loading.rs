@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::Config;
-use super::assemble::{Chunk, finishing_bytes};
+use super::assemble::{Chunk, Needs};
 use super::build::keep;
 use super::incoming::{AllIn, Incoming};
 use super::rows::BuildRows;
@@ -71,7 +71,7 @@ impl Loading {
             room => room?,
         };
         keep(&mut self.incoming, room, rows)?;
-        let needed = finishing_bytes(&self.config, std::iter::once(&self.incoming), true);
+        let needed = Needs::of(&self.incoming).compact_bytes(&self.config);
         match self.finishing.resize(needed) {
             Err(error) if error.kind() == ErrorKind::Resource => {
                 self.incoming.pop(|chunk| chunk.rows);

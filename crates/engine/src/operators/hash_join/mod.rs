@@ -41,6 +41,7 @@ mod packing;
 mod pairs;
 mod partitions;
 mod probe;
+mod resident;
 mod rows;
 mod shared_vec;
 mod spill_counts;
@@ -77,7 +78,8 @@ pub(super) use unmatched::Unmatched;
 use emit::{PairJoin, StoredSource, Wanted, marks_held};
 use held::{Held, Published};
 use keys::KeyKind;
-use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
+use partitions::{Partitions, fan_out};
+use resident::Resident;
 use spill_counts::SpillCounts;
 #[cfg(test)]
 use spill_counts::Spilled;
@@ -239,6 +241,8 @@ struct Shared {
     buffers: Mutex<Option<SpillBuffers>>,
     /// Set when the join does not fit.
     partitions: OnceLock<Arc<Partitions>>,
+    /// Those of the build side that are in memory, while it comes in.
+    resident: OnceLock<Resident>,
     /// The filters of a build side that does not fit, and the keys that they are wanted of.
     filters: OnceLock<SpilledFilters>,
     filter_keys: Vec<usize>,
@@ -266,7 +270,7 @@ impl Shared {
                 true => fan_out(memory_bytes, buffers.space().cluster_bytes()),
                 false => 1,
             };
-            Arc::new(Partitions::new(0, partitions, memory_bytes / CLUSTERS_SHARE, buffers, &self.counts))
+            Arc::new(Partitions::new(0, partitions, memory_bytes, buffers, &self.counts))
         }))
     }
 }

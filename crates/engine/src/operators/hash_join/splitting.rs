@@ -11,7 +11,7 @@ use super::emit::needs_held_rows;
 use super::keys::hash_rows;
 use super::loading::Loading;
 use super::pairs::{Pair, Work, rows_of};
-use super::partitions::{CLUSTERS_SHARE, FAN_OUT_MIN, Partitions, Side, fan_out};
+use super::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
 use super::{Config, Shared};
 use crate::batch::Batch;
 use crate::memory::Reservation;
@@ -45,8 +45,7 @@ impl Splitting {
         let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
         let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
         let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers));
-        let partitions =
-            Partitions::new(work.pair.level, fan_out, memory_bytes / CLUSTERS_SHARE, buffers, &shared.counts);
+        let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, &shared.counts);
         partitions.spill_all();
         Self {
             config: config.clone(),
