@@ -138,8 +138,8 @@ impl Needs {
 
     fn bytes(self, config: &Config, table_bytes: usize) -> usize {
         let Self { rows, chunks, array_bytes } = self;
-        if rows == 0 {
-            return 0;
+        if rows == 0 || config.keys.is_empty() {
+            return array_bytes + rows / 4;
         }
         let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
         array_bytes + table_bytes + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
@@ -185,7 +185,8 @@ impl Assembling {
             .zip(&config.stored)
             .map(|(packets, (_, logical))| Assembly::new(packets, &order, logical))
             .collect();
-        let table = (matchable > 0).then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
+        let table = (matchable > 0 && !config.keys.is_empty())
+            .then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
         let mut filters = match &table {
             Some(table) => plan_filters(config, filters, table, &chunks, matchable),
             None => vec![],
@@ -229,8 +230,15 @@ impl Assembling {
         Ok(())
     }
 
-    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only.
-    pub fn finish(self, filters: &Filters, is_complete: bool, later: Option<Later>) -> Result<Built> {
+    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only. `hold` says
+    /// how its memory is held from now on.
+    pub fn finish(
+        self,
+        filters: &Filters,
+        is_complete: bool,
+        later: Option<Later>,
+        hold: impl FnOnce(&mut Reservation),
+    ) -> Result<Built> {
         let Self { config, rows, chunks, columns, table, filters: works, mut reservation, .. } = self;
         let table = table.map(|table| Arc::new(table.finish()));
         let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
@@ -264,6 +272,7 @@ impl Assembling {
             let held = arrays + bits + table + filter_bytes;
             reservation.overdraw(held.saturating_sub(reservation.bytes()));
             reservation.resize(held)?;
+            hold(reservation);
         }
         let held = Held { rows, columns, matched, valid, is_complete, later, reservation };
         Ok(Built { held: Arc::new(held), lookup: Lookup { table, values, null_rows } })
@@ -273,7 +282,7 @@ impl Assembling {
 /// How to pack the keys into codes, if they are words and fit.
 fn packing<'a>(config: &Config, chunks: impl Iterator<Item = &'a Chunk> + Clone) -> Option<Packing> {
     let keys = &config.keys;
-    if !keys.iter().all(|key| key.kind.is_word()) {
+    if keys.is_empty() || !keys.iter().all(|key| key.kind.is_word()) {
         return None;
     }
     let null_codes: Vec<bool> = (0..keys.len())

@@ -11,19 +11,20 @@
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
+use super::at_rest::{AtRest, TableAtRest};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
 use super::resident::{Kept, Resident};
 use super::rows::BuildRows;
 use super::{Config, Shared};
 use crate::batch::Batch;
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
@@ -42,6 +43,8 @@ pub(super) struct Build {
     filters: Vec<(Arc<RuntimeFilter>, usize)>,
     assembling: Mutex<Option<Arc<Assembling>>>,
     packets: AtomicUsize,
+    at_rest: Arc<TableAtRest>,
+    memory: OnceLock<QueryMemory>,
 }
 
 /// What finished packets have handed over.
@@ -56,8 +59,11 @@ pub(super) struct Gathered {
 }
 
 impl Build {
-    pub fn new(config: Arc<Config>, shared: Arc<Shared>, filters: Vec<(Arc<RuntimeFilter>, usize)>) -> Self {
-        Self { config, shared, filters, assembling: Mutex::new(None), packets: AtomicUsize::new(1) }
+    pub fn new(at_rest: Arc<TableAtRest>, filters: Vec<(Arc<RuntimeFilter>, usize)>) -> Self {
+        let TableAtRest { config, shared } = &*at_rest;
+        let (config, shared) = (config.clone(), shared.clone());
+        let (assembling, packets) = (Mutex::new(None), AtomicUsize::new(1));
+        Self { config, shared, filters, assembling, packets, at_rest, memory: OnceLock::new() }
     }
 
     /// The filters that the table fills: those of a build side that fits.
@@ -68,16 +74,17 @@ impl Build {
 
 impl Sink for Build {
     fn name(&self) -> &'static str {
-        "HashJoinBuild"
+        self.config.name
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
+        self.memory.get_or_init(|| setup.memory.clone());
         if let Some(temp) = &setup.temp {
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
                 let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-                *buffers = match SpillBuffers::new(temp, setup.memory.reservation("HashJoin"), memory) {
+                *buffers = match SpillBuffers::new(temp, setup.memory.reservation(self.config.name), memory) {
                     // It may fit nevertheless.
                     Err(error) if error.kind() == ErrorKind::Resource => None,
                     made => Some(made?),
@@ -86,8 +93,8 @@ impl Sink for Build {
         }
         self.shared.gathered.lock().open += 1;
         let reservation = match *self.shared.buffers.lock() {
-            Some(_) => setup.memory.revocable("HashJoin"),
-            None => setup.memory.reservation("HashJoin"),
+            Some(_) => setup.memory.revocable(self.config.name),
+            None => setup.memory.reservation(self.config.name),
         };
         Ok(Box::new(BuildState {
             is_open: true,
@@ -136,9 +143,13 @@ impl Sink for Build {
             partitions.close_clusters();
             partitions.buffers.release_spare();
         }
-        let built = Arc::new(assembling.finish(self.filters(), is_complete, None)?);
+        let built = Arc::new(assembling.finish(self.filters(), is_complete, None, Reservation::rest)?);
         *self.shared.published.held.lock() = Some(built.held.clone());
-        *self.shared.built.lock() = Some(built);
+        *self.shared.at_rest.lock() = AtRest::Ready(built);
+        if let Some(memory) = self.memory.get() {
+            let at_rest: Arc<dyn Reclaim> = self.at_rest.clone();
+            memory.keep_at_rest(&at_rest);
+        }
         Ok(())
     }
 }
@@ -291,7 +302,7 @@ impl BuildState {
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
         let reservation = reservation.map(Arc::new);
-        let hashes = rows.hashes();
+        let hashes = self.config.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
         for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)? {
             partitions.belong(partition);
@@ -341,6 +352,6 @@ pub(super) fn keep(incoming: &mut Incoming<Chunk>, room: Room, rows: BuildRows) 
 
 /// Rows as spilled batches, partition by partition.
 pub(super) fn split(rows: BuildRows, config: &Config, partitions: &Partitions) -> Result<Vec<(usize, Batch)>> {
-    let hashes = rows.hashes();
+    let hashes = config.hashes(&rows.keys, rows.rows);
     partitions.split(&rows.into_spilled(config), &hashes)
 }

@@ -51,7 +51,7 @@ impl Later {
 /// The held side as probe packets and the source of unmatched rows see it.
 #[derive(Default)]
 pub(in crate::operators) struct Published {
-    /// `None` before it is complete, and after it went to temp space.
+    /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out decides.
     pub held: Mutex<Option<Arc<Held>>>,
     /// The next row that nobody has looked at for unmatched rows.
     pub cursor: AtomicUsize,
@@ -59,8 +59,9 @@ pub(in crate::operators) struct Published {
 }
 
 impl Published {
-    pub fn new(held: Arc<Held>, seen: &Arc<ProbeSeen>) -> Self {
-        Self { held: Mutex::new(Some(held)), cursor: AtomicUsize::new(0), seen: seen.clone() }
+    /// For the unmatched rows of a pair.
+    pub fn reading(seen: &Arc<ProbeSeen>) -> Self {
+        Self { seen: seen.clone(), ..Self::default() }
     }
 }
 

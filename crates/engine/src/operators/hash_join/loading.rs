@@ -81,17 +81,26 @@ impl Loading {
         }
     }
 
+    /// Whether somebody else needs memory, and not only what was put aside for the table.
+    pub fn is_asked(&mut self) -> Result<bool> {
+        if self.incoming.is_asked() {
+            self.expected.resize(0)?;
+        }
+        Ok(self.incoming.is_asked())
+    }
+
     /// Takes out some of the rows that are kept, as a spilled batch.
     pub fn pop(&mut self) -> Option<(Batch, Reservation)> {
         let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
         Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
     }
 
-    /// All of it.
+    /// All of it. From now on it is not given back before the table has been probed, which is soon.
     pub fn into_all(self) -> AllIn<Chunk> {
         let mut all = AllIn::new([self.incoming], self.config.stored.len());
         if let Some(reservation) = &mut all.reservation {
             reservation.absorb(self.finishing);
+            reservation.hold_firm();
         }
         all
     }

@@ -125,21 +125,19 @@ impl Pairs {
 
 impl Source for Pairs {
     fn name(&self) -> &'static str {
-        "HashJoinPairs"
+        self.config.name
     }
 
     fn packets_max(&self) -> usize {
+        let dump = self.shared.end_probe(&self.config);
         let Some(partitions) = self.shared.partitions.get() else {
             // Nothing is spilled any more.
             self.shared.buffers.lock().take();
             return 0;
         };
         let mut queue = self.queue.lock();
-        // Its rows have come out. Whoever was asked to let go of the table has not, if it is not published any more.
-        let is_published = self.shared.published.held.lock().take().is_some();
-        let built = self.shared.built.lock().take();
-        if let Some(built) = built.filter(|_| !is_published) {
-            queue.dump = Some(Dump::new(built, self.config.clone()));
+        if let Some(dump) = dump {
+            queue.dump = Some(dump);
             return partitions.len();
         }
         queue.pairs = Pair::all(partitions, u64::MAX / 100, self.config.can_partition());
@@ -282,7 +280,7 @@ impl PairsState {
         let shared = self.shared.buffers.lock().take();
         let own = if shared.is_some() { CLUSTERS_FREE } else { CLUSTERS_FREE + CLUSTERS_MIN };
         let own = own * self.temp.cluster_bytes();
-        let mut table = self.memory.reservation("HashJoin");
+        let mut table = self.memory.revocable(self.config.name);
         let fits = table.grow(pair.table_bytes() + own).is_ok();
         if !is_alone && !fits {
             *self.shared.buffers.lock() = shared;
@@ -294,7 +292,7 @@ impl PairsState {
             return Ok(Some(table));
         }
         let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-        match SpillBuffers::new(&self.temp, self.memory.reservation("HashJoin"), memory) {
+        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.name), memory) {
             Err(error) if error.kind() == ErrorKind::Resource && !is_alone => return Ok(None),
             buffers => self.buffers = Some((buffers?, false)),
         }
@@ -341,7 +339,7 @@ impl PairsState {
 
     fn dump(&mut self, mut dump: Dump, waker: &Waker) -> Result<Pull> {
         let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table was dumped nowhere"))?;
-        match dump.poll(partitions, self.owner, waker) {
+        match dump.poll(partitions, waker) {
             Poll::Pending => {
                 self.step = Step::Dump(dump);
                 return Ok(Pull::Wait);
@@ -379,6 +377,7 @@ impl PairsState {
             kept = loading.keep(&batch)?;
         }
         match kept {
+            Kept::Yes if loading.is_asked()? => self.enough(work, loading),
             Kept::Yes => {
                 self.step = Step::Load(work, loading);
                 Ok(Pull::Again)
@@ -420,7 +419,7 @@ impl PairsState {
             if work.later.is_none() && self.config.pairs.asks_all_held() {
                 let rows = rows_of(&work.pair.probe) as usize;
                 check_rows(rows)?;
-                let mut reservation = self.memory.reservation("HashJoin");
+                let mut reservation = self.memory.reservation(self.config.name);
                 reservation.overdraw(rows / 8);
                 work.later = Some((Arc::new(Bits::new(rows)), reservation));
             }
@@ -437,7 +436,7 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let later = work.later.as_ref().map(|(matched, _)| Later::new(matched.clone()));
-        let built = assembling.finish(&[], !work.in_blocks, later)?;
+        let built = assembling.finish(&[], !work.in_blocks, later, |_| {})?;
         let buffers = self.buffers()?;
         let options = ReadOptions { recycle: !work.in_blocks, ..ReadOptions::default() };
         let reader = work.pair.probe.as_ref().map(|file| file.reader(&buffers, options));
@@ -486,9 +485,9 @@ impl PairsState {
             drop((probing, held));
             return self.next_block(work);
         }
-        let published = Arc::new(Published::new(held, &self.shared.published.seen));
+        let published = Arc::new(Published::reading(&self.shared.published.seen));
         let is_plain = self.config.null_aware && !self.config.pairs.has_residual();
-        let unmatched = UnmatchedState::new(self.config.pairs.clone(), published, is_plain, self.batch_rows)?;
+        let unmatched = UnmatchedState::new(held, self.config.pairs.clone(), published, is_plain, self.batch_rows);
         self.step = Step::Unmatched(work, unmatched);
         Ok(Pull::Again)
     }
@@ -516,7 +515,7 @@ impl PairsState {
 
     fn next_block(&mut self, work: Box<Work>) -> Result<Pull> {
         if work.build.is_some() {
-            let nothing = self.memory.reservation("HashJoin");
+            let nothing = self.memory.revocable(self.config.name);
             self.step = Step::Load(work, Loading::new(&self.config, nothing, self.temp.cluster_bytes()));
             return Ok(Pull::Again);
         }

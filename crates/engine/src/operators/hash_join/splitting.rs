@@ -8,7 +8,6 @@ use diligence_base::{ErrorKind, Result};
 
 use super::build::split;
 use super::emit::needs_held_rows;
-use super::keys::hash_rows;
 use super::loading::Loading;
 use super::pairs::{Pair, Work, rows_of};
 use super::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
@@ -111,8 +110,7 @@ impl Splitting {
 
     fn split_probe(&mut self, batch: &Batch) -> Result<()> {
         let keys = self.config.probe_keys(batch)?;
-        let mut hashes = Vec::with_capacity(batch.rows());
-        hash_rows(&keys, &mut hashes);
+        let hashes = self.config.hashes(&keys, batch.rows());
         let needs_partner = needs_held_rows(self.config.pairs.join_type);
         for (partition, batch) in self.partitions.split(batch, &hashes)? {
             if !needs_partner || self.partitions.has_build_rows(partition) {

@@ -1,7 +1,7 @@
 //! Rows of the held side that come out after all probe packets have finished: those without a partner (left, full and anti
 //! joins), those with one (semi joins), or all with their marks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use datafusion_common::JoinType;
@@ -25,6 +25,8 @@ pub(in crate::operators) struct Unmatched {
     pub published: Arc<Published>,
     /// `NOT IN` without a further condition.
     pub null_aware: bool,
+    /// The held side, from the end of the probe on.
+    pub held: OnceLock<Arc<Held>>,
 }
 
 impl Source for Unmatched {
@@ -33,13 +35,17 @@ impl Source for Unmatched {
     }
 
     fn packets_max(&self) -> usize {
-        let held = self.published.held.lock();
-        held.as_ref().map_or(0, |held| held.rows.div_ceil(PACKET_ROWS))
+        // Taken, so that it does not leave for temp space any more.
+        let held = self.published.held.lock().take();
+        held.map_or(0, |held| self.held.get_or_init(|| held).rows.div_ceil(PACKET_ROWS))
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let (pairs, published) = (self.pairs.clone(), self.published.clone());
-        Ok(Box::new(UnmatchedState::new(pairs, published, self.null_aware, setup.batch_rows)?))
+        let held = self.held.get().cloned();
+        let held =
+            held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
+        Ok(Box::new(UnmatchedState::new(held, pairs, published, self.null_aware, setup.batch_rows)))
     }
 }
 
@@ -62,11 +68,14 @@ impl SourceState for UnmatchedState {
 }
 
 impl UnmatchedState {
-    pub fn new(pairs: Arc<PairJoin>, published: Arc<Published>, null_aware: bool, batch_rows: usize) -> Result<Self> {
-        let held = published.held.lock().clone();
-        let held =
-            held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
-        Ok(Self { held, pairs, published, null_aware, batch_rows, rows: vec![], taken: 0 })
+    pub fn new(
+        held: Arc<Held>,
+        pairs: Arc<PairJoin>,
+        published: Arc<Published>,
+        null_aware: bool,
+        batch_rows: usize,
+    ) -> Self {
+        Self { held, pairs, published, null_aware, batch_rows, rows: vec![], taken: 0 }
     }
 
     /// The next batch.
