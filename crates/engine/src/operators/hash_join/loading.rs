@@ -65,7 +65,7 @@ impl Loading {
     fn try_keep(&mut self, batch: &Batch) -> Result<Kept> {
         // Chunks of their own: what was read is a part of a cluster.
         let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
-        let rows = self.config.unspilled(&batch.pick(&all)?)?;
+        let Some(rows) = self.config.table_rows(&batch.pick(&all)?)? else { return Ok(Kept::Yes) };
         let room = match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
             room => room?,

@@ -38,7 +38,9 @@ mod held;
 mod incoming;
 pub(super) mod keys;
 mod loading;
+mod mirror;
 mod packing;
+mod pair;
 mod pairs;
 mod partitions;
 mod probe;
@@ -133,7 +135,8 @@ pub fn hash_join(
     )?;
     let null_equal = join.null_equality == NullEquality::NullEqualsNull;
     let config = Config::new("HashJoin", keys, pairs, wanted, null_equal, join.null_aware);
-    Ok(parts(config, filters))
+    let mirrored = config.mirrored(join, output_schema)?.map(Arc::new);
+    Ok(parts(Config { mirrored, ..config }, filters))
 }
 
 /// The same for a join that may have a condition, but has no keys: each row of the one side meets each of the other.
@@ -216,6 +219,10 @@ struct Config {
     keeps_unmatchable: bool,
     stored: Vec<(StoredSource, DataType)>,
     pairs: Arc<PairJoin>,
+    /// The join with its sides exchanged, for pairs in temp space.
+    mirrored: Option<Arc<Config>>,
+    /// In such a one, the columns of spilled build rows that the keys are in.
+    probes_spilled: Option<Vec<usize>>,
 }
 
 impl Config {
@@ -247,6 +254,8 @@ impl Config {
             keeps_unmatchable: marks_held(pairs.join_type) && pairs.join_type != JoinType::LeftSemi,
             stored: wanted.columns,
             pairs: Arc::new(pairs),
+            mirrored: None,
+            probes_spilled: None,
         }
     }
 

@@ -299,9 +299,9 @@ impl Lookups {
     /// Computes keys, words and, where needed, hashes.
     fn look_up(&mut self, input: &Batch, table: &Table) -> Result<()> {
         let mut spare = std::mem::take(&mut self.keys).into_iter();
-        for key in &self.config.keys {
+        for key in 0..self.config.keys.len() {
             let words = spare.next().map_or(vec![], KeyColumn::into_words);
-            self.keys.push(key.kind.column_into(&key.probe.evaluate(input)?.flat()?, words)?);
+            self.keys.push(self.config.probe_key(key, input, words)?);
         }
         if table.needs_hashes() {
             hash_rows(&self.keys, &mut self.hashes);

@@ -63,7 +63,7 @@ impl Config {
 
     /// The keys of a batch of the probe side.
     pub fn probe_keys(&self, batch: &Batch) -> Result<Vec<KeyColumn>> {
-        self.keys.iter().map(|key| key.kind.column(&key.probe.evaluate(batch)?.flat()?)).collect()
+        (0..self.keys.len()).map(|key| self.probe_key(key, batch, vec![])).collect()
     }
 
     /// The rows of a spilled batch.

@@ -9,7 +9,7 @@ use diligence_base::{ErrorKind, Result};
 use super::build::split;
 use super::emit::needs_held_rows;
 use super::loading::Loading;
-use super::pairs::{Pair, Work, rows_of};
+use super::pair::{Pair, Work, rows_of};
 use super::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
 use super::{Config, Shared};
 use crate::batch::Batch;
