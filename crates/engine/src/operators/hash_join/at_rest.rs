@@ -118,9 +118,10 @@ impl Shared {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// The probe side has ended. What has still to be written of the table, if it was on its way to temp space.
+    /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was on its way to temp space.
     pub fn end_probe(&self, config: &Arc<Config>) -> Option<Dump> {
         self.published.held.lock().take();
+        self.published.remaining.lock().take();
         match std::mem::replace(&mut *self.at_rest.lock(), AtRest::Done) {
             AtRest::Leaving(built, _) => Some(Dump::new(built, config.clone(), self.next_owner())),
             AtRest::Going(dump) => Some(dump),

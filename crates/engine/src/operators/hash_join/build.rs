@@ -212,10 +212,8 @@ impl SinkState for BuildState {
                 return Ok(Accept::More);
             }
             let resident = shared.resident.get();
-            if resident.is_some()
-                && let Some(incoming) = gathered.unsplit.pop()
-            {
-                self.incoming = incoming;
+            if resident.is_some() && !gathered.unsplit.is_empty() {
+                // From before the join was partitioned.
                 continue;
             }
             let bytes = match resident {
@@ -278,17 +276,23 @@ impl BuildState {
         Ok(Accept::More)
     }
 
-    /// A write that was begun, then rows of spilled partitions, then chunks that free memory, then rows that take it.
+    /// A write that was begun, then rows of spilled partitions, then chunks that free memory (also those of packets that have finished),
+    /// then rows that take it.
     fn next(&mut self, partitions: &Partitions, resident: &Resident) -> Option<Todo> {
         if !matches!(self.todo.front(), Some(Todo::Write(..)))
             && let Some((partition, batch, reservation)) = self.next_spilled(partitions, resident)
         {
             return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
         }
-        if matches!(self.todo.front(), None | Some(Todo::Split(_, None)))
-            && let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows)
-        {
-            return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
+        if matches!(self.todo.front(), None | Some(Todo::Split(_, None))) {
+            if self.incoming.is_empty()
+                && let Some(incoming) = self.shared.gathered.lock().unsplit.pop()
+            {
+                self.incoming = incoming;
+            }
+            if let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows) {
+                return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
+            }
         }
         self.todo.pop_front()
     }

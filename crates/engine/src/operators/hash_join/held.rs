@@ -53,6 +53,8 @@ impl Later {
 pub(in crate::operators) struct Published {
     /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out decides.
     pub held: Mutex<Option<Arc<Held>>>,
+    /// From the end of the probe side on: for the source of unmatched rows.
+    pub remaining: Mutex<Option<Arc<Held>>>,
     /// The next row that nobody has looked at for unmatched rows.
     pub cursor: AtomicUsize,
     pub seen: Arc<ProbeSeen>,

@@ -1,4 +1,4 @@
-//! Joins on equal keys: one hash table, built by all packets of the build side together and read by all of the probe side.
+//! Joins: on equal keys, by one hash table, built by all packets of the build side together and read by all of the probe side.
 //!
 //! ```text
 //!   build packets --chunks--> parts: table, columns, runtime filters --> probe packets --picks--> output
@@ -167,7 +167,6 @@ fn parts(config: Config, filters: &[(Arc<RuntimeFilter>, usize)]) -> JoinParts {
             pairs: config.pairs.clone(),
             published: shared.published.clone(),
             null_aware: config.null_aware && !config.pairs.has_residual(),
-            held: OnceLock::new(),
         };
         after_probe.push((Arc::new(unmatched), "Unmatched rows"));
     }

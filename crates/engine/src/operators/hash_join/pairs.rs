@@ -40,6 +40,9 @@ use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::sync::{Mutex, atomic::Ordering};
 use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
 
+/// Clusters that rows of a pair must be more than, to be split because somebody else needs memory.
+const ASKED_CLUSTERS: usize = 8;
+
 /// Clusters that stay free for others when one more packet begins.
 const CLUSTERS_FREE: usize = 4;
 
@@ -321,8 +324,11 @@ impl PairsState {
             self.buffers()?.release_spare();
             kept = loading.keep(&batch)?;
         }
+        // A small table is probed, and gone, sooner than split.
+        let is_large = loading.bytes() > ASKED_CLUSTERS * self.temp.cluster_bytes();
+        let is_worth_splitting = is_large && !work.in_blocks && work.pair.can_split;
         match kept {
-            Kept::Yes if loading.is_asked()? => self.enough(work, loading),
+            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading),
             Kept::Yes => {
                 self.step = Step::Load(work, loading);
                 Ok(Pull::Again)

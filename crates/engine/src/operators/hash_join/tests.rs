@@ -452,7 +452,8 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     let sizes: &[usize] = match (hash, memory) {
         (true, Memory::Enough) => &[0, 1, 30, 300],
         (true, Memory::Short) => &[0, 1, 100, 400, 700],
-        (false, _) => &[0, 1, 12, 40],
+        (false, Memory::Enough) => &[0, 1, 12, 40],
+        (false, Memory::Short) => &[0, 1, 60, 200],
     };
     let (left_count, right_count) = (dice.pick(sizes), dice.pick(sizes));
     let left = random_rows(dice, &types, &spreads, left_count);
@@ -511,7 +512,8 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     };
     let budget = match memory {
         Memory::Enough => 1 << 30,
-        Memory::Short => 64_000 + dice.below(100_000),
+        Memory::Short if hash => 64_000 + dice.below(100_000),
+        Memory::Short => 48_000 + dice.below(20_000),
     };
     let broker = Broker::new(budget);
     let temp = (memory == Memory::Short).then(|| spilled::temp_space(dice));

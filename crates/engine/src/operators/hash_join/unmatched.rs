@@ -1,7 +1,7 @@
 //! Rows of the held side that come out after all probe packets have finished: those without a partner (left, full and anti
 //! joins), those with one (semi joins), or all with their marks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Waker;
 
 use datafusion_common::JoinType;
@@ -25,8 +25,6 @@ pub(in crate::operators) struct Unmatched {
     pub published: Arc<Published>,
     /// `NOT IN` without a further condition.
     pub null_aware: bool,
-    /// The held side, from the end of the probe on.
-    pub held: OnceLock<Arc<Held>>,
 }
 
 impl Source for Unmatched {
@@ -37,12 +35,14 @@ impl Source for Unmatched {
     fn packets_max(&self) -> usize {
         // Taken, so that it does not leave for temp space any more.
         let held = self.published.held.lock().take();
-        held.map_or(0, |held| self.held.get_or_init(|| held).rows.div_ceil(PACKET_ROWS))
+        let rows = held.as_ref().map_or(0, |held| held.rows);
+        *self.published.remaining.lock() = held;
+        rows.div_ceil(PACKET_ROWS)
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let (pairs, published) = (self.pairs.clone(), self.published.clone());
-        let held = self.held.get().cloned();
+        let held = self.published.remaining.lock().clone();
         let held =
             held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
         Ok(Box::new(UnmatchedState::new(held, pairs, published, self.null_aware, setup.batch_rows)))
