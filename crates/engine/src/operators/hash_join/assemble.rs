@@ -141,7 +141,11 @@ impl Needs {
         if rows == 0 || config.keys.is_empty() {
             return array_bytes + rows / 4;
         }
-        let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
+        // The codes of a single key of words are in the table, unless they have all of 64 bits.
+        let words = match &config.keys[..] {
+            [_] => 0,
+            keys => 8 * keys.iter().filter(|key| key.kind.is_word()).count() * rows,
+        };
         array_bytes + table_bytes + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
     }
 }
