@@ -209,7 +209,7 @@ fn a_build_side_gives_way() {
     let temp = small_clusters(&MemoryTempFiles::default(), 0);
     let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
     let mut builder = parts.build.open(&setup).unwrap();
-    let rows = pairs_of_numbers(30_000);
+    let rows = pairs_of_numbers(60_000);
     let mut batches = rows.chunks(500).map(|rows| numbers(rows.iter().copied()));
     while setup.memory.reserved_bytes() < 900_000 {
         builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
@@ -221,7 +221,7 @@ fn a_build_side_gives_way() {
     builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
     let spilled = parts.spilled();
     assert!(spilled.partitions_spilled > 0 && spilled.partitions_spilled < spilled.partitions, "{spilled:?}");
-    assert!(broker.taken_bytes() <= broker.budget_bytes() + 100_000, "{}", broker.taken_bytes());
+    assert!(broker.taken_bytes() <= broker.budget_bytes() + 150_000, "{}", broker.taken_bytes());
     drop((builder, parts, wanted));
     is_left_empty(&temp, &broker, "gave way");
 }
