@@ -181,9 +181,8 @@ impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
         if self.shared.partitions.get().is_none() {
-            if self.incoming.is_asked() {
-                self.begin_partitions();
-            } else {
+            let gives_way = self.incoming.is_asked() && self.begin_partitions().is_some();
+            if !gives_way {
                 match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
                     Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
                     Err(error) => self.partition(error)?,
@@ -212,7 +211,7 @@ impl SinkState for BuildState {
                 return Ok(Accept::More);
             }
             let resident = shared.resident.get();
-            if resident.is_some() && !gathered.unsplit.is_empty() {
+            if shared.partitions.get().is_some() && !gathered.unsplit.is_empty() {
                 // From before the join was partitioned.
                 continue;
             }
@@ -225,7 +224,7 @@ impl SinkState for BuildState {
             drop(gathered);
             match (resident, shared.partitions.get()) {
                 (Some(resident), Some(partitions)) if resident.spill_largest(partitions) => {}
-                (None, _) => self.partition(error)?,
+                (None, None) => self.partition(error)?,
                 _ => return Err(error),
             }
         }
@@ -244,18 +243,16 @@ impl BuildState {
     /// All that the query has by now is about what it may have.
     fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
         let bytes = self.memory.reserved_bytes();
-        let partitions = self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))?;
-        let resident = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
-        self.shared.resident.get_or_init(resident);
-        Some(partitions)
+        self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))
     }
 
     /// Does what is to be done before the next batch is taken.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
-        let (Some(partitions), Some(resident)) = (shared.partitions.get(), shared.resident.get()) else {
-            return Ok(Accept::More);
-        };
+        let Some(partitions) = shared.partitions.get() else { return Ok(Accept::More) };
+        let bytes = self.memory.reserved_bytes();
+        let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
+        let resident = shared.resident.get_or_init(new);
         while let Some(todo) = self.next(partitions, resident) {
             match todo {
                 Todo::Split(rows, reservation) => self.split(rows, reservation, partitions)?,
