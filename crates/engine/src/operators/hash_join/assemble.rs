@@ -127,7 +127,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub fn of(incoming: &Incoming<Chunk>) -> Self {
+    pub fn of(incoming: &Incoming) -> Self {
         Self { rows: incoming.rows(), chunks: incoming.chunks().count(), array_bytes: incoming.assembly_bytes() }
     }
 
@@ -161,7 +161,7 @@ impl std::iter::Sum for Needs {
 }
 
 /// Bytes that finishing what packets have kept needs on top of it.
-pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming<Chunk>]) -> usize {
+pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming]) -> usize {
     let all = packets.iter().flat_map(Incoming::chunks);
     let matchable = all.clone().map(Chunk::matchable).sum();
     let table_bytes = TableWork::bytes(packing(config, all).as_ref(), matchable);
@@ -171,13 +171,7 @@ pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming<Chunk>]) -> u
 impl Assembling {
     /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are only made if
     /// there is memory for them.
-    pub fn new(
-        config: &Arc<Config>,
-        all: AllIn<Chunk>,
-        filters: &Filters,
-        packets: usize,
-        is_compact: bool,
-    ) -> Result<Self> {
+    pub fn new(config: &Arc<Config>, all: AllIn, filters: &Filters, packets: usize, is_compact: bool) -> Result<Self> {
         let AllIn { chunks, columns, mut reservation } = all;
         let (chunks, order, sorted) = ordered(chunks);
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();

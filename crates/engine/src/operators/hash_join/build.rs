@@ -53,7 +53,7 @@ pub(super) struct Gathered {
     /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
     open: usize,
     /// Of packets that finished before the join was partitioned.
-    unsplit: Vec<Incoming<Chunk>>,
+    unsplit: Vec<Incoming>,
     /// For what finishing needs.
     finishing: Option<Reservation>,
 }
@@ -158,7 +158,7 @@ struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
     /// Rows of all partitions, from before the join was partitioned.
-    incoming: Incoming<Chunk>,
+    incoming: Incoming,
     todo: VecDeque<Todo>,
     is_open: bool,
     owner: u64,
@@ -287,7 +287,7 @@ impl BuildState {
             {
                 self.incoming = incoming;
             }
-            if let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows) {
+            if let Some((chunk, columns, reservation)) = self.incoming.pop() {
                 return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
             }
         }
@@ -346,7 +346,7 @@ impl BuildState {
 }
 
 /// Keeps rows in memory that room was made for.
-pub(super) fn keep(incoming: &mut Incoming<Chunk>, room: Room, rows: BuildRows) -> Result<()> {
+pub(super) fn keep(incoming: &mut Incoming, room: Room, rows: BuildRows) -> Result<()> {
     let BuildRows { rows, keys, valid, columns, matched } = rows;
     incoming.push(room, Chunk::new(keys, rows, valid, matched), rows, &columns)
 }

@@ -31,7 +31,7 @@ const BLOCK_PART: usize = 8;
 const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
 
 /// One packet's part of one column.
-pub(in crate::operators) struct ColumnChunks {
+pub(super) struct ColumnChunks {
     logical: DataType,
     /// Each with the number of blocks that there were when it was in.
     chunks: Vec<(Chunk, usize)>,
@@ -245,7 +245,7 @@ fn is_view(logical: &DataType) -> bool {
 }
 
 /// One column on its way from the packets' chunks to one array. Work on it is cut into pieces.
-pub(in crate::operators) struct Assembly {
+pub(super) struct Assembly {
     logical: DataType,
     /// All chunks of all packets, in row order: the chunk and the number of the packet's first block.
     chunks: Vec<(Chunk, usize)>,

@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::Config;
-use super::assemble::{Chunk, Needs};
+use super::assemble::Needs;
 use super::build::keep;
 use super::incoming::{AllIn, Incoming};
 use super::rows::BuildRows;
@@ -17,7 +17,7 @@ use crate::memory::Reservation;
 /// What it has.
 pub(super) struct Loading {
     config: Arc<Config>,
-    incoming: Incoming<Chunk>,
+    incoming: Incoming,
     finishing: Reservation,
     /// Kept free for reading, which may need more than clusters: for what was compressed, or is longer than one.
     _margin: Reservation,
@@ -74,7 +74,7 @@ impl Loading {
         let needed = Needs::of(&self.incoming).compact_bytes(&self.config);
         match self.finishing.resize(needed) {
             Err(error) if error.kind() == ErrorKind::Resource => {
-                self.incoming.pop(|chunk| chunk.rows);
+                self.incoming.pop();
                 Ok(Kept::No(error))
             }
             done => done.map(|()| Kept::Yes),
@@ -91,12 +91,12 @@ impl Loading {
 
     /// Takes out some of the rows that are kept, as a spilled batch.
     pub fn pop(&mut self) -> Option<(Batch, Reservation)> {
-        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
+        let (chunk, columns, reservation) = self.incoming.pop()?;
         Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
     }
 
     /// All of it. From now on it is not given back before the table has been probed, which is soon.
-    pub fn into_all(self) -> AllIn<Chunk> {
+    pub fn into_all(self) -> AllIn {
         let mut all = AllIn::new([self.incoming], self.config.stored.len());
         if let Some(reservation) = &mut all.reservation {
             reservation.absorb(self.finishing);

@@ -10,7 +10,7 @@
 use diligence_base::{ErrorKind, Result};
 
 use super::Config;
-use super::assemble::{Chunk, Needs};
+use super::assemble::Needs;
 use super::build::keep;
 use super::incoming::Incoming;
 use super::partitions::Partitions;
@@ -31,7 +31,7 @@ pub(super) struct Resident {
 }
 
 struct Store {
-    rows: Mutex<Incoming<Chunk>>,
+    rows: Mutex<Incoming>,
     /// What its reservation has, to be looked at without the lock.
     bytes: AtomicUsize,
 }
@@ -96,7 +96,7 @@ impl Resident {
         for partition in (0..self.stores.len()).filter(spilled) {
             let store = &self.stores[partition];
             let mut own = store.rows.lock();
-            let popped = own.pop(|chunk| chunk.rows);
+            let popped = own.pop();
             store.bytes.store(own.bytes(), Ordering::Relaxed);
             drop(own);
             if let Some((chunk, columns, reservation)) = popped {
@@ -119,7 +119,7 @@ impl Resident {
     }
 
     /// Takes all rows out.
-    pub fn take_all(&self) -> Vec<Incoming<Chunk>> {
+    pub fn take_all(&self) -> Vec<Incoming> {
         let take = |store: &Store| {
             let mut own = store.rows.lock();
             let none = Incoming::new(&[], own.sibling());

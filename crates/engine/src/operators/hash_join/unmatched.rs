@@ -19,7 +19,7 @@ const CLAIM_ROWS: usize = if cfg!(test) { 50 } else { 16 << 10 };
 const PACKET_ROWS: usize = if cfg!(test) { 100 } else { 128 << 10 };
 
 /// The source of such rows.
-pub(in crate::operators) struct Unmatched {
+pub(super) struct Unmatched {
     pub name: &'static str,
     pub pairs: Arc<PairJoin>,
     pub published: Arc<Published>,
