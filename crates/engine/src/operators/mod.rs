@@ -6,7 +6,6 @@ pub mod foreign;
 pub mod hash_join;
 mod hashing;
 pub mod limit;
-pub mod nested_loop;
 mod prefetch;
 pub mod project;
 pub mod result;
