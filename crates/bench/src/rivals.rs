@@ -42,12 +42,13 @@ impl Rival {
         Self::start_python(name, data, threads, Some(limits))
     }
 
-    /// Ourselves with limits, as a process of its own.
-    pub fn start_own(data: &Path, workers: usize, limits: &Limits) -> Result<Self> {
+    /// Ourselves with limits, as a process of its own; `direct`: temp space past the page cache.
+    pub fn start_own(data: &Path, workers: usize, limits: &Limits, direct: bool) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|error| Error::resource(format!("the benchmark does not know its own program: {error}")))?;
         let mut command = Command::new(program);
         command.arg("serve").arg(data).arg(workers.to_string()).arg(limits.memory_bytes.to_string()).arg(&limits.temp);
+        command.args(direct.then_some("--direct"));
         Self::start_process("diligence", command)
     }
 

@@ -24,11 +24,15 @@ pub struct Arguments {
     memory_bytes: usize,
     /// Where rows go that do not fit.
     temp: PathBuf,
+    /// Past the page cache.
+    #[arg(long)]
+    direct: bool,
 }
 
 /// Answers until the input ends.
 pub fn run(arguments: &Arguments) -> Result<Value> {
-    let temp = TempOptions { directories: vec![arguments.temp.clone()], ..TempOptions::default() };
+    let temp =
+        TempOptions { directories: vec![arguments.temp.clone()], direct: arguments.direct, ..TempOptions::default() };
     let options = DatabaseOptions {
         data: Some(arguments.folder.clone()),
         workers: Some(arguments.workers),

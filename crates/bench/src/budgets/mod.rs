@@ -45,6 +45,10 @@ pub struct Common {
     /// Where contestants put what does not fit [default: the folder temp beside that of the data]
     #[arg(long)]
     temp: Option<PathBuf>,
+    /// Our temp space goes through the page cache, as it does by default. Otherwise it goes past it (`--temp-direct`): memory beyond the
+    /// budget neither helps nor hinders then.
+    #[arg(long)]
+    temp_cached: bool,
     /// Draw the times over the budgets into this file.
     #[arg(long)]
     svg: Option<PathBuf>,
@@ -139,7 +143,7 @@ impl Measured {
 fn at_budget(task: &Task, common: &Common, names: &[String], budget: &Budget, temp: &Path) -> Result<Vec<Measured>> {
     let limits = Limits { memory_bytes: budget.bytes, temp: temp.to_owned() };
     let start = |name: &String| match name.as_str() {
-        "diligence" => Rival::start_own(task.data, common.workers, &limits),
+        "diligence" => Rival::start_own(task.data, common.workers, &limits, !common.temp_cached),
         name => Rival::start_limited(name, task.data, common.workers, &limits),
     };
     let mut contestants = names.iter().map(start).collect::<Result<Vec<_>>>()?;
@@ -247,6 +251,7 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
     }
     json!({
         "benchmark": task.name, "workers": common.workers, "rounds": common.rounds, "contestants": names,
+        "temp_direct": !common.temp_cached,
         "budgets": report, "largest_step": step,
     })
 }
