@@ -9,6 +9,7 @@ pub mod limit;
 pub mod nested_loop;
 mod prefetch;
 pub mod project;
+pub mod recursive;
 pub mod result;
 pub mod runtime_filter;
 pub mod scalar;
