@@ -54,7 +54,7 @@ pub enum StageId {
 
 impl StageId {
     /// All stages, in the order in which a gated policy visits them.
-    pub const ALL: [StageId; 9] = [
+    pub const ALL: [StageId; 10] = [
         StageId::Scan,
         StageId::Join,
         StageId::Aggregate,
