@@ -125,12 +125,14 @@ impl Seen {
         });
         let new = pick(batch, picks);
         self.reservation.shrink(unused);
+        self.storage.prepare(self.reservation.bytes());
         Poll::Ready(new.map(Some))
     }
 
     /// Whether somebody needs its memory, or it is on its way to temp space.
     pub fn must_leave(&self) -> bool {
-        self.leaving.is_some() || self.reservation.is_asked() && !self.set.is_empty()
+        let is_asked = self.reservation.is_asked() && self.storage.has_temp();
+        self.leaving.is_some() || is_asked && !self.set.is_empty()
     }
 
     /// Begins to write the set to temp space. False if there is no such space.

@@ -22,6 +22,9 @@ const MEMORY_DIVISOR: usize = 16;
 /// that may have been seen, and one more for what is being written.
 const CLUSTERS_MIN: usize = 5;
 
+/// Rows are prepared to leave when they have one in so many parts of a cluster.
+const PREPARED_PARTS: usize = 4;
+
 /// The name in `system.memory` and in errors.
 pub(super) const HOLDER: &str = "a recursive query";
 
@@ -30,7 +33,7 @@ pub(super) const HOLDER: &str = "a recursive query";
 pub(super) struct Storage {
     memory: QueryMemory,
     temp: Option<TempSpace>,
-    /// Made when the first rows leave.
+    /// Made before rows leave.
     buffers: Arc<Mutex<Option<SpillBuffers>>>,
 }
 
@@ -43,15 +46,33 @@ impl Storage {
         &self.memory
     }
 
-    /// A writer of a new file; `None` if there is no temp space.
-    pub fn writer(&self) -> Result<Option<BatchWriter>> {
+    /// Whether rows can leave memory.
+    pub fn has_temp(&self) -> bool {
+        self.temp.is_some()
+    }
+
+    /// So many bytes are in memory: once they are more than a part of a cluster, the buffers to write them are reserved. When there
+    /// is no memory any more, it is too late.
+    pub fn prepare(&self, bytes: usize) {
+        if self.temp.as_ref().is_some_and(|temp| bytes >= temp.cluster_bytes() / PREPARED_PARTS) {
+            // Without them there may be memory later.
+            let _ = self.buffers();
+        }
+    }
+
+    fn buffers(&self) -> Result<Option<SpillBuffers>> {
         let Some(temp) = &self.temp else { return Ok(None) };
         let mut buffers = self.buffers.lock();
         if buffers.is_none() {
             let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
             *buffers = Some(SpillBuffers::new(temp, self.memory.reservation(HOLDER), memory)?);
         }
-        Ok(buffers.as_ref().map(|buffers| BatchWriter::new(buffers, Grouping::None)))
+        Ok(buffers.clone())
+    }
+
+    /// A writer of a new file; `None` if there is no temp space.
+    pub fn writer(&self) -> Result<Option<BatchWriter>> {
+        Ok(self.buffers()?.map(|buffers| BatchWriter::new(&buffers, Grouping::None)))
     }
 }
 
@@ -117,6 +138,7 @@ impl TableWriter {
         self.reservation.shrink(reserved_bytes - bytes);
         self.rows += batch.rows() as u64;
         self.batches.push_back((batch, bytes));
+        self.storage.prepare(self.reservation.bytes());
         Ok(())
     }
 
