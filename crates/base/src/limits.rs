@@ -34,6 +34,11 @@ pub const WORKERS_MAX: usize = 1024;
 /// go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
 
+/// The least memory budget, of the process or of one query: a hash table, a sort or a window that goes to temp space needs a few
+/// clusters there to be written and read, some batches of each packet, and one of these below another. With less, queries
+/// would fail for want of memory that more disk cannot give.
+pub const MEMORY_BYTES_MIN: usize = 16 << 20;
+
 /// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or answering, small
 /// enough that a hundred partitions have one each.
 pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;
@@ -66,3 +71,5 @@ pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const QUERY_HISTORY_MAX: usize = 200;
 
 const _: () = assert!(BATCH_ROWS_MAX <= MORSEL_ROWS_MAX);
+const _: () = assert!(QUERY_GRANT_BYTES <= MEMORY_BYTES_MIN);
+const _: () = assert!(8 * TEMP_CLUSTER_BYTES <= MEMORY_BYTES_MIN);

@@ -44,7 +44,7 @@ pub struct DatabaseArguments {
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub workers: Option<NonZeroUsize>,
-    /// The memory that all queries together may use, such as 4GiB or 512MB [default: most of the machine's]
+    /// The memory that all queries together may use, such as 4GiB, and 16MiB at least [default: most of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,
     /// A folder for what does not fit in memory; may be repeated, best with one on each disk [default: the system's]

@@ -1,6 +1,6 @@
 //! The engine: primed workers, the I/O stage, the memory broker, and the queries that run on them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use datafusion_execution::TaskContext;
@@ -211,9 +211,9 @@ impl Engine {
         Surroundings {
             io: self.io.clone(),
             task: Arc::new(task),
-            memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
+            work_tables: HashMap::new(),
         }
     }
 

@@ -8,6 +8,7 @@ mod hashing;
 pub mod limit;
 mod prefetch;
 pub mod project;
+pub mod recursive;
 pub mod result;
 pub mod runtime_filter;
 pub mod scalar;

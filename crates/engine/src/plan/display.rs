@@ -186,6 +186,10 @@ impl fmt::Display for Node {
             Node::Union { inputs } => write!(f, "Union of {}", inputs.len()),
             Node::ScalarSubqueries { subqueries, .. } => write!(f, "ScalarSubqueries {}", subqueries.len()),
             Node::Exchange { pact, consumers, .. } => write!(f, "Exchange {pact} to {consumers}"),
+            Node::Recursive(query) => {
+                write!(f, "Recursive {}{}", query.name, if query.is_distinct { " distinct" } else { "" })
+            }
+            Node::WorkTable(table) => write!(f, "WorkTable {}", table.name),
             Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
         }
     }
