@@ -43,6 +43,12 @@ pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 /// enough that a hundred partitions have one each.
 pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;
 
+/// The least that a cluster of temp space is made for small budgets: smaller ones would cost more to ask for than to move.
+pub const TEMP_CLUSTER_BYTES_MIN: usize = 64 << 10;
+
+/// Clusters that a memory budget is to hold at least: an operator with two packets is sure of ten, and there may be several.
+pub const TEMP_CLUSTERS_PER_BUDGET: usize = 128;
+
 /// By how much a temp file grows, at least and at most: rarely, and in few extents.
 pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 

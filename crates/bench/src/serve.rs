@@ -31,8 +31,11 @@ pub struct Arguments {
 
 /// Answers until the input ends.
 pub fn run(arguments: &Arguments) -> Result<Value> {
-    let temp =
-        TempOptions { directories: vec![arguments.temp.clone()], direct: arguments.direct, ..TempOptions::default() };
+    let temp = TempOptions {
+        directories: vec![arguments.temp.clone()],
+        direct: arguments.direct,
+        ..TempOptions::within(arguments.memory_bytes)
+    };
     let options = DatabaseOptions {
         data: Some(arguments.folder.clone()),
         workers: Some(arguments.workers),

@@ -53,7 +53,7 @@ pub struct DatabaseArguments {
     /// The disk space that all queries together may use, such as 100GiB [default: what there is]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_limit: Option<usize>,
-    /// The unit in which temp space is written and read [default: 1MiB]
+    /// The unit in which temp space is written and read [default: 1MiB; less with little memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_cluster: Option<usize>,
     /// Write and read temp space past the page cache

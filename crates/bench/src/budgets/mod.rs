@@ -164,6 +164,8 @@ fn at_budget(task: &Task, common: &Common, names: &[String], budget: &Budget, te
                     continue;
                 }
             };
+            // Such a run takes minutes: whoever waits sees that it goes on.
+            eprintln!("{} at {}, round {round}: {:.2} s", contestant.name(), budget.name, answer.ms / 1e3);
             let after = contestant.io_bytes();
             (result.read_bytes, result.written_bytes) = (after.0 - before.0, after.1 - before.1);
             if round > 0 {
