@@ -331,7 +331,8 @@ impl Books {
 
     fn ended(&mut self, id: QueryId) {
         if let Some(run) = self.running.remove(&id).and_then(|run| run.upgrade()) {
-            self.remember(run.info());
+            // What waits for a slow reader is still reserved, but soon it is not.
+            self.remember(QueryInfo { memory_bytes: 0, ..run.info() });
         }
     }
 

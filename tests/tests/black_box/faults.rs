@@ -12,7 +12,7 @@ use diligence_db::{Database, DatabaseOptions, Session, TempOptions};
 use diligence_tests::idle;
 
 /// Less than a user may say, so that few rows are enough.
-const BUDGET: usize = 4 << 20;
+const BUDGETS: [usize; 5] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20];
 
 /// Operations of each query that fail, evenly from the first to the last.
 const POINTS: u64 = 24;
@@ -25,13 +25,13 @@ const QUERIES: [&str; 5] = [
     "SELECT count(*), sum(n), max(s) FROM
      (SELECT lpad(CAST(value % 50000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1, 100000) GROUP BY s)",
     "SELECT count(*), sum(r), max(w) FROM (SELECT rank() OVER (ORDER BY s) AS r, max(s) OVER () AS w FROM
-     (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 50000)))",
+     (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 120000)))",
     "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1, 40000)
      UNION SELECT n + 20000 FROM r WHERE n <= 60000) SELECT count(*), sum(n) FROM r",
 ];
 
 /// A small database, deterministic but for its temp space's threads, if it has any.
-fn database(files: &MemoryTempFiles, seed: Option<u64>) -> Result<(Database, Session), Error> {
+fn database(files: &MemoryTempFiles, budget_bytes: usize, seed: Option<u64>) -> Result<(Database, Session), Error> {
     let temp = TempOptions {
         directories: vec!["/temp".into()],
         cluster_bytes: 32 << 10,
@@ -41,7 +41,7 @@ fn database(files: &MemoryTempFiles, seed: Option<u64>) -> Result<(Database, Ses
     };
     let options = DatabaseOptions { workers: Some(2), inline_seed: seed, temp, ..DatabaseOptions::default() };
     let database = Database::open(options)?;
-    database.engine().broker().set_budget_bytes(BUDGET);
+    database.engine().broker().set_budget_bytes(budget_bytes);
     let session = database.session();
     session.set("batch_rows", "1000")?;
     Ok((database, session))
@@ -73,10 +73,11 @@ fn is_free(database: &Database, what: &str) {
 }
 
 /// Runs a query with one fault, and again without it.
-fn fails_once(sql: &str, expected: &RecordBatch, fault: Fault, at: u64, seed: Option<u64>) -> bool {
+fn fails_once(query: usize, expected: &RecordBatch, fault: Fault, at: u64, seed: Option<u64>) -> bool {
+    let sql = QUERIES[query];
     let what = format!("{fault:?} at operation {at}, seed {seed:?}, {sql}");
     let files = MemoryTempFiles::failing(fault, at);
-    let Ok((database, session)) = database(&files, seed) else {
+    let Ok((database, session)) = database(&files, BUDGETS[query], seed) else {
         assert!(at == 0 && fault == Fault::Broken, "{what}: the database does not open");
         return true;
     };
@@ -108,7 +109,7 @@ fn sweep(query: usize) {
     let sql = QUERIES[query];
     let seed = Some(query as u64);
     let files = MemoryTempFiles::default();
-    let (database, session) = database(&files, seed).unwrap();
+    let (database, session) = database(&files, BUDGETS[query], seed).unwrap();
     let expected = run(&session, sql).unwrap();
     is_free(&database, sql);
     drop((session, database));
@@ -118,7 +119,7 @@ fn sweep(query: usize) {
     let slow = Fault::Slow(Duration::from_millis(20));
     for fault in [Fault::Full, Fault::Broken, Fault::Short, Fault::Empty, Fault::Flip, slow] {
         let points = (0..POINTS).map(|point| point * operations / POINTS);
-        let failures = points.filter(|at| fails_once(sql, &expected, fault, *at, seed)).count() as u64;
+        let failures = points.filter(|at| fails_once(query, &expected, fault, *at, seed)).count() as u64;
         let (least, most) = match fault {
             Fault::Full => (POINTS / 2, POINTS),
             Fault::Broken | Fault::Flip => (1, POINTS),
@@ -129,7 +130,7 @@ fn sweep(query: usize) {
         assert!((least..=most).contains(&failures), "{failures} of {POINTS} queries failed after {fault:?}: {sql}");
         // The same with threads, where the n-th operation may be another one each time.
         for at in [operations / 7, operations / 3] {
-            fails_once(sql, &expected, fault, at, None);
+            fails_once(query, &expected, fault, at, None);
         }
     }
 }

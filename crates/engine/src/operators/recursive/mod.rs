@@ -10,8 +10,9 @@
 //!
 //! The step is a plan of its own, which reads the work table and is compiled anew for each round ([`NestedRun`]). Its operators are
 //! those of any other plan, and spill as they do. For UNION ALL all rows are new; for UNION those that were not given before ([`seen`]):
-//! while these fit in memory, each row is looked up as it comes. When they do not, the candidates of a round are collected, and
-//! an anti-join with what is in temp space gives the new ones.
+//! while these fit in memory, each row is looked up as it comes. When they do not, the candidates of a round are collected, grouped
+//! so that each is there once, and an anti-join with what is in temp space gives the new ones: one after the other, so that
+//! groups and hash table do not need memory at once.
 //!
 //! This is semi-naive evaluation (Bancilhon and Ramakrishnan, "An Amateur's Introduction to Recursive Query Processing Strategies",
 //! SIGMOD 1986, section 3), as SQL:1999 defines it for linear recursion.
@@ -85,6 +86,7 @@ impl Source for RecursiveSource {
             incoming: None,
             next: TableWriter::new(&storage),
             candidates: TableWriter::new(&storage),
+            are_distinct: false,
             seen,
             setup: setup.clone(),
             storage,
@@ -109,27 +111,35 @@ impl Query {
         NestedRun::new(plan, &surroundings, setup)
     }
 
-    /// Which of the candidates were not seen, each once.
-    fn unseen(&self) -> Result<Plan> {
-        let all = 0..self.schema.fields().len();
-        let read = |table| {
-            let node =
-                Node::WorkTable(plan::WorkTable { table, name: "seen".to_owned(), columns: all.clone().collect() });
-            Box::new(Plan::new(node, self.schema.clone()))
-        };
-        let columns = || all.clone().map(|index| Expr::column(index, &self.schema)).collect::<Result<Vec<_>>>();
+    fn read(&self, table: WorkTableId) -> Box<Plan> {
+        let columns = (0..self.schema.fields().len()).collect();
+        let node = Node::WorkTable(plan::WorkTable { table, name: "seen".to_owned(), columns });
+        Box::new(Plan::new(node, self.schema.clone()))
+    }
+
+    fn columns(&self) -> Result<Vec<Expr>> {
+        (0..self.schema.fields().len()).map(|index| Expr::column(index, &self.schema)).collect()
+    }
+
+    /// The candidates, each once.
+    fn each(&self) -> Result<Plan> {
         let groups = plan::Aggregate {
-            input: read(CANDIDATES),
-            groups: columns()?,
-            grouping_sets: vec![vec![false; all.len()]],
+            input: self.read(CANDIDATES),
+            groups: self.columns()?,
+            grouping_sets: vec![vec![false; self.schema.fields().len()]],
             has_grouping_id: false,
             aggregates: Vec::new(),
             limit: None,
         };
+        Ok(Plan::new(Node::Aggregate(groups), self.schema.clone()))
+    }
+
+    /// Which of the candidates were not seen.
+    fn unseen(&self) -> Result<Plan> {
         let join = plan::HashJoin {
-            left: Box::new(Plan::new(Node::Aggregate(groups), self.schema.clone())),
-            right: read(SEEN),
-            on: columns()?.into_iter().zip(columns()?).collect(),
+            left: self.read(CANDIDATES),
+            right: self.read(SEEN),
+            on: self.columns()?.into_iter().zip(self.columns()?).collect(),
             filter: None,
             join_type: JoinType::LeftAnti,
             null_equality: NullEquality::NullEqualsNull,
@@ -145,7 +155,9 @@ impl Query {
 enum Rows {
     Base(Receiver),
     Step(NestedRun),
-    /// New ones, out of the candidates.
+    /// The candidates, each once.
+    Each(NestedRun),
+    /// New ones, out of these.
     Unseen(NestedRun),
     /// Nowhere: the next round is to begin.
     End,
@@ -172,6 +184,8 @@ struct State {
     /// The work table of the next round.
     next: TableWriter,
     candidates: TableWriter,
+    /// Whether each of them is there once.
+    are_distinct: bool,
     /// For UNION.
     seen: Option<Seen>,
 }
@@ -188,19 +202,17 @@ impl SourceState for State {
         if let Some(incoming) = self.incoming.take() {
             return self.take(incoming, waker);
         }
-        let (pull, is_unseen) = match &mut self.rows {
-            Rows::Base(receiver) => (receiver.pull(waker)?, false),
-            Rows::Step(run) => (run.pull(waker)?, false),
-            Rows::Unseen(run) => (run.pull(waker)?, true),
+        let any = if self.seen.is_some() { Incoming::Any } else { Incoming::New };
+        let (pull, incoming): (_, fn(Batch) -> Incoming) = match &mut self.rows {
+            Rows::Base(receiver) => (receiver.pull(waker)?, any),
+            Rows::Step(run) => (run.pull(waker)?, any),
+            Rows::Each(run) => (run.pull(waker)?, Incoming::Candidates),
+            Rows::Unseen(run) => (run.pull(waker)?, Incoming::Unseen),
             Rows::End => return self.begin(),
         };
         match pull {
             Pull::Batch(batch) if batch.rows() > 0 => {
-                self.incoming = Some(match &self.seen {
-                    None => Incoming::New(batch),
-                    Some(_) if is_unseen => Incoming::Unseen(batch),
-                    Some(_) => Incoming::Any(batch),
-                });
+                self.incoming = Some(incoming(batch));
                 Ok(Pull::Again)
             }
             Pull::Done => {
@@ -259,7 +271,12 @@ impl State {
             let candidates = std::mem::replace(&mut self.candidates, TableWriter::new(&self.storage)).finish();
             let files = WorkTable::of_files(seen.files().to_vec(), &self.storage);
             let tables = vec![(CANDIDATES, candidates), (SEEN, files)];
-            self.rows = Rows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.setup)?);
+            self.are_distinct = !self.are_distinct;
+            self.rows = if self.are_distinct {
+                Rows::Each(self.query.run(&self.query.each()?, tables, &self.setup)?)
+            } else {
+                Rows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.setup)?)
+            };
         } else if self.next.rows() > 0 {
             let table = std::mem::replace(&mut self.next, TableWriter::new(&self.storage)).finish();
             self.rows = Rows::Step(self.query.run(&self.query.step, vec![(self.query.table, table)], &self.setup)?);
