@@ -11,7 +11,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
@@ -21,6 +21,7 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::info::{QueryInfo, QueryState, Waits};
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, Totals};
+use crate::memory::Giving;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
@@ -163,12 +164,7 @@ impl QueryRun {
             }),
             on_end: Mutex::new(Some(on_end)),
         });
-        let weak = Arc::downgrade(&run);
-        run.setup.memory.set_reclaimer(Box::new(move || {
-            if let Some(run) = weak.upgrade() {
-                run.start_reclaiming();
-            }
-        }));
+        run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
         // While it starts, the query counts as one packet, so that it cannot end in between.
         run.status.lock().live += 1;
         if run.poll_admit(Waker::noop()).is_ready() {
@@ -202,6 +198,15 @@ impl QueryRun {
             packet
         };
         packet.submit(Arrival::New);
+    }
+
+    /// Its packets look at what they are asked for.
+    fn wake_packets(&self) {
+        let packets: Vec<_> = {
+            let status = self.status.lock();
+            status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
+        };
+        packets.into_iter().for_each(|packet| packet.submit(Arrival::Woken));
     }
 
     /// Its number.
@@ -561,6 +566,23 @@ impl Work for AdmissionWork {
         }
         self.run.packets_ended(1);
         Step::Done
+    }
+}
+
+/// Has a query give memory back when it is asked, as long as it is there.
+struct GivingBack(Weak<QueryRun>);
+
+impl Giving for GivingBack {
+    fn wake_packets(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.wake_packets();
+        }
+    }
+
+    fn start_reclaiming(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.start_reclaiming();
+        }
     }
 }
 

@@ -463,6 +463,14 @@ impl SinkState for LocalGroups {
         self.work(waker)
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        let is_asked = self.groups.lock().reservation.is_asked();
+        if is_asked && self.outgoing.is_empty() && !self.shared.is_spilling() {
+            self.evict()?;
+        }
+        self.work(waker)
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         if self.work(waker)? == Accept::Wait {
             return Ok(Accept::Wait);

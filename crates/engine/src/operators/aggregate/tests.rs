@@ -223,6 +223,7 @@ fn read(dice: &mut Dice, parts: &AggregateParts, output: &SchemaRef, setup: &Set
                 results.push(batch.to_record_batch(output)?);
             }
             Pull::Done => drop(readers.swap_remove(packet)),
+            Pull::NoMemory(error) => return Err(error),
             // Nothing is lost by asking too early.
             Pull::Again | Pull::Wait => {
                 assert!(setup.temp.is_some(), "groups are there at once");

@@ -197,6 +197,13 @@ impl SinkState for BuildState {
         self.work(waker)
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        if self.shared.partitions.get().is_none() && (!self.incoming.is_asked() || self.begin_partitions().is_none()) {
+            return Ok(Accept::More);
+        }
+        self.work(waker)
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         loop {
             if self.work(waker)? == Accept::Wait {

@@ -359,6 +359,7 @@ fn run_giving_back(
                 Pull::Wait if states.len() > 1 => std::thread::yield_now(),
                 Pull::Wait => wait(),
                 Pull::Done => drop(states.remove(packet)),
+                Pull::NoMemory(error) => panic!("{error}"),
             }
             take(&mut out);
         }

@@ -220,6 +220,7 @@ impl SourceState for State {
                 Ok(Pull::Again)
             }
             Pull::Wait => Ok(Pull::Wait),
+            Pull::NoMemory(error) => Ok(Pull::NoMemory(error)),
             Pull::Batch(_) | Pull::Again => Ok(Pull::Again),
         }
     }

@@ -310,6 +310,10 @@ impl SinkState for RunBuilder {
         self.advance(waker)
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        self.advance(waker)
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         if self.advance(waker)? == Accept::Wait {
             return Ok(Accept::Wait);
