@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
         data: Some(arguments.folder.clone()),
         workers: Some(arguments.workers),
         memory_bytes: Some(arguments.memory_bytes),
-        temp,
+        temp: Some(temp),
         ..DatabaseOptions::default()
     };
     let session = Database::open(options)?.session();

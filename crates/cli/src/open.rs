@@ -33,7 +33,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         memory_bytes: arguments.memory,
-        temp,
+        temp: Some(temp),
         settings: arguments.settings.clone(),
         ..DatabaseOptions::default()
     };

@@ -27,8 +27,9 @@ pub struct DatabaseOptions {
     pub workers: Option<usize>,
     /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
-    /// Where rows go that do not fit in memory, and how.
-    pub temp: TempOptions,
+    /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters that go well
+    /// with the budget.
+    pub temp: Option<TempOptions>,
     /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,
     /// Settings that every session begins with, by name.
@@ -73,10 +74,11 @@ impl Database {
             Some(seed) => EngineOptions::inline(seed),
             None => EngineOptions::default(),
         };
+        let memory_bytes = memory_bytes.unwrap_or(base.memory_bytes);
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
-            memory_bytes: memory_bytes.unwrap_or(base.memory_bytes),
-            temp: options.temp,
+            memory_bytes,
+            temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
             runtime_env: runtime_env.clone(),
             ..base
         })?;

@@ -39,7 +39,8 @@ fn database(files: &MemoryTempFiles, budget_bytes: usize, seed: Option<u64>) -> 
         files: Arc::new(files.clone()),
         ..TempOptions::default()
     };
-    let options = DatabaseOptions { workers: Some(2), inline_seed: seed, temp, ..DatabaseOptions::default() };
+    let options =
+        DatabaseOptions { workers: Some(2), inline_seed: seed, temp: Some(temp), ..DatabaseOptions::default() };
     let database = Database::open(options)?;
     database.engine().broker().set_budget_bytes(budget_bytes);
     let session = database.session();

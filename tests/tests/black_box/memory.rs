@@ -42,7 +42,7 @@ fn a_query_that_takes_most_of_the_budget_runs_again_at_once() {
 #[test]
 fn a_failed_query_has_let_go_when_its_error_comes() {
     let temp = TempOptions { quota_bytes: Some(64 << 20), ..TempOptions::default() };
-    let options = DatabaseOptions { workers: Some(2), temp, ..DatabaseOptions::default() };
+    let options = DatabaseOptions { workers: Some(2), temp: Some(temp), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
     session.set("query_memory", "16MiB").unwrap();

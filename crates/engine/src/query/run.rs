@@ -180,7 +180,9 @@ impl QueryRun {
     }
 
     fn poll_admit(&self, waker: &Waker) -> Poll<()> {
-        self.setup.memory.poll_admit(QUERY_GRANT_BYTES, waker)
+        // Of a small budget something is left for tables in memory, and for another query.
+        let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);
+        self.setup.memory.poll_admit(bytes, waker)
     }
 
     /// A state at rest is asked for memory: a packet sees to it.

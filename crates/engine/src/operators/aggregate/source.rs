@@ -164,7 +164,7 @@ impl GroupReader {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(merged) => self.merged(merged, board),
             },
-            Work::Merge(merge) => match merge.poll(waker)? {
+            Work::Merge(merge) => match merge.poll(board, waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(merged) => self.merged(merged, board),
             },

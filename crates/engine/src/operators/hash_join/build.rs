@@ -303,7 +303,8 @@ impl BuildState {
 
     fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
         resident.pop_spilled(&self.config, partitions).or_else(|| {
-            let is_asked = self.incoming.is_asked() && resident.spill_largest(partitions);
+            // As long as rows are on their way into partitions, none of these is as large as it will be.
+            let is_asked = self.incoming.is_asked() && self.incoming.is_empty() && resident.spill_largest(partitions);
             if is_asked { resident.pop_spilled(&self.config, partitions) } else { None }
         })
     }

@@ -19,7 +19,7 @@ use crate::operators::runtime_filter::FilterWork;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The share of the memory that filters may have, and what they need not more than.
-const MEMORY_SHARE: usize = 32;
+const MEMORY_SHARE: usize = 16;
 const BYTES_MAX: usize = 32 << 20;
 
 /// Bits for each key when there are as many as the filter is made for, and how many times as many are too many: with six bits

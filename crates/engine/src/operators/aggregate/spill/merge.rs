@@ -151,6 +151,8 @@ pub(in super::super) struct Merge {
     batch: Option<(Batch, usize)>,
     /// Where the parts go, once it has turned out that it does not fit.
     split: Option<(Arc<PartitionFiles>, Outgoing)>,
+    /// Other pieces on their way to temp space, to make room.
+    outgoing: VecDeque<Outgoing>,
 }
 
 impl Merge {
@@ -164,13 +166,21 @@ impl Merge {
             reservation: spill.memory.revocable("Aggregate"),
             batch: None,
             split: None,
+            outgoing: VecDeque::new(),
             spill: spill.clone(),
         })
     }
 
     /// Works on one cluster's rows or so. After `Pending` the waker is woken when it is worth going on. Not called after the last
     /// answer.
-    pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Merged>> {
+    pub fn poll(&mut self, board: &Board, waker: &Waker) -> Poll<Result<Merged>> {
+        while let Some(outgoing) = self.outgoing.front_mut() {
+            match outgoing.poll(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(written) => written?,
+            }
+            self.outgoing.pop_front();
+        }
         if let Some((files, outgoing)) = &mut self.split {
             match outgoing.poll(waker) {
                 Poll::Pending => return Poll::Pending,
@@ -194,7 +204,7 @@ impl Merge {
                 Poll::Ready(Ok(false)) => return Poll::Ready(self.end()),
             }
         }
-        Poll::Ready(self.absorb_batch().map(|()| Merged::Again))
+        Poll::Ready(self.absorb_batch(board).map(|()| Merged::Again))
     }
 
     /// Reads rows, if there are any.
@@ -207,8 +217,9 @@ impl Merge {
         Poll::Ready(Ok(self.batch.is_some()))
     }
 
-    /// Looks the rows at hand up, as far as memory allows; if it does not, the partition is split.
-    fn absorb_batch(&mut self) -> Result<()> {
+    /// Looks the rows at hand up, as far as memory allows; if it does not, a piece that is in memory is written, and if there is none,
+    /// the partition is split.
+    fn absorb_batch(&mut self, board: &Board) -> Result<()> {
         let Some((batch, mut first)) = self.batch.take() else { return Ok(()) };
         let mut step = STEP_ROWS;
         while first < batch.rows() {
@@ -219,6 +230,10 @@ impl Merge {
             match self.held.absorb(&self.spill, &some, reserve) {
                 Ok(()) => first += rows,
                 Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
+                Err(_) if self.makes_room(board) => {
+                    self.batch = Some((batch, first));
+                    return Ok(());
+                }
                 Err(_) if self.can_split() => {
                     self.batch = Some((batch, first));
                     return self.begin_split();
@@ -243,6 +258,12 @@ impl Merge {
             self.reservation.grow_for_one_row(more)?;
         }
         Ok(())
+    }
+
+    /// Whether a piece that is in memory goes to temp space first.
+    fn makes_room(&mut self, board: &Board) -> bool {
+        self.outgoing = board.evict();
+        !self.outgoing.is_empty()
     }
 
     /// Whether its parts would be smaller.

@@ -238,7 +238,7 @@ fn a_query_that_spills_says_so_in_its_profile() {
     use crate::query::QueryOptions;
     use crate::{Engine, EngineOptions};
     let mut dice = Dice(21);
-    let shape = Shape { rows: 40_000, batch_rows: 2000, domain: 40_000, nulls_percent: 5, huge: false };
+    let shape = Shape { rows: 40_000, batch_rows: 250, domain: 40_000, nulls_percent: 5, huge: false };
     let rows = batches(&mut dice, shape);
     let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
     let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();

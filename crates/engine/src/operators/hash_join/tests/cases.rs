@@ -87,7 +87,11 @@ fn an_empty_build_side_ends_the_probe() {
         let filter = RuntimeFilter::new();
         let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
         let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
-        run(&mut Dice(1), &parts, &setup, vec![], vec![], &schema, false);
+        let mut builder = parts.build.open(&setup).unwrap();
+        builder.finish(Waker::noop()).unwrap();
+        drop(builder);
+        (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &setup).unwrap());
+        parts.build.complete().unwrap();
         let mut out = Output::default();
         let flow = parts.probe.open(&setup).unwrap().push(numbers((0..5).map(|n| (n, n))), &mut out).unwrap();
         assert_eq!(flow == Flow::Done, done);
