@@ -15,14 +15,16 @@ use crate::sync::{
 /// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much less
 /// than what the budget leaves free on the machine, and enough for some batches of every packet.
 const SLACK_DIVISOR: usize = 32;
-/// The same for small budgets: what the packets of a query need at once does not shrink with the budget.
+/// The same for small budgets: what the packets of a query need at once does not shrink with the budget, and a process has more than
+/// this beside its budget.
 const SLACK_BYTES_MIN: usize = 16 << 20;
-/// But of the smallest budgets not more than this part, as its divisor.
+/// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
 
 /// What firm reservations may take above a budget while somebody gives back.
 pub(super) fn slack_bytes(budget: usize) -> usize {
-    (budget / SLACK_DIVISOR).max(SLACK_BYTES_MIN.min(budget / SMALL_SLACK_DIVISOR))
+    let least = if budget >= SLACK_BYTES_MIN { SLACK_BYTES_MIN } else { budget / SMALL_SLACK_DIVISOR };
+    (budget / SLACK_DIVISOR).max(least)
 }
 
 /// The budget of a process and how much of it is reserved.

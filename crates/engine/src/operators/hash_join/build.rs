@@ -310,6 +310,10 @@ impl BuildState {
     }
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
+        if reservation.is_some() {
+            // What was borrowed for the chunk before is paid back: it is gone.
+            self.borrowed = 0;
+        }
         let reservation = reservation.map(Arc::new);
         let hashes = self.config.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
