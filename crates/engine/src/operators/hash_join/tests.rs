@@ -323,7 +323,8 @@ fn run_giving_back(
     let mut out = Output::default();
     out.set_waker(waker);
     let mut rows = Vec::new();
-    let rows_max = right.iter().map(Batch::rows).max().unwrap_or(0).max(setup.batch_rows);
+    // Rows out of temp space come as they were written; and a pair with its roles reversed is probed with rows of the build side.
+    let rows_max = diligence_base::limits::BATCH_ROWS_MAX.max(setup.batch_rows);
     let mut take = |out: &mut Output| {
         while let Some(batch) = out.take() {
             assert!(batch.rows() > 0 && batch.rows() <= rows_max, "a batch of {} rows", batch.rows());
@@ -351,7 +352,7 @@ fn run_giving_back(
             let packet = dice.below(states.len());
             match states[packet].pull(waker).unwrap() {
                 Pull::Batch(batch) => {
-                    assert!(batch.rows() <= rows_max.max(setup.batch_rows));
+                    assert!(batch.rows() <= rows_max);
                     out.emit(batch);
                 }
                 Pull::Again => {}

@@ -238,7 +238,7 @@ fn a_query_that_spills_says_so_in_its_profile() {
     use crate::query::QueryOptions;
     use crate::{Engine, EngineOptions};
     let mut dice = Dice(21);
-    let shape = Shape { rows: 40_000, batch_rows: 1000, domain: 40_000, nulls_percent: 5, huge: false };
+    let shape = Shape { rows: 20_000, batch_rows: 1000, domain: 20_000, nulls_percent: 5, huge: false };
     let rows = batches(&mut dice, shape);
     let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
     let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();
@@ -263,12 +263,12 @@ fn a_query_that_spills_says_so_in_its_profile() {
     };
     let (expected, profile) = run(1 << 30, usize::MAX);
     assert!(!profile.contains("spilled"), "{profile}");
-    let (found, profile) = run(6 << 20, usize::MAX);
+    let (found, profile) = run(4 << 20, usize::MAX);
     assert!(profile.contains(", spilled "), "{profile}");
     assert!(found == expected, "{} rows and {}", found.len(), expected.len());
     // Some packets are in the middle of something when there is enough.
     for fetch in [1, 100, 5000] {
-        let (found, _) = run(6 << 20, fetch);
+        let (found, _) = run(4 << 20, fetch);
         assert!(found.len() == fetch && found.iter().all(|row| expected.binary_search(row).is_ok()));
     }
 }
