@@ -22,7 +22,7 @@ const STATEMENTS: [&str; 6] = [
     "SELECT count(*), count(w), sum(value) FROM (SELECT value, lead(s, 1000) OVER () AS w FROM
      (SELECT value, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 300000)))",
     "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 100000)
-     UNION SELECT n + 50000, s FROM r WHERE n <= 100000) SELECT count(*), sum(n), max(s) FROM r",
+     UNION ALL SELECT n + 50000, s FROM r WHERE n <= 100000) SELECT count(*), sum(n), max(s) FROM r",
 ];
 
 fn answer(session: &Session, sql: &str) -> Result<String, String> {

@@ -77,7 +77,7 @@ impl Reservation {
             account.owe();
         }
         // To fail for so little helps nobody: most often there is more in a moment.
-        asked || !revocable && bytes <= LITTLE_BYTES
+        asked || !revocable && account.is_query() && bytes <= LITTLE_BYTES
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
