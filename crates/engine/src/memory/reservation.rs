@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::{Error, Result};
 
 use super::account::{Account, Holder, Kind, Refused};
@@ -9,8 +10,9 @@ use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
-/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment.
-const LITTLE_BYTES: usize = if cfg!(test) { 0 } else { 256 << 10 };
+/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment; where
+/// the budget is one that a database accepts.
+const LITTLE_BYTES: usize = 256 << 10;
 
 /// An operator's part of its query's memory. Dropping it gives the bytes back.
 #[derive(Debug)]
@@ -77,7 +79,8 @@ impl Reservation {
             account.owe();
         }
         // To fail for so little helps nobody: most often there is more in a moment.
-        asked || !revocable && account.is_query() && bytes <= LITTLE_BYTES
+        let is_little = bytes <= LITTLE_BYTES && broker.budget_bytes() >= MEMORY_BYTES_MIN;
+        asked || is_little && !revocable && account.is_query()
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
