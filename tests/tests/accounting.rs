@@ -111,13 +111,17 @@ fn most_beside(database: &Database, sql: &str) -> isize {
             }
             most
         });
-        let mut result = database.session().execute(sql).unwrap();
-        while let Some(batch) = result.next_blocking() {
-            batch.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        }
-        drop(result);
+        let ended = database.session().execute(sql).and_then(|mut result| {
+            while let Some(batch) = result.next_blocking() {
+                batch?;
+            }
+            Ok(())
+        });
+        // Before anything can panic: the scope waits for the watcher.
         done.store(true, Ordering::Relaxed);
-        watcher.join().unwrap()
+        let most = watcher.join().unwrap();
+        ended.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        most
     })
 }
 
