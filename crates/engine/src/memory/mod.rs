@@ -11,7 +11,7 @@
 //! * A *revocable* reservation (rows that may go to temp space) is refused, and its operator spills what it holds. If its
 //!   query has less than its fair share of the budget, the query that has the most is asked to give back instead.
 //! * What is reserved for a state *at rest* (complete, with no packet that works on it) is given back by a packet that has the state
-//!   go to temp space ([`Reclaim`]).
+//!   go to temp space ([`Reclaim`]). No operator offers its complete state in this way yet: what is complete is reserved firmly.
 //! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
 //!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
 //! * Only if nobody has anything to give back, a firm one is refused with an error of kind `Resource` that ends its query.

@@ -104,7 +104,7 @@ impl JoinParts {
     }
 }
 
-/// Asks a running join to go to temp space as far as it can.
+/// Asks a running join to go to temp space as far as it can. Nobody but the tests asks yet.
 #[derive(Clone)]
 pub struct GiveBack(Arc<Shared>);
 
