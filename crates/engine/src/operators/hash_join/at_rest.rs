@@ -43,9 +43,9 @@ pub(super) struct TableAtRest {
 
 impl Reclaim for TableAtRest {
     fn reclaimable_bytes(&self) -> usize {
-        let has_temp_space = self.shared.buffers.lock().is_some();
+        let can_spill = self.shared.can_spill();
         match &*self.shared.at_rest.lock() {
-            AtRest::Ready(built) if has_temp_space && self.shared.is_published() => built.bytes(),
+            AtRest::Ready(built) if can_spill && self.shared.is_published() => built.bytes(),
             AtRest::Leaving(built, _) => built.bytes(),
             AtRest::Going(dump) => dump.bytes(),
             _ => 0,
@@ -53,6 +53,10 @@ impl Reclaim for TableAtRest {
     }
 
     fn poll_reclaim(&self, _: usize, waker: &Waker) -> Poll<Result<()>> {
+        if matches!(&*self.shared.at_rest.lock(), AtRest::Ready(_)) {
+            // Reserving asks others, and whoever is asked looks at this table: so not with its lock held.
+            self.shared.buffers();
+        }
         let mut at_rest = self.shared.at_rest.lock();
         if let AtRest::Ready(built) = &*at_rest {
             let Some(partitions) = self.shared.partition(&self.config, built.bytes(), None) else {

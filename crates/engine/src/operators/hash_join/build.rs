@@ -22,7 +22,7 @@ use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
 use super::resident::{Kept, Resident};
 use super::rows::BuildRows;
-use super::{Config, Shared};
+use super::{BUFFERS, Config, Shared};
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
@@ -31,10 +31,7 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-use crate::temp::{SpillBuffers, SpillMemory};
-
-/// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
-pub(super) const CLUSTERS_MIN: usize = 4;
+use crate::temp::SpillBuffers;
 
 /// The sink that builds.
 pub(super) struct Build {
@@ -81,20 +78,21 @@ impl Sink for Build {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
         self.memory.get_or_init(|| setup.memory.clone());
         if let Some(temp) = &setup.temp {
+            let none = setup.memory.reservation(self.config.name);
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
-                let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-                *buffers = match SpillBuffers::new(temp, setup.memory.reservation(self.config.name), memory) {
+                *buffers = match SpillBuffers::new(temp, none.sibling(), BUFFERS) {
                     // It may fit nevertheless.
                     Err(error) if error.kind() == ErrorKind::Resource => None,
                     made => Some(made?),
                 };
             }
+            self.shared.temp.lock().get_or_insert_with(|| (temp.clone(), none));
         }
         self.shared.gathered.lock().open += 1;
-        let reservation = match *self.shared.buffers.lock() {
-            Some(_) => setup.memory.revocable(self.config.name),
-            None => setup.memory.reservation(self.config.name),
+        let reservation = match self.shared.can_spill() {
+            true => setup.memory.revocable(self.config.name),
+            false => setup.memory.reservation(self.config.name),
         };
         Ok(Box::new(BuildState {
             is_open: true,

@@ -62,9 +62,11 @@ use arrow::array::BinaryViewArray;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{JoinType, NullEquality};
+use diligence_base::limits::TEMP_WRITES_MAX;
 use diligence_base::{Error, Result};
 
 use crate::expressions::Expr;
+use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
@@ -72,7 +74,7 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use crate::temp::SpillBuffers;
+use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
 pub(super) use table::Table;
 use unmatched::Unmatched;
@@ -270,6 +272,12 @@ impl Config {
     }
 }
 
+/// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
+const CLUSTERS_MIN: usize = 4;
+
+const BUFFERS: SpillMemory =
+    SpillMemory { clusters_min: CLUSTERS_MIN, clusters_max: usize::MAX, writes_max: TEMP_WRITES_MAX };
+
 /// What the packets of a join share.
 #[derive(Default)]
 struct Shared {
@@ -278,8 +286,10 @@ struct Shared {
     at_rest: Mutex<AtRest>,
     /// The complete table is on its way to temp space, or there: for packets that look before each batch.
     is_leaving: AtomicBool,
-    /// The buffers of spill files, with what the join needs at least; `None` without temp space.
+    /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or somebody has them.
     buffers: Mutex<Option<SpillBuffers>>,
+    /// Where to spill, until it is known that nothing is; and a reservation for buffers that are made only then.
+    temp: Mutex<Option<(TempSpace, Reservation)>>,
     /// Set when the join does not fit.
     partitions: OnceLock<Arc<Partitions>>,
     /// Those of the build side that are in memory, while it comes in.
@@ -297,10 +307,33 @@ impl Shared {
         self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether rows can go to temp space.
+    fn can_spill(&self) -> bool {
+        self.temp.lock().is_some()
+    }
+
+    /// The buffers of spill files. When there was no memory for them before, they are overdrawn: much more comes back for it.
+    fn buffers(&self) -> Option<SpillBuffers> {
+        let mut buffers = self.buffers.lock();
+        if buffers.is_none() {
+            let (space, mut reservation) =
+                self.temp.lock().as_ref().map(|(space, none)| (space.clone(), none.sibling()))?;
+            reservation.settle(CLUSTERS_MIN * space.cluster_bytes());
+            *buffers = SpillBuffers::new(&space, reservation, BUFFERS).ok();
+        }
+        buffers.clone()
+    }
+
+    /// Nothing is spilled, nor will be.
+    fn end_spilling(&self) {
+        self.buffers.lock().take();
+        self.temp.lock().take();
+    }
+
     /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
     /// made, while the build side comes in. `None` without temp space.
     fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
-        let buffers = self.buffers.lock().clone()?;
+        let buffers = self.buffers()?;
         if let Some(filters) = filters.filter(|_| !config.keys.is_empty()) {
             self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
         }

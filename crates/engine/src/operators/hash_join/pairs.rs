@@ -23,7 +23,6 @@ use std::task::{Poll, Waker};
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::assemble::Assembling;
-use super::build::CLUSTERS_MIN;
 use super::dump::Dump;
 use super::emit::marks_held;
 use super::held::{Bits, Later, Published};
@@ -33,12 +32,12 @@ use super::pair::{Pair, Work, rows_of};
 use super::probe::Lookups;
 use super::splitting::Splitting;
 use super::unmatched::UnmatchedState;
-use super::{Built, Config, Shared};
+use super::{BUFFERS, Built, CLUSTERS_MIN, Config, Shared};
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::sync::{Mutex, atomic::Ordering};
-use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchReader, SpillBuffers, TempSpace};
 
 /// Clusters that rows of a pair must be more than, to be split because somebody else needs memory.
 const ASKED_CLUSTERS: usize = 8;
@@ -81,7 +80,7 @@ impl Source for Pairs {
         let dump = self.shared.end_probe(&self.config);
         let Some(partitions) = self.shared.partitions.get() else {
             // Nothing is spilled any more.
-            self.shared.buffers.lock().take();
+            self.shared.end_spilling();
             return 0;
         };
         let mut queue = self.queue.lock();
@@ -233,8 +232,7 @@ impl PairsState {
             self.buffers = Some((shared, true));
             return Ok(Some(table));
         }
-        let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.name), memory) {
+        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.name), BUFFERS) {
             Err(error) if error.kind() == ErrorKind::Resource && !is_alone => return Ok(None),
             buffers => self.buffers = Some((buffers?, false)),
         }
