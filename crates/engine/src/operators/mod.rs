@@ -6,6 +6,7 @@ pub mod foreign;
 pub mod hash_join;
 mod hashing;
 pub mod limit;
+pub mod mask;
 pub mod nested_loop;
 mod prefetch;
 pub mod project;
