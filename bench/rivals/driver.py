@@ -5,6 +5,9 @@
 ENGINE is duckdb-parquet, duckdb, datafusion or hyper; DATA is a folder of TPC-H Parquet files. Each input line is a JSON
 object {"sql": ...}; each output line is {"ms": ..., "columns": [...], "rows": [[...], ...]} or {"error": ...}. The time is
 that of running the statement and fetching all rows as Python or Arrow values, whatever the engine gives first.
+
+A line {"clients": [[sql, ...], ...], "seconds": s} runs one thread per list, each with a connection of its own (duckdb only) and one
+statement at a time, for so long; the answer is {"latencies": [ms, ...], "seconds": s}.
 """
 
 import datetime
@@ -12,6 +15,7 @@ import decimal
 import json
 import pathlib
 import sys
+import threading
 import time
 
 TABLES = ["customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"]
@@ -48,6 +52,10 @@ class Duckdb:
 
     def run(self, sql):
         return self.connection.execute(sql).fetchall()
+
+    def client(self):
+        cursor = self.connection.cursor()
+        return lambda sql: cursor.execute(sql).fetchall()
 
 
 class Datafusion:
@@ -96,12 +104,41 @@ def open_engine(name, data, threads):
     raise SystemExit(f"unknown engine '{name}'")
 
 
+def run_clients(engine, lists, seconds):
+    """All clients at once. A statement that has begun is run to its end, and counts."""
+    latencies, errors = [], []
+    start = time.perf_counter()
+
+    def work(run, statements):
+        own = []
+        try:
+            while time.perf_counter() - start < seconds:
+                began = time.perf_counter()
+                run(statements[len(own) % len(statements)])
+                own.append((time.perf_counter() - began) * 1000)
+        except Exception as error:  # reported below, by the thread that answers
+            errors.append(error)
+        latencies.extend(own)
+
+    threads = [threading.Thread(target=work, args=(engine.client(), statements)) for statements in lists]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return {"latencies": latencies, "seconds": time.perf_counter() - start}
+
+
 def main():
     engine = open_engine(sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), int(sys.argv[3]) if len(sys.argv) > 3 else 2)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:
+            if "clients" in request:
+                print(json.dumps(run_clients(engine, request["clients"], request["seconds"])), flush=True)
+                continue
             start = time.perf_counter()
             rows = engine.run(request["sql"])
             elapsed = time.perf_counter() - start

@@ -4,6 +4,7 @@
 //! (`bench/rivals/setup`).
 
 mod blocks;
+mod concurrent;
 mod policies;
 mod report;
 mod rivals;
@@ -41,6 +42,8 @@ enum Benchmark {
     Startup(startup::Arguments),
     /// Short and long queries together under each policy.
     Policies(policies::Arguments),
+    /// Many clients at once, with and without sharing, beside rivals.
+    Concurrent(concurrent::Arguments),
     /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
     Blocks(blocks::Arguments),
 }
@@ -61,6 +64,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
+        Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
     };
     if let Some(path) = &command.json {
