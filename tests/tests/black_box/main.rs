@@ -4,3 +4,4 @@ mod damaged_files;
 mod library;
 mod memory;
 mod panics;
+mod sharing;

@@ -102,10 +102,10 @@ impl Parts {
         if call.function.is_distinct() || call.function.ignore_nulls() || !call.function.order_bys().is_empty() {
             return None;
         }
+        let [argument] = call.arguments.as_slice() else { return None };
         if function.is::<Count>() {
             return Some(Part::Count(self.cell(Kind::Count, call)));
         }
-        let [argument] = call.arguments.as_slice() else { return None };
         let argument = argument.data_type();
         if function.is::<Sum>() {
             let is_exact = result.is_integer()

@@ -139,7 +139,7 @@ impl RunningPlan {
     }
 
     /// A run that was to build a state has ended.
-    pub fn built(&self, build: QueryId, built: &Built) {
+    pub fn built(&self, build: QueryId, built: Built) {
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
@@ -164,22 +164,30 @@ impl RunningPlan {
         // The next runs first: they are work for all workers.
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
-        let is_only = readers.len() == 1;
+        let state = match built {
+            Built::State(state) => state,
+            Built::Failed(error) => return self.retry(readers, Some(&error)),
+            Built::Outgrown => return self.retry(readers, None),
+        };
+        // The last one takes the state with it: when its end is heard of, the memory is free.
+        let mut states = std::iter::repeat_n(state, readers.len());
         for (bit, reader) in readers {
-            match built {
-                Built::State(state) => self.read(&reader, state, bit),
-                // Whoever was there from the first has had its try.
-                Built::Failed(error)
-                    if is_only && reader.role == Role::Host && error.kind() != ErrorKind::Cancelled =>
-                {
-                    reader.run.fail(error.clone());
-                }
-                Built::Failed(_) | Built::Outgrown => {
-                    self.books.lock().totals.retries_total += 1;
-                    self.run_alone(&reader);
-                }
+            if let Some(state) = states.next() {
+                self.read(&reader, state, bit);
             }
         }
+    }
+
+    /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
+    fn retry(&self, readers: Vec<(Option<usize>, Reader)>, error: Option<&Error>) {
+        if let ([(_, reader)], Some(error)) = (readers.as_slice(), error)
+            && reader.role == Role::Host
+            && error.kind() != ErrorKind::Cancelled
+        {
+            return reader.run.fail(error.clone());
+        }
+        self.books.lock().totals.retries_total += readers.len() as u64;
+        readers.iter().for_each(|(_, reader)| self.run_alone(reader));
     }
 
     /// A query has ended, perhaps before it got what it waited for. A run without readers is cancelled.
@@ -279,7 +287,7 @@ impl RunningPlan {
     fn start(&self, job: Job) {
         let build = job.build;
         if let Err(error) = self.try_start(job) {
-            self.built(build, &Built::Failed(error));
+            self.built(build, Built::Failed(error));
         }
     }
 
@@ -306,7 +314,7 @@ impl RunningPlan {
     }
 
     /// Runs a reader's own part over a state; over its own cells, if the run was for several queries.
-    fn read(&self, reader: &Reader, state: &Arc<State>, bit: Option<usize>) {
+    fn read(&self, reader: &Reader, state: Arc<State>, bit: Option<usize>) {
         let part = cut::part_below(&reader.plan, reader.depth).ok_or_else(|| Error::bug("a reader without a part"));
         let part = part.and_then(|part| match bit {
             Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit),
@@ -318,7 +326,7 @@ impl RunningPlan {
             }),
         });
         let plan = part.map(|part| cut::with_part(&reader.plan, reader.depth, part));
-        self.launch(reader, plan, Some(state.clone()));
+        self.launch(reader, plan, Some(state));
     }
 
     fn run_alone(&self, reader: &Reader) {

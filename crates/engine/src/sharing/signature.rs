@@ -117,11 +117,6 @@ impl Signature {
         let (signature, parameters) = writer.end();
         (!parameters.is_empty()).then_some((signature, parameters))
     }
-
-    /// Whether the tables are still in the state that it speaks of.
-    pub fn is_current(&self) -> bool {
-        self.items.iter().all(|item| !matches!(item, Item::Table(State(table)) if table.strong_count() == 0))
-    }
 }
 
 /// For each side of a join, whether the rows that come out are as many whatever else is among that side's rows: then rows of several

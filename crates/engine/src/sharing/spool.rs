@@ -74,7 +74,7 @@ impl Outcome for Spool {
             }
         };
         if let Some(running) = self.running.upgrade() {
-            running.built(self.build, &built);
+            running.built(self.build, built);
         }
     }
 }

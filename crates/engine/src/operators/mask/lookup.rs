@@ -173,6 +173,7 @@ impl Lookup {
             Timestamp(TimeUnit::Nanosecond, _) => {
                 self.numbers::<TimestampNanosecondType>(values, rows, |number| number)
             }
+            Decimal32(..) => self.numbers::<Decimal32Type>(values, rows, i64::from),
             Decimal64(..) => self.numbers::<Decimal64Type>(values, rows, |number| number),
             // Constants have at most 18 digits: what is beyond 64 bits is beyond all of them.
             Decimal128(..) => self.numbers::<Decimal128Type>(values, rows, |number| {
