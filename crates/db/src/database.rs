@@ -16,7 +16,7 @@ use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 
 use crate::session::Session;
-use crate::settings::Defaults;
+use crate::settings::{Defaults, budget};
 
 /// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
@@ -25,10 +25,11 @@ pub struct DatabaseOptions {
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
-    /// The memory budget in bytes; a share of the machine's if `None`.
+    /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
-    /// Where rows go that do not fit in memory, and how.
-    pub temp: TempOptions,
+    /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters that go well
+    /// with the budget.
+    pub temp: Option<TempOptions>,
     /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,
     /// Settings that every session begins with, by name.
@@ -67,15 +68,17 @@ impl Database {
             ))
             .with_hint("by default there is one per core, and more are rarely faster"));
         }
+        let memory_bytes = options.memory_bytes.map(budget).transpose()?;
         let runtime_env = runtime_env()?;
         let base = match options.inline_seed {
             Some(seed) => EngineOptions::inline(seed),
             None => EngineOptions::default(),
         };
+        let memory_bytes = memory_bytes.unwrap_or(base.memory_bytes);
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
-            memory_bytes: options.memory_bytes.unwrap_or(base.memory_bytes),
-            temp: options.temp,
+            memory_bytes,
+            temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
             runtime_env: runtime_env.clone(),
             ..base
         })?;

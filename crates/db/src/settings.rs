@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use diligence_base::limits::{BATCH_ROWS_MAX, SHARING_ROWS_MIN};
+use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, SHARING_ROWS_MIN};
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
@@ -69,8 +69,10 @@ impl Setting {
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
             Setting::Packets => "Packets that may work on one pipeline at once; auto is one per worker",
-            Setting::QueryMemory => "Memory that one query of this session may reserve, like 512MB; none is no limit",
-            Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB",
+            Setting::QueryMemory => {
+                "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
+            }
+            Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
             Setting::Sharing => {
                 "What queries share that run at the same time: off, states (equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
@@ -203,9 +205,9 @@ impl SettingsView<'_> {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
             Setting::QueryMemory => {
-                own.query_memory_bytes = if is(value, "none") { None } else { Some(bytes(value)?) };
+                own.query_memory_bytes = if is(value, "none") { None } else { Some(budget(bytes(value)?)?) };
             }
-            Setting::Memory => self.engine.broker().set_budget_bytes(bytes(value)?),
+            Setting::Memory => self.engine.broker().set_budget_bytes(budget(bytes(value)?)?),
             Setting::Sharing => own.sharing = value.parse()?,
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
@@ -322,6 +324,16 @@ fn number(value: &str, low: usize, high: usize) -> Result<usize> {
         .ok()
         .filter(|number| (low..=high).contains(number))
         .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
+}
+
+/// A memory budget of so many bytes, if queries can run in it.
+pub(crate) fn budget(bytes: usize) -> Result<usize> {
+    if bytes >= MEMORY_BYTES_MIN {
+        return Ok(bytes);
+    }
+    let (bytes, least) = (display_bytes(bytes), display_bytes(MEMORY_BYTES_MIN));
+    let error = Error::input(format!("a memory budget of {bytes} is too small: the minimum is {least}"));
+    Err(error.with_hint("what does not fit in memory goes on in temp space, but that needs some memory, too"))
 }
 
 /// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory.

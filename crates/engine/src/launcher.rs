@@ -3,7 +3,7 @@
 //! Apart from the engine itself, because a run may be started by the end of another one, on a worker, and a worker must never be
 //! the last to know the engine, whose end waits for the workers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use datafusion_execution::TaskContext;
@@ -77,9 +77,9 @@ impl Launcher {
         let surroundings = Surroundings {
             io: self.io.clone(),
             task: Arc::new(task),
-            memory: setup.memory.clone(),
             batch_rows: setup.batch_rows,
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
+            work_tables: HashMap::new(),
         };
         compile(plan, result, &surroundings)
     }
@@ -126,7 +126,8 @@ impl Books {
     fn ended(&self, id: QueryId) {
         let mut entries = self.0.lock();
         let Some((run, Listed::Yes)) = entries.running.remove(&id) else { return };
-        let Some(info) = run.upgrade().map(|run| run.info()) else { return };
+        // What waits for a slow reader is still reserved, but soon it is not.
+        let Some(info) = run.upgrade().map(|run| QueryInfo { memory_bytes: 0, ..run.info() }) else { return };
         if entries.ended.len() >= QUERY_HISTORY_MAX {
             entries.ended.pop_front();
         }

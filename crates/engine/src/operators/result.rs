@@ -13,6 +13,7 @@ use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
@@ -52,19 +53,27 @@ impl Sink for ResultSink {
         "Result"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
-        Ok(Box::new(State { schema: self.schema.clone(), sender: self.sender.lock().clone() }))
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+        let sender = self.sender.lock().clone();
+        if let Some(sender) = &sender {
+            sender.bound(&setup.memory);
+        }
+        Ok(Box::new(State { schema: self.schema.clone(), sender, held: setup.memory.reservation("Result") }))
     }
 }
 
 struct State {
     schema: SchemaRef,
     sender: Option<Sender<RecordBatch>>,
+    /// Nothing by itself: what waits for the reader is reserved beside it.
+    held: Reservation,
 }
 
 impl SinkState for State {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let batch = batch.to_record_batch(&self.schema)?;
-        Ok(self.sender.as_ref().map_or(Accept::Enough, |sender| sender.send(batch, waker)))
+        let bytes = Batch::from_record_batch(&batch).bytes();
+        let sent = self.sender.as_ref().map(|sender| sender.send_reserved(batch, bytes, &self.held, waker));
+        Ok(sent.unwrap_or(Accept::Enough))
     }
 }

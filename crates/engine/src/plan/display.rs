@@ -191,6 +191,10 @@ impl fmt::Display for Node {
                 write!(f, "Mask by {}", list(columns.map(|&column| schema.field(column).name())))
             }
             Node::Exchange { pact, consumers, .. } => write!(f, "Exchange {pact} to {consumers}"),
+            Node::Recursive(query) => {
+                write!(f, "Recursive {}{}", query.name, if query.is_distinct { " distinct" } else { "" })
+            }
+            Node::WorkTable(table) => write!(f, "WorkTable {}", table.name),
             Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
         }
     }

@@ -114,6 +114,10 @@ pub enum Node {
     },
     /// Says of each row which of several queries want it, and drops those that none does. Made by [`sharing`](crate::sharing) only.
     Mask(Mask),
+    /// A base and a step that runs again and again on the rows of the step before.
+    Recursive(Recursive),
+    /// The rows of the step before.
+    WorkTable(WorkTable),
     /// A DataFusion operator that we do not have natively, fed by our inputs.
     Foreign(Foreign),
 }
@@ -305,6 +309,36 @@ pub enum WindowFunction {
     Foreign(Arc<dyn StandardWindowFunctionExpr>),
 }
 
+/// A recursive query. Output: the rows of the base and of all steps, in no order.
+#[derive(Clone, Debug)]
+pub struct Recursive {
+    /// The name in the statement.
+    pub name: String,
+    /// Where the recursion begins.
+    pub base: Box<Plan>,
+    /// What it does with the rows of the step before (first with the base's); with the base's column types.
+    pub step: Box<Plan>,
+    /// What the step calls these rows.
+    pub table: WorkTableId,
+    /// UNION: a row that was there before is not there again, and no step sees it.
+    pub is_distinct: bool,
+}
+
+/// The rows of the step before, in one of the steps below a [`Recursive`] node.
+#[derive(Clone, Debug)]
+pub struct WorkTable {
+    /// Whose rows.
+    pub table: WorkTableId,
+    /// The name in the statement.
+    pub name: String,
+    /// Positions in the rows of the recursive query, in output order.
+    pub columns: Vec<usize>,
+}
+
+/// Which recursive query a work table belongs to. Unique in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkTableId(pub u32);
+
 /// A DataFusion operator.
 #[derive(Clone, Debug)]
 pub struct Foreign {
@@ -323,7 +357,7 @@ impl Plan {
     /// The plans whose rows this one reads, in display order.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.node {
-            Node::Scan(_) | Node::Values { .. } => vec![],
+            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) => vec![],
             Node::Filter { input, .. }
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
@@ -338,6 +372,7 @@ impl Plan {
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()
             }
+            Node::Recursive(query) => vec![&query.base, &query.step],
             Node::Foreign(foreign) => foreign.inputs.iter().collect(),
         }
     }

@@ -14,7 +14,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
@@ -24,6 +24,7 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::info::{QueryInfo, QueryState, Waits};
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, Totals};
+use crate::memory::Giving;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, PipelineSpec, Setup, SinkSpec};
@@ -148,12 +149,7 @@ impl QueryRun {
             }),
             on_end: Mutex::new(Some(on_end)),
         });
-        let weak = Arc::downgrade(&run);
-        run.setup.memory.set_reclaimer(Box::new(move || {
-            if let Some(run) = weak.upgrade() {
-                run.start_reclaiming();
-            }
-        }));
+        run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
         run
     }
 
@@ -197,7 +193,9 @@ impl QueryRun {
     }
 
     fn poll_admit(&self, waker: &Waker) -> Poll<()> {
-        self.setup.memory.poll_admit(QUERY_GRANT_BYTES, waker)
+        // Of a small budget something is left for tables in memory, and for another query.
+        let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);
+        self.setup.memory.poll_admit(bytes, waker)
     }
 
     /// A state at rest is asked for memory: a packet sees to it.
@@ -215,6 +213,15 @@ impl QueryRun {
             packet
         };
         packet.submit(Arrival::New);
+    }
+
+    /// Its packets look at what they are asked for.
+    fn wake_packets(&self) {
+        let packets: Vec<_> = {
+            let status = self.status.lock();
+            status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
+        };
+        packets.into_iter().for_each(|packet| packet.submit(Arrival::Woken));
     }
 
     /// Its number.
@@ -609,6 +616,23 @@ impl Work for AdmissionWork {
         }
         self.run.packets_ended(1);
         Step::Done
+    }
+}
+
+/// Has a query give memory back when it is asked, as long as it is there.
+struct GivingBack(Weak<QueryRun>);
+
+impl Giving for GivingBack {
+    fn wake_packets(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.wake_packets();
+        }
+    }
+
+    fn start_reclaiming(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.start_reclaiming();
+        }
     }
 }
 

@@ -235,6 +235,8 @@ impl Writer {
             | Node::Window(_)
             | Node::ScalarSubqueries { .. }
             | Node::Exchange { .. }
+            | Node::Recursive(_)
+            | Node::WorkTable(_)
             | Node::Mask(_)
             | Node::Foreign(_) => None,
         }

@@ -155,6 +155,7 @@ impl TestPacket {
                 self.rows.extend_from_slice(array.as_primitive::<Int64Type>().values());
             }
             Pull::Done => self.state = None,
+            Pull::NoMemory(error) => return Err(error),
         }
         self.woken.0.store(true, Ordering::Relaxed);
         Ok(())
