@@ -8,6 +8,9 @@ bytes, is what the engine may use, if it can be told (Polars and Hyper cannot), 
 Each input line is a JSON object {"sql": ...}; each output line is {"ms": ..., "rows": [[...], ...]} or {"error": ...}. The
 time is that of running the statement and fetching all rows as Python or Arrow values, whatever the engine gives first. With
 "copy_to" the rows of the query are written into that Parquet file instead, with Snappy compression.
+
+A line {"clients": [[sql, ...], ...], "seconds": s} runs one thread per list, each with a connection of its own (duckdb only) and one
+statement at a time, for so long; the answer is {"latencies": [ms, ...], "seconds": s}.
 """
 
 import datetime
@@ -16,6 +19,7 @@ import json
 import os
 import pathlib
 import sys
+import threading
 import time
 
 
@@ -59,6 +63,10 @@ class Duckdb:
 
     def run(self, sql):
         return self.connection.execute(sql).fetchall()
+
+    def client(self):
+        cursor = self.connection.cursor()
+        return lambda sql: cursor.execute(sql).fetchall()
 
     def copy(self, sql, path):
         self.connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, COMPRESSION snappy)")
@@ -138,6 +146,32 @@ def open_engine(name, data, threads, limits):
     raise SystemExit(f"unknown engine '{name}'")
 
 
+def run_clients(engine, lists, seconds):
+    """All clients at once. A statement that has begun is run to its end, and counts."""
+    latencies, errors = [], []
+    start = time.perf_counter()
+
+    def work(run, statements):
+        own = []
+        try:
+            while time.perf_counter() - start < seconds:
+                began = time.perf_counter()
+                run(statements[len(own) % len(statements)])
+                own.append((time.perf_counter() - began) * 1000)
+        except Exception as error:  # reported below, by the thread that answers
+            errors.append(error)
+        latencies.extend(own)
+
+    threads = [threading.Thread(target=work, args=(engine.client(), statements)) for statements in lists]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return {"latencies": latencies, "seconds": time.perf_counter() - start}
+
+
 def main():
     name, data, *rest = sys.argv[1:]
     limits = (int(rest[1]), str(pathlib.Path(rest[2]).resolve())) if len(rest) > 2 else None
@@ -146,6 +180,9 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         try:
+            if "clients" in request:
+                print(json.dumps(run_clients(engine, request["clients"], request["seconds"])), flush=True)
+                continue
             start = time.perf_counter()
             copy_to = request.get("copy_to")
             rows = engine.copy(request["sql"], copy_to) if copy_to else engine.run(request["sql"])

@@ -73,6 +73,24 @@ pub const MEMORY_SHARE_PERCENT: u64 = 70;
 /// The bytes a statement's text may have: above this, parsing alone would hold a worker.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Rows that a plan must be expected to touch before it is looked at for sharing. Fewer are worked on in about a millisecond, and
+/// finding out who shares takes some ten microseconds.
+pub const SHARING_ROWS_MIN: usize = 50_000;
+
+/// Bytes that a shared state may have at most, and at most this share of the budget. What is larger is not worth keeping beside the
+/// work of others: then each query runs for itself.
+pub const SHARED_STATE_BYTES_MAX: usize = 64 << 20;
+
+/// By what the budget is divided for the same.
+pub const SHARED_STATE_BUDGET_PART: usize = 8;
+
+/// How long a shared run keeps queries of other templates, and later ones of its own, from starting. Most runs end sooner; behind a
+/// longer one nobody waits on and on.
+pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Queries that one run serves at most: one bit of a mask each.
+pub const MERGED_QUERIES_MAX: usize = 64;
+
 /// Finished queries that `system.queries` remembers.
 pub const QUERY_HISTORY_MAX: usize = 200;
 

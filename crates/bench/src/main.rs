@@ -5,6 +5,7 @@
 
 mod blocks;
 mod budgets;
+mod concurrent;
 mod policies;
 mod report;
 mod rivals;
@@ -43,6 +44,8 @@ enum Benchmark {
     Startup(startup::Arguments),
     /// Short and long queries together under each policy.
     Policies(policies::Arguments),
+    /// Many clients at once, with and without sharing, beside rivals.
+    Concurrent(concurrent::Arguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
     /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
@@ -72,6 +75,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
+        Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,

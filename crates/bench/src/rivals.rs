@@ -110,6 +110,20 @@ impl Rival {
         Ok(Answer { ms: answer["ms"].as_f64().unwrap_or(f64::NAN), rows })
     }
 
+    /// Runs clients at once, each with its own statements, again and again for so many seconds. Returns the milliseconds of all
+    /// statements, and the seconds until the last had ended.
+    pub fn run_clients(&mut self, statements: &[Vec<String>], seconds: u64) -> Result<(Vec<f64>, f64)> {
+        let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
+        writeln!(self.input, "{}", json!({"clients": statements, "seconds": seconds})).map_err(lost)?;
+        self.input.flush().map_err(lost)?;
+        let answer = self.read()?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(Error::value(format!("{} says: {error}", self.name)));
+        }
+        let latencies = answer["latencies"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        Ok((latencies, answer["seconds"].as_f64().unwrap_or(f64::NAN)))
+    }
+
     /// The largest that its process has been, in bytes; 0 where the system does not say.
     pub fn peak_resident_bytes(&self) -> u64 {
         self.of_proc("status", "VmHWM:") * 1024

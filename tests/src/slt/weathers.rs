@@ -40,6 +40,11 @@ pub fn all(seed: u64) -> Vec<Weather> {
             settings: vec![("batch_rows", "1".to_owned())],
             ..weather("one-row-batches", "every batch has one row")
         },
+        Weather {
+            settings: vec![("sharing_rows", "0".to_owned())],
+            ..weather("sharing:forced", "whatever may be shared is, however small")
+        },
+        Weather { settings: vec![("sharing", "off".to_owned())], ..weather("sharing:off", "nothing is shared") },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
     ];

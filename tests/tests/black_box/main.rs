@@ -6,3 +6,4 @@ mod faults;
 mod library;
 mod memory;
 mod panics;
+mod sharing;

@@ -311,6 +311,7 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
         ],
         sinks: vec![sink(Arc::new(Watched(life.clone()))), sink(result)],
         scans: Vec::new(),
+        held: None,
     }
 }
 
@@ -341,7 +342,8 @@ fn a_query_goes_through_its_life_once_and_in_order() {
             })
         };
         let clock = Arc::new(ManualClock::stepping(300_000));
-        let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler.clone(), on_end);
+        let run = QueryRun::new(QueryId(1), String::new(), setup, result, clock, scheduler.clone(), on_end);
+        run.launch(graph);
         let cancelling = {
             let run = run.clone();
             thread::spawn(move || run.cancel())

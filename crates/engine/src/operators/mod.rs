@@ -6,6 +6,7 @@ pub mod foreign;
 pub mod hash_join;
 mod hashing;
 pub mod limit;
+pub mod mask;
 mod prefetch;
 pub mod project;
 pub mod recursive;

@@ -17,6 +17,12 @@ use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
+/// Where a query's rows end, and who hears of its end.
+pub trait Outcome: Sink {
+    /// The query has ended: nothing of it is left. With the error, if one ended it.
+    fn end(&self, error: Option<Error>);
+}
+
 /// The sink of a query's last pipeline.
 pub struct ResultSink {
     schema: SchemaRef,
@@ -30,9 +36,11 @@ impl ResultSink {
         let (sender, receiver) = port(PORT_CREDITS);
         (Arc::new(Self { schema, sender: Mutex::new(Some(sender)) }), receiver)
     }
+}
 
-    /// The query has ended: the reader gets what is queued and then the end, or the error.
-    pub fn end(&self, error: Option<Error>) {
+impl Outcome for ResultSink {
+    /// The reader gets what is queued and then the end, or the error.
+    fn end(&self, error: Option<Error>) {
         let sender = self.sender.lock().take();
         if let (Some(sender), Some(error)) = (&sender, error) {
             sender.fail(error);

@@ -19,6 +19,7 @@ use crate::operators::filter::Filter;
 use crate::operators::foreign::ForeignSource;
 use crate::operators::hash_join::{JoinParts, hash_join, nested_loop_join};
 use crate::operators::limit::limit;
+use crate::operators::mask::MaskRows;
 use crate::operators::project::Project;
 use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
@@ -92,6 +93,8 @@ pub struct Graph {
     pub sinks: Vec<SinkSpec>,
     /// How far the scans are.
     pub scans: Vec<Arc<ScanProgress>>,
+    /// What must live as long as it: the memory of rows that are somebody else's.
+    pub held: Option<Arc<dyn Send + Sync>>,
 }
 
 /// What compiling needs of the engine.
@@ -113,7 +116,7 @@ pub struct Surroundings {
 pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
     let mut compiler = Compiler {
         surroundings,
-        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new() },
+        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new(), held: None },
         runtime_filters: HashMap::new(),
         gates: Vec::new(),
     };
@@ -202,6 +205,7 @@ impl Compiler<'_> {
             Node::Project { input, expressions } => {
                 self.node(input, tail.with(Project::new(expressions.clone()), name))
             }
+            Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
                 let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;

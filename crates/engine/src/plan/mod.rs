@@ -24,6 +24,7 @@ use diligence_storage::Table;
 
 use crate::exchange::Pact;
 use crate::expressions::Expr;
+use crate::operators::mask::Lookup;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]
@@ -111,12 +112,27 @@ pub enum Node {
         /// Packets that carry the rows on.
         consumers: usize,
     },
+    /// Says of each row which of several queries want it, and drops those that none does. Made by [`sharing`](crate::sharing) only.
+    Mask(Mask),
     /// A base and a step that runs again and again on the rows of the step before.
     Recursive(Recursive),
     /// The rows of the step before.
     WorkTable(WorkTable),
     /// A DataFusion operator that we do not have natively, fed by our inputs.
     Foreign(Foreign),
+}
+
+/// Adds a column with a bit for each query. Output: the columns kept, then the mask, which is not zero.
+#[derive(Clone, Debug)]
+pub struct Mask {
+    /// Where rows come from.
+    pub input: Box<Plan>,
+    /// Columns of the input by which queries choose, and how.
+    pub(crate) lookups: Vec<(usize, Arc<Lookup>)>,
+    /// Columns of the input that are masks already.
+    pub(crate) masks: Vec<usize>,
+    /// Columns of the input that come out.
+    pub columns: Vec<usize>,
 }
 
 /// Reads columns of a table.
@@ -351,6 +367,7 @@ impl Plan {
             Node::NestedLoopJoin(join) => vec![&join.left, &join.right],
             Node::Aggregate(aggregate) => vec![&aggregate.input],
             Node::Window(window) => vec![&window.input],
+            Node::Mask(mask) => vec![&mask.input],
             Node::Union { inputs } => inputs.iter().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()

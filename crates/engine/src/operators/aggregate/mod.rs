@@ -49,7 +49,7 @@ use diligence_base::Result;
 use crate::pipeline::{Sink, Source};
 use crate::plan;
 use local::Tuning;
-pub(super) use output::AverageKind;
+pub(crate) use output::AverageKind;
 use program::Program;
 use sink::{AggregateSink, Shared};
 use source::AggregateSource;

@@ -25,7 +25,7 @@ pub(super) enum Output {
 }
 
 /// How an average is divided.
-pub(in super::super) enum AverageKind {
+pub(crate) enum AverageKind {
     Float,
     /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
     Decimal {
