@@ -1,20 +1,31 @@
 """Runs SQL on one rival engine for `diligence-bench`, one statement per line of standard input.
 
-    driver.py ENGINE DATA [THREADS]
+    driver.py ENGINE DATA [THREADS [MEMORY TEMP]]
 
-ENGINE is duckdb-parquet, duckdb, datafusion or hyper; DATA is a folder of TPC-H Parquet files. Each input line is a JSON
-object {"sql": ...}; each output line is {"ms": ..., "columns": [...], "rows": [[...], ...]} or {"error": ...}. The time is
-that of running the statement and fetching all rows as Python or Arrow values, whatever the engine gives first.
+ENGINE is duckdb-parquet, duckdb, datafusion, polars or hyper; DATA is a folder of Parquet files, each a table. MEMORY, in
+bytes, is what the engine may use, if it can be told (Polars and Hyper cannot), and TEMP a folder for what does not fit.
+
+Each input line is a JSON object {"sql": ...}; each output line is {"ms": ..., "rows": [[...], ...]} or {"error": ...}. The
+time is that of running the statement and fetching all rows as Python or Arrow values, whatever the engine gives first. With
+"copy_to" the rows of the query are written into that Parquet file instead, with Snappy compression.
+
+A line {"clients": [[sql, ...], ...], "seconds": s} runs one thread per list, each with a connection of its own (duckdb only) and one
+statement at a time, for so long; the answer is {"latencies": [ms, ...], "seconds": s}.
 """
 
 import datetime
 import decimal
 import json
+import os
 import pathlib
 import sys
+import threading
 import time
 
-TABLES = ["customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"]
+
+def tables(data):
+    """The names of the tables: those of the Parquet files."""
+    return sorted(path.stem for path in data.glob("*.parquet"))
 
 
 def plain(value):
@@ -29,7 +40,7 @@ def plain(value):
 
 
 class Duckdb:
-    def __init__(self, data, threads, native):
+    def __init__(self, data, threads, limits, native):
         import duckdb
 
         if native:
@@ -38,31 +49,68 @@ class Duckdb:
             self.connection = duckdb.connect(str(file))
             self.connection.execute(f"SET threads TO {threads}")
             if fresh:
-                for table in TABLES:
+                for table in tables(data):
                     self.connection.execute(f"CREATE TABLE {table} AS FROM '{data}/{table}.parquet'")
         else:
             self.connection = duckdb.connect()
             self.connection.execute(f"SET threads TO {threads}")
-            for table in TABLES:
+            for table in tables(data):
                 self.connection.execute(f"CREATE VIEW {table} AS FROM '{data}/{table}.parquet'")
+        if limits:
+            memory, temp = limits
+            self.connection.execute(f"SET memory_limit = '{memory}B'")
+            self.connection.execute(f"SET temp_directory = '{temp}'")
 
     def run(self, sql):
         return self.connection.execute(sql).fetchall()
 
+    def client(self):
+        cursor = self.connection.cursor()
+        return lambda sql: cursor.execute(sql).fetchall()
+
+    def copy(self, sql, path):
+        self.connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, COMPRESSION snappy)")
+
 
 class Datafusion:
-    def __init__(self, data, threads):
+    def __init__(self, data, threads, limits):
         import datafusion
 
         config = datafusion.SessionConfig().with_target_partitions(threads)
-        self.context = datafusion.SessionContext(config)
-        for table in TABLES:
+        runtime = datafusion.RuntimeEnvBuilder()
+        if limits:
+            memory, temp = limits
+            runtime = runtime.with_fair_spill_pool(memory).with_disk_manager_specified(temp)
+        self.context = datafusion.SessionContext(config, runtime)
+        for table in tables(data):
             self.context.register_parquet(table, f"{data}/{table}.parquet")
 
     def run(self, sql):
         batches = self.context.sql(sql).collect()
         columns = lambda batch: [column.to_pylist() for column in batch.columns]
         return [row for batch in batches for row in zip(*columns(batch))]
+
+    def copy(self, sql, path):
+        options = "OPTIONS ('format.compression' 'snappy')"
+        self.context.sql(f"COPY ({sql}) TO '{path}' STORED AS PARQUET {options}").collect()
+
+
+class Polars:
+    def __init__(self, data, threads, limits):
+        # Polars reads these when it is imported. It has no limit on memory.
+        os.environ["POLARS_MAX_THREADS"] = str(threads)
+        if limits:
+            os.environ["POLARS_TEMP_DIR"] = limits[1]
+        import polars
+
+        frames = {table: polars.scan_parquet(data / f"{table}.parquet") for table in tables(data)}
+        self.context = polars.SQLContext(frames)
+
+    def run(self, sql):
+        return self.context.execute(sql).collect(engine="streaming").rows()
+
+    def copy(self, sql, path):
+        self.context.execute(sql).sink_parquet(path, compression="snappy", engine="streaming")
 
 
 class Hyper:
@@ -77,7 +125,7 @@ class Hyper:
         fresh = not file.exists()
         self.connection = Connection(self.process.endpoint, str(file), CreateMode.CREATE_IF_NOT_EXISTS)
         if fresh:
-            for table in TABLES:
+            for table in tables(data):
                 self.connection.execute_command(
                     f"CREATE TABLE {table} AS (SELECT * FROM external('{data}/{table}.parquet'))")
 
@@ -86,24 +134,58 @@ class Hyper:
             return [list(row) for row in result]
 
 
-def open_engine(name, data, threads):
+def open_engine(name, data, threads, limits):
     if name in ("duckdb", "duckdb-parquet"):
-        return Duckdb(data, threads, native=name == "duckdb")
+        return Duckdb(data, threads, limits, native=name == "duckdb")
     if name == "datafusion":
-        return Datafusion(data, threads)
+        return Datafusion(data, threads, limits)
+    if name == "polars":
+        return Polars(data, threads, limits)
     if name == "hyper":
         return Hyper(data, threads)
     raise SystemExit(f"unknown engine '{name}'")
 
 
+def run_clients(engine, lists, seconds):
+    """All clients at once. A statement that has begun is run to its end, and counts."""
+    latencies, errors = [], []
+    start = time.perf_counter()
+
+    def work(run, statements):
+        own = []
+        try:
+            while time.perf_counter() - start < seconds:
+                began = time.perf_counter()
+                run(statements[len(own) % len(statements)])
+                own.append((time.perf_counter() - began) * 1000)
+        except Exception as error:  # reported below, by the thread that answers
+            errors.append(error)
+        latencies.extend(own)
+
+    threads = [threading.Thread(target=work, args=(engine.client(), statements)) for statements in lists]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return {"latencies": latencies, "seconds": time.perf_counter() - start}
+
+
 def main():
-    engine = open_engine(sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), int(sys.argv[3]) if len(sys.argv) > 3 else 2)
+    name, data, *rest = sys.argv[1:]
+    limits = (int(rest[1]), str(pathlib.Path(rest[2]).resolve())) if len(rest) > 2 else None
+    engine = open_engine(name, pathlib.Path(data).resolve(), int(rest[0]) if rest else 2, limits)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:
+            if "clients" in request:
+                print(json.dumps(run_clients(engine, request["clients"], request["seconds"])), flush=True)
+                continue
             start = time.perf_counter()
-            rows = engine.run(request["sql"])
+            copy_to = request.get("copy_to")
+            rows = engine.copy(request["sql"], copy_to) if copy_to else engine.run(request["sql"])
             elapsed = time.perf_counter() - start
             answer = {"ms": elapsed * 1000}
             if request.get("rows"):

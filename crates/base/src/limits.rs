@@ -34,9 +34,20 @@ pub const WORKERS_MAX: usize = 1024;
 /// go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
 
+/// The least memory budget, of the process or of one query: a hash table, a sort or a window that goes to temp space needs a few
+/// clusters there to be written and read, some batches of each packet, and one of these below another. With less, queries
+/// would fail for want of memory that more disk cannot give.
+pub const MEMORY_BYTES_MIN: usize = 16 << 20;
+
 /// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or answering, small
 /// enough that a hundred partitions have one each.
 pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;
+
+/// The least that a cluster of temp space is made for small budgets: smaller ones would cost more to ask for than to move.
+pub const TEMP_CLUSTER_BYTES_MIN: usize = 64 << 10;
+
+/// Clusters that a memory budget is to hold at least: an operator with two packets is sure of ten, and there may be several.
+pub const TEMP_CLUSTERS_PER_BUDGET: usize = 128;
 
 /// By how much a temp file grows, at least and at most: rarely, and in few extents.
 pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
@@ -62,7 +73,27 @@ pub const MEMORY_SHARE_PERCENT: u64 = 70;
 /// The bytes a statement's text may have: above this, parsing alone would hold a worker.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Rows that a plan must be expected to touch before it is looked at for sharing. Fewer are worked on in about a millisecond, and
+/// finding out who shares takes some ten microseconds.
+pub const SHARING_ROWS_MIN: usize = 50_000;
+
+/// Bytes that a shared state may have at most, and at most this share of the budget. What is larger is not worth keeping beside the
+/// work of others: then each query runs for itself.
+pub const SHARED_STATE_BYTES_MAX: usize = 64 << 20;
+
+/// By what the budget is divided for the same.
+pub const SHARED_STATE_BUDGET_PART: usize = 8;
+
+/// How long a shared run keeps queries of other templates, and later ones of its own, from starting. Most runs end sooner; behind a
+/// longer one nobody waits on and on.
+pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Queries that one run serves at most: one bit of a mask each.
+pub const MERGED_QUERIES_MAX: usize = 64;
+
 /// Finished queries that `system.queries` remembers.
 pub const QUERY_HISTORY_MAX: usize = 200;
 
 const _: () = assert!(BATCH_ROWS_MAX <= MORSEL_ROWS_MAX);
+const _: () = assert!(QUERY_GRANT_BYTES <= MEMORY_BYTES_MIN);
+const _: () = assert!(8 * TEMP_CLUSTER_BYTES <= MEMORY_BYTES_MIN);

@@ -4,9 +4,12 @@
 //! (`bench/rivals/setup`).
 
 mod blocks;
+mod budgets;
+mod concurrent;
 mod policies;
 mod report;
 mod rivals;
+mod serve;
 mod startup;
 mod tpch;
 
@@ -41,6 +44,17 @@ enum Benchmark {
     Startup(startup::Arguments),
     /// Short and long queries together under each policy.
     Policies(policies::Arguments),
+    /// Many clients at once, with and without sharing, beside rivals.
+    Concurrent(concurrent::Arguments),
+    /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
+    Sort(budgets::SortArguments),
+    /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
+    Join(budgets::QueryArguments),
+    /// TPC-H lines in almost as many groups at several memory budgets, beside rivals.
+    Aggregate(budgets::QueryArguments),
+    /// Runs statements for the benchmarks above, in a process of its own.
+    #[command(hide = true)]
+    Serve(serve::Arguments),
     /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
     Blocks(blocks::Arguments),
 }
@@ -61,6 +75,11 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
+        Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
+        Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
+        Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
+        Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
+        Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
     };
     if let Some(path) = &command.json {

@@ -1,7 +1,7 @@
-//! Rival engines, each a Python process that runs statements for us.
+//! Rival engines, each a Python process that runs statements for us; and ourselves in the same form.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use diligence_base::{Error, Result};
@@ -15,6 +15,14 @@ pub struct Rival {
     output: BufReader<ChildStdout>,
 }
 
+/// What a contestant may use.
+pub struct Limits {
+    /// Memory, if the engine can be told.
+    pub memory_bytes: u64,
+    /// Where it puts what does not fit.
+    pub temp: PathBuf,
+}
+
 /// What a rival answered.
 pub struct Answer {
     /// Milliseconds for running the statement and fetching its rows.
@@ -26,22 +34,45 @@ pub struct Answer {
 impl Rival {
     /// Starts a rival over a folder of Parquet files. Engines with files of their own load them once and keep them there.
     pub fn start(name: &str, data: &Path, threads: usize) -> Result<Self> {
+        Self::start_python(name, data, threads, None)
+    }
+
+    /// The same with limits.
+    pub fn start_limited(name: &str, data: &Path, threads: usize, limits: &Limits) -> Result<Self> {
+        Self::start_python(name, data, threads, Some(limits))
+    }
+
+    /// Ourselves with limits, as a process of its own; `direct`: temp space past the page cache.
+    pub fn start_own(data: &Path, workers: usize, limits: &Limits, direct: bool) -> Result<Self> {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::resource(format!("the benchmark does not know its own program: {error}")))?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg(data).arg(workers.to_string()).arg(limits.memory_bytes.to_string()).arg(&limits.temp);
+        command.args(direct.then_some("--direct"));
+        Self::start_process("diligence", command)
+    }
+
+    fn start_python(name: &str, data: &Path, threads: usize, limits: Option<&Limits>) -> Result<Self> {
         let home = Path::new("bench/rivals");
         let python = home.join("venv/bin/python");
         if !python.exists() {
             return Err(Error::input(format!("there is no {}", python.display()))
                 .with_hint("run bench/rivals/setup, and start diligence-bench in the project's folder"));
         }
-        let failed = |error: std::io::Error| Error::resource(format!("the rival {name} does not start: {error}"));
-        let mut process = Command::new(python)
-            .arg(home.join("driver.py"))
-            .arg(name)
-            .arg(data)
-            .arg(threads.to_string())
+        let mut command = Command::new(python);
+        command.arg(home.join("driver.py")).arg(name).arg(data).arg(threads.to_string());
+        if let Some(limits) = limits {
+            command.arg(limits.memory_bytes.to_string()).arg(&limits.temp);
+        }
+        Self::start_process(name, command)
+    }
+
+    fn start_process(name: &str, mut command: Command) -> Result<Self> {
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(|error| Error::resource(format!("{name} does not start: {error}")))?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Error::bug("a child process without pipes"));
         };
@@ -57,8 +88,17 @@ impl Rival {
 
     /// Runs one statement.
     pub fn run(&mut self, sql: &str, rows: bool) -> Result<Answer> {
+        self.ask(&json!({"sql": sql, "rows": rows}))
+    }
+
+    /// Writes the rows of a query into one Parquet file with Snappy compression.
+    pub fn copy(&mut self, query: &str, path: &Path) -> Result<Answer> {
+        self.ask(&json!({"sql": query, "rows": false, "copy_to": path}))
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Answer> {
         let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
-        writeln!(self.input, "{}", json!({"sql": sql, "rows": rows})).map_err(lost)?;
+        writeln!(self.input, "{request}").map_err(lost)?;
         self.input.flush().map_err(lost)?;
         let answer = self.read()?;
         if let Some(error) = answer["error"].as_str() {
@@ -68,6 +108,37 @@ impl Rival {
             .as_array()
             .map_or_else(Vec::new, |rows| rows.iter().map(|row| row.as_array().cloned().unwrap_or_default()).collect());
         Ok(Answer { ms: answer["ms"].as_f64().unwrap_or(f64::NAN), rows })
+    }
+
+    /// Runs clients at once, each with its own statements, again and again for so many seconds. Returns the milliseconds of all
+    /// statements, and the seconds until the last had ended.
+    pub fn run_clients(&mut self, statements: &[Vec<String>], seconds: u64) -> Result<(Vec<f64>, f64)> {
+        let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
+        writeln!(self.input, "{}", json!({"clients": statements, "seconds": seconds})).map_err(lost)?;
+        self.input.flush().map_err(lost)?;
+        let answer = self.read()?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(Error::value(format!("{} says: {error}", self.name)));
+        }
+        let latencies = answer["latencies"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        Ok((latencies, answer["seconds"].as_f64().unwrap_or(f64::NAN)))
+    }
+
+    /// The largest that its process has been, in bytes; 0 where the system does not say.
+    pub fn peak_resident_bytes(&self) -> u64 {
+        self.of_proc("status", "VmHWM:") * 1024
+    }
+
+    /// Bytes that storage has read for its process so far, and written.
+    pub fn io_bytes(&self) -> (u64, u64) {
+        (self.of_proc("io", "read_bytes:"), self.of_proc("io", "write_bytes:"))
+    }
+
+    /// A number that the system keeps of its process.
+    fn of_proc(&self, file: &str, name: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 
     fn read(&mut self) -> Result<Value> {

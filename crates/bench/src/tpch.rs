@@ -192,7 +192,7 @@ fn print(
 }
 
 /// The rows of batches as JSON values: numbers as numbers, the rest as text.
-fn values(batches: &[RecordBatch]) -> Result<Vec<Vec<Value>>> {
+pub fn values(batches: &[RecordBatch]) -> Result<Vec<Vec<Value>>> {
     let options = FormatOptions::new();
     let mut rows = Vec::new();
     for batch in batches {
@@ -220,7 +220,7 @@ fn values(batches: &[RecordBatch]) -> Result<Vec<Vec<Value>>> {
 }
 
 /// True if two answers have the same rows in any order, numbers equal to six digits or to a hundredth.
-fn agree(ours: &[Vec<Value>], theirs: &[Vec<Value>]) -> bool {
+pub fn agree(ours: &[Vec<Value>], theirs: &[Vec<Value>]) -> bool {
     let key = |row: &Vec<Value>| {
         row.iter()
             .map(|value| match value {

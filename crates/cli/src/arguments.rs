@@ -51,7 +51,7 @@ pub struct DatabaseArguments {
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub workers: Option<NonZeroUsize>,
-    /// The memory that all queries together may use, such as 4GiB or 512MB [default: most of the machine's]
+    /// The memory that all queries together may use, such as 4GiB, and 16MiB at least [default: most of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,
     /// A folder for what does not fit in memory; may be repeated, best with one on each disk [default: the system's]
@@ -60,7 +60,7 @@ pub struct DatabaseArguments {
     /// The disk space that all queries together may use, such as 100GiB [default: what there is]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_limit: Option<usize>,
-    /// The unit in which temp space is written and read [default: 1MiB]
+    /// The unit in which temp space is written and read [default: 1MiB; less with little memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_cluster: Option<usize>,
     /// Write and read temp space past the page cache

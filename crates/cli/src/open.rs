@@ -14,7 +14,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         let what = if data.exists() { "is not a folder" } else { "does not exist" };
         return Err(Failure::Usage(format!("--data {}: it {what}", data.display())));
     }
-    let defaults = TempOptions::default();
+    let defaults = arguments.memory.map_or_else(TempOptions::default, TempOptions::within);
     let temp = TempOptions {
         directories: match &arguments.temp_dir[..] {
             [] => defaults.directories,
@@ -33,7 +33,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         memory_bytes: arguments.memory,
-        temp,
+        temp: Some(temp),
         settings: arguments.settings.clone(),
         ..DatabaseOptions::default()
     };

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 
 use crate::postgres;
 use crate::session::{Session, SessionOptions};
-use crate::settings::Defaults;
+use crate::settings::{Defaults, budget};
 use crate::system;
 
 /// How a database is opened. The default is an empty one on all cores.
@@ -31,10 +31,11 @@ pub struct DatabaseOptions {
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
-    /// The memory budget in bytes; a share of the machine's if `None`.
+    /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
-    /// Where rows go that do not fit in memory, and how.
-    pub temp: TempOptions,
+    /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters that go well
+    /// with the budget.
+    pub temp: Option<TempOptions>,
     /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,
     /// Settings that every session begins with, by name.
@@ -77,15 +78,17 @@ impl Database {
             ))
             .with_hint("by default there is one per core, and more are rarely faster"));
         }
+        let memory_bytes = options.memory_bytes.map(budget).transpose()?;
         let runtime_env = runtime_env()?;
         let base = match options.inline_seed {
             Some(seed) => EngineOptions::inline(seed),
             None => EngineOptions::default(),
         };
+        let memory_bytes = memory_bytes.unwrap_or(base.memory_bytes);
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
-            memory_bytes: options.memory_bytes.unwrap_or(base.memory_bytes),
-            temp: options.temp,
+            memory_bytes,
+            temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
             runtime_env: runtime_env.clone(),
             ..base
         })?;

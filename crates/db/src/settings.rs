@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, SHARING_ROWS_MIN};
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
 use diligence_engine::operators::sort::SortPlan;
 use diligence_engine::query::QueryOptions;
+use diligence_engine::sharing::SharingMode;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
@@ -27,16 +28,20 @@ pub(crate) enum Setting {
     Packets,
     QueryMemory,
     Memory,
+    Sharing,
+    SharingRows,
     SortPlan,
     Workers,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Setting; 7] = [
+    pub(crate) const ALL: [Setting; 9] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
+        Setting::Sharing,
+        Setting::SharingRows,
         Setting::SortPlan,
         Setting::StagePolicy,
         Setting::Workers,
@@ -49,6 +54,8 @@ impl Setting {
             Setting::Packets => "packets",
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
+            Setting::Sharing => "sharing",
+            Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
             Setting::Workers => "workers",
         }
@@ -62,8 +69,15 @@ impl Setting {
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
             Setting::Packets => "Packets that may work on one pipeline at once; auto is one per worker",
-            Setting::QueryMemory => "Memory that one query of this session may reserve, like 512MB; none is no limit",
-            Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB",
+            Setting::QueryMemory => {
+                "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
+            }
+            Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
+            Setting::Sharing => {
+                "What queries share that run at the same time: off, states (equal parts of plans) or all (also runs of queries that \
+                 differ in constants only)"
+            }
+            Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
                 "When runs of a sort that does not fit in memory are merged: cost, ems, ems-nr, mms, mms(1), mms(2) or mms-nr"
             }
@@ -121,12 +135,21 @@ struct Own {
     batch_rows: usize,
     packets: Option<usize>,
     query_memory_bytes: Option<usize>,
+    sharing: SharingMode,
+    sharing_rows: usize,
     sort_plan: SortPlan,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { batch_rows: BATCH_ROWS_MAX, packets: None, query_memory_bytes: None, sort_plan: SortPlan::default() }
+        Self {
+            batch_rows: BATCH_ROWS_MAX,
+            packets: None,
+            query_memory_bytes: None,
+            sharing: SharingMode::default(),
+            sharing_rows: SHARING_ROWS_MIN,
+            sort_plan: SortPlan::default(),
+        }
     }
 }
 
@@ -155,6 +178,8 @@ impl Settings {
             packets: own.packets,
             batch_rows: own.batch_rows,
             sort_plan: own.sort_plan,
+            sharing: own.sharing,
+            sharing_rows_min: own.sharing_rows,
         }
     }
 }
@@ -180,9 +205,11 @@ impl SettingsView<'_> {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
             Setting::QueryMemory => {
-                own.query_memory_bytes = if is(value, "none") { None } else { Some(bytes(value)?) };
+                own.query_memory_bytes = if is(value, "none") { None } else { Some(budget(bytes(value)?)?) };
             }
-            Setting::Memory => self.engine.broker().set_budget_bytes(bytes(value)?),
+            Setting::Memory => self.engine.broker().set_budget_bytes(budget(bytes(value)?)?),
+            Setting::Sharing => own.sharing = value.parse()?,
+            Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
@@ -239,6 +266,8 @@ impl SettingsView<'_> {
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
             Setting::QueryMemory => own.query_memory_bytes.map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
+            Setting::Sharing => own.sharing.to_string(),
+            Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
         };
@@ -253,6 +282,8 @@ impl SettingsView<'_> {
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
+            Setting::Sharing => SharingMode::default().to_string(),
+            Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
         }
@@ -293,6 +324,16 @@ fn number(value: &str, low: usize, high: usize) -> Result<usize> {
         .ok()
         .filter(|number| (low..=high).contains(number))
         .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
+}
+
+/// A memory budget of so many bytes, if queries can run in it.
+pub(crate) fn budget(bytes: usize) -> Result<usize> {
+    if bytes >= MEMORY_BYTES_MIN {
+        return Ok(bytes);
+    }
+    let (bytes, least) = (display_bytes(bytes), display_bytes(MEMORY_BYTES_MIN));
+    let error = Error::input(format!("a memory budget of {bytes} is too small: the minimum is {least}"));
+    Err(error.with_hint("what does not fit in memory goes on in temp space, but that needs some memory, too"))
 }
 
 /// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory.

@@ -32,6 +32,7 @@ pub(crate) fn tables(engine: &Arc<Engine>, session: &Weak<Parts>) -> BTreeMap<St
         table("memory", &MEMORY, memory),
         table("queries", &QUERIES, queries),
         table("settings", &SETTINGS, settings),
+        table("sharing", &SHARING, sharing),
         table("stages", &STAGES, stages),
         table("temp", &TEMP, temp),
         table("workers", &WORKERS, workers),
@@ -201,6 +202,28 @@ fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
         ]
     };
     info.directories.iter().map(row).collect()
+}
+
+const SHARING: [Column; 5] = [
+    ("state", Kind::Text),
+    ("queries", Kind::Number),
+    ("readers", Kind::Number),
+    ("elapsed_us", Kind::Number),
+    ("statement", Kind::Text),
+];
+
+/// What is being built for several queries, or waits to be.
+fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+    let row = |build: diligence_engine::sharing::BuildInfo| {
+        vec![
+            build.state.into(),
+            build.queries.into(),
+            build.readers.into(),
+            (build.elapsed_ns / 1000).into(),
+            build.label.into(),
+        ]
+    };
+    engine.sharing().builds.into_iter().map(row).collect()
 }
 
 const STAGES: [Column; 8] = [

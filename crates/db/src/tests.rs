@@ -114,7 +114,7 @@ fn schemas_hold_tables() {
     session.execute("DROP SCHEMA lab CASCADE").unwrap();
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
-        ["queries", "settings", "stages", "workers"]
+        ["memory", "queries", "settings", "stages", "temp", "workers"]
     );
 }
 
@@ -141,6 +141,12 @@ fn settings_are_set_shown_and_reset() {
     assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 100"]);
     session.execute("SET query_memory = '512MB'").unwrap();
     assert_eq!(rows(&session, "SELECT value FROM system.settings WHERE name = 'query_memory'"), ["512.0 MiB"]);
+    for setting in ["memory", "query_memory"] {
+        let refused = error(&session, &format!("SET {setting} = '16000000'"));
+        assert!(refused.message().contains("15.3 MiB is too small: the minimum is 16.0 MiB"), "{refused}");
+        session.execute(&format!("SET {setting} = '16MiB'")).unwrap();
+        session.execute(&format!("RESET {setting}")).unwrap();
+    }
     session.execute("SET stage_policy = t_gated(3)").unwrap();
     assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy t_gated(3)"]);
     session.execute("SET sort_plan = mms(1)").unwrap();

@@ -1,29 +1,23 @@
 //! The engine: primed workers, the I/O stage, the memory broker, and the queries that run on them.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use datafusion_execution::TaskContext;
-use datafusion_execution::config::SessionConfig;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{IO_THREADS, QUERY_HISTORY_MAX};
+use diligence_base::limits::IO_THREADS;
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
+use crate::launcher::{Launcher, Listed};
 use crate::memory::{Broker, QueryMemory, default_budget_bytes};
-use crate::operators::foreign::ForeignPool;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
-use crate::operators::sort::SpillTo;
-use crate::pipeline::{Graph, Setup, Surroundings, compile};
+use crate::pipeline::Graph;
 use crate::plan::Plan;
-use crate::query::{Inline, QueryInfo, QueryOptions, QueryRun, QueryStream};
+use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
+use crate::sharing::{RunningPlan, SharingInfo, Wish};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
-use crate::sync::{
-    self, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
@@ -95,25 +89,10 @@ impl EngineOptions {
 
 /// Runs plans. One per process is meant; several do not share anything.
 pub struct Engine {
-    scheduler: Arc<Scheduler>,
-    io: Io,
-    broker: Arc<Broker>,
+    launcher: Arc<Launcher>,
+    running: Arc<RunningPlan>,
     tables: QueryMemory,
-    temp: TempSpace,
-    clock: Arc<dyn Clock>,
-    mode: Mode,
-    workers: usize,
-    runtime_env: Arc<RuntimeEnv>,
     runtime: Option<tokio::runtime::Runtime>,
-    next_query: AtomicU64,
-    books: Arc<Mutex<Books>>,
-}
-
-/// Running queries and the last ended ones.
-#[derive(Default)]
-struct Books {
-    running: BTreeMap<QueryId, Weak<QueryRun>>,
-    ended: VecDeque<QueryInfo>,
 }
 
 impl Engine {
@@ -154,150 +133,123 @@ impl Engine {
             }
         };
         let broker = Broker::new(options.memory_bytes);
-        Ok(Arc::new(Self {
+        let tables = broker.table_account();
+        let launcher = Arc::new(Launcher {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
-            tables: broker.table_account(),
             broker,
             temp,
             clock,
             mode: options.mode,
             workers: options.workers,
             runtime_env: options.runtime_env,
-            runtime: Some(runtime),
             next_query: AtomicU64::new(1),
             books: Arc::default(),
-        }))
+        });
+        let running = RunningPlan::new(launcher.clone());
+        Ok(Arc::new(Self { launcher, running, tables, runtime: Some(runtime) }))
     }
 
-    /// Starts a query. Its rows come out of the stream, which keeps the engine alive; dropping the stream cancels it.
+    /// Starts a query, or has it wait for what another one builds. Its rows come out of the stream, which keeps the engine alive;
+    /// dropping the stream cancels it.
     pub fn run(self: &Arc<Self>, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
+        let launcher = &self.launcher;
         // Foreign operators are started with the plan and may look for a runtime.
-        let _entered = sync::enter(&self.io.runtime);
-        let id = QueryId(self.next_query.fetch_add(1, Ordering::Relaxed));
+        let _entered = sync::enter(&launcher.io.runtime);
         let (result, receiver) = ResultSink::new(plan.schema.clone());
-        let setup = self.setup(id, &options);
-        let graph = compile(plan, result.clone(), &self.surroundings(&setup, &options))?;
-        let on_end = {
-            let books = Arc::downgrade(&self.books);
-            Box::new(move |id| {
-                if let Some(books) = books.upgrade() {
-                    books.lock().ended(id);
-                }
-            })
+        let run = match Wish::of(plan, &options) {
+            None => {
+                let id = launcher.next_id();
+                let setup = launcher.setup(id, &options);
+                let graph = launcher.compile(plan, result.clone(), &setup, &options)?;
+                let run = launcher.create(setup, id, options.label, result, Listed::Yes, Box::new(|_| {}));
+                run.launch(graph);
+                run
+            }
+            Some(wish) => self.running.bind(wish, plan, result, options),
         };
-        let clock = self.clock.clone();
-        let scheduler = self.scheduler.clone();
-        let run = QueryRun::start(id, options.label, graph, setup, result, clock, scheduler, on_end);
-        self.books.lock().started(&run);
-        let inline = (self.mode != Mode::Threads)
-            .then(|| Inline { scheduler: self.scheduler.clone(), runtime: self.io.runtime.clone() });
+        let inline = (launcher.mode != Mode::Threads)
+            .then(|| Inline { scheduler: launcher.scheduler.clone(), runtime: launcher.io.runtime.clone() });
         Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline).keeping(self.clone()))
     }
 
     /// The plan and its pipelines, as text.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
-        let _entered = sync::enter(&self.io.runtime);
+        let _entered = sync::enter(&self.launcher.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let graph: Graph = compile(plan, result, &self.surroundings(&self.setup(QueryId(0), options), options))?;
+        let setup = self.launcher.setup(QueryId(0), options);
+        let graph: Graph = self.launcher.compile(plan, result, &setup, options)?;
         Ok(format!("{plan}\n{graph}"))
     }
 
-    fn surroundings(&self, setup: &Setup, options: &QueryOptions) -> Surroundings {
-        let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
-        let runtime_env =
-            RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
-        let task = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime_env));
-        Surroundings {
-            io: self.io.clone(),
-            task: Arc::new(task),
-            memory: setup.memory.clone(),
-            batch_rows: setup.batch_rows,
-            spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
-        }
-    }
-
-    fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
-        Setup {
-            memory: self.broker.account(id, options.memory_limit_bytes),
-            temp: Some(self.temp.clone()),
-            batch_rows: options.batch_rows.max(1),
-            packets: options.packets.unwrap_or(self.workers).max(1),
-        }
+    /// What queries share at the moment, and what they have shared.
+    pub fn sharing(&self) -> SharingInfo {
+        self.running.info()
     }
 
     /// Drives requests to object stores; entered on every worker.
     pub fn io_handle(&self) -> tokio::runtime::Handle {
-        self.io.runtime.clone()
+        self.launcher.io.runtime.clone()
     }
 
     /// The memory budget.
     pub fn broker(&self) -> &Arc<Broker> {
-        &self.broker
+        &self.launcher.broker
     }
 
     /// Worker threads.
     pub fn worker_count(&self) -> usize {
-        self.workers
+        self.launcher.workers
     }
 
     /// The policy in force.
     pub fn policy(&self) -> PolicyKind {
-        self.scheduler.policy()
+        self.launcher.scheduler.policy()
     }
 
     /// Changes the policy, for the queries that run as well. The inline executor keeps its own.
     pub fn set_policy(&self, policy: PolicyKind) {
-        if self.mode == Mode::Threads {
-            self.scheduler.set_policy(policy);
+        if self.launcher.mode == Mode::Threads {
+            self.launcher.scheduler.set_policy(policy);
         }
     }
 
     /// Running queries and the last ended ones, oldest first.
     pub fn queries(&self) -> Vec<QueryInfo> {
-        let (mut infos, running) = {
-            let books = self.books.lock();
-            let running: Vec<_> = books.running.values().filter_map(Weak::upgrade).collect();
-            (books.ended.iter().cloned().collect::<Vec<_>>(), running)
-        };
-        infos.extend(running.iter().map(|run| run.info()));
-        infos.sort_by_key(|info| info.id);
-        infos.dedup_by_key(|info| info.id);
-        infos
+        self.launcher.books.infos()
     }
 
     /// Cancels a running query. False if there is none with this number.
     pub fn cancel(&self, id: QueryId) -> bool {
-        let run = self.books.lock().running.get(&id).and_then(Weak::upgrade);
-        run.inspect(|run| run.cancel()).is_some()
+        self.launcher.books.find(id).inspect(|run| run.cancel()).is_some()
     }
 
     /// The stages at this moment, those of I/O last.
     pub fn stages(&self) -> Vec<StageInfo> {
-        let mut stages = self.scheduler.stages();
-        stages.push(self.io.pool.info());
-        stages.push(self.temp.stage());
+        let mut stages = self.launcher.scheduler.stages();
+        stages.push(self.launcher.io.pool.info());
+        stages.push(self.launcher.temp.stage());
         stages
     }
 
     /// Cohorts that the gated policy in force has admitted, and the packets in them.
     pub fn cohorts(&self) -> (u64, u64) {
-        self.scheduler.cohorts()
+        self.launcher.scheduler.cohorts()
     }
 
     /// The workers at this moment.
     pub fn workers(&self) -> Vec<WorkerInfo> {
-        self.scheduler.workers()
+        self.launcher.scheduler.workers()
     }
 
     /// The engine's scheduler: for measuring what a packet costs.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
-        &self.scheduler
+        &self.launcher.scheduler
     }
 
     /// Temp space: where rows go that do not fit in memory.
     pub fn temp(&self) -> &TempSpace {
-        &self.temp
+        &self.launcher.temp
     }
 
     /// The account of the tables in memory: what they hold is held outside of any query, and counts against the budget.
@@ -320,43 +272,21 @@ fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> R
     }
 }
 
-impl Books {
-    /// Enters a query. It may have ended already: then `ended` was told of a query that was not in the books.
-    fn started(&mut self, run: &Arc<QueryRun>) {
-        self.running.insert(run.id(), Arc::downgrade(run));
-        if run.has_ended() {
-            self.ended(run.id());
-        }
-    }
-
-    fn ended(&mut self, id: QueryId) {
-        if let Some(run) = self.running.remove(&id).and_then(|run| run.upgrade()) {
-            self.remember(run.info());
-        }
-    }
-
-    fn remember(&mut self, info: QueryInfo) {
-        if self.ended.len() >= QUERY_HISTORY_MAX {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(info);
-    }
-}
-
 impl Drop for Engine {
     fn drop(&mut self) {
-        let running: Vec<_> = self.books.lock().running.values().filter_map(Weak::upgrade).collect();
-        for run in running {
+        // The queries first, so that nothing is started for them when what they share ends.
+        self.running.close();
+        for run in self.launcher.books.running() {
             run.cancel();
         }
-        self.scheduler.stop();
-        self.io.pool.stop();
+        self.launcher.scheduler.stop();
+        self.launcher.io.pool.stop();
         // The workers are gone, but packets that were cancelled in a queue have still to drop what they hold. Each holds its
         // query, and that the scheduler: nobody else would ever drop them.
-        let entered = sync::enter(&self.io.runtime);
-        while self.scheduler.run_one() {}
+        let entered = sync::enter(&self.launcher.io.runtime);
+        while self.launcher.scheduler.run_one() {}
         drop(entered);
-        self.temp.close();
+        self.launcher.temp.close();
         if let Some(runtime) = self.runtime.take() {
             // The engine may be dropped inside async code, where waiting is not allowed.
             runtime.shutdown_background();
@@ -366,6 +296,6 @@ impl Drop for Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({} workers, {:?})", self.workers, self.mode)
+        write!(f, "Engine({} workers, {:?})", self.launcher.workers, self.launcher.mode)
     }
 }

@@ -21,12 +21,14 @@ pub mod exchange;
 pub mod expressions;
 #[cfg(test)]
 mod interleavings;
+mod launcher;
 pub mod memory;
 pub mod operators;
 pub mod pipeline;
 pub mod plan;
 pub mod query;
 pub mod reference;
+pub mod sharing;
 pub mod stages;
 mod sync;
 pub mod temp;

@@ -5,7 +5,8 @@
 //! ```
 //! or, without the script, `DILIGENCE_SLT=joins DILIGENCE_WEATHER=inline:7 cargo test --release --workspace --test slt`.
 //! `DILIGENCE_SLT` keeps the scripts whose path contains it, `DILIGENCE_WEATHER` the weather of that name or of that kind, with
-//! `list` to list them and `none` to run nothing.
+//! `list` to list them and `none` to run nothing; `memory:30000KiB` is a weather for any budget. `DILIGENCE_SEED` is that of the
+//! budgets drawn at random, which are others each time without it.
 //!
 //! A record that fails does not end its script. After each script the engine must be idle and hold no memory. The last line
 //! of the output is `N passed, N failed`, records over all weathers; the process fails if any failed.
@@ -20,7 +21,7 @@ mod weathers;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -45,7 +46,18 @@ struct Job<'a> {
 pub fn main(temporary: &Path) -> ExitCode {
     let wanted = |name| std::env::var(name).unwrap_or_default();
     let (path_part, weather_name) = (wanted("DILIGENCE_SLT"), wanted("DILIGENCE_WEATHER"));
-    let weathers = weathers::all();
+    let seed = match wanted("DILIGENCE_SEED") {
+        none if none.is_empty() => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        seed => match seed.parse() {
+            Ok(seed) => seed,
+            Err(_) => return refuse(&format!("DILIGENCE_SEED is a number, not '{seed}'")),
+        },
+    };
+    let mut weathers = weathers::all(seed);
+    if !weathers.iter().any(|weather| weather.is_called(&weather_name)) {
+        weathers.extend(weathers::named(&weather_name));
+    }
+    println!("budgets are drawn with DILIGENCE_SEED={seed}");
     match weather_name.as_str() {
         "none" => {
             println!("slt: left out, as DILIGENCE_WEATHER=none says");

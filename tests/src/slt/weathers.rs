@@ -1,5 +1,7 @@
 //! The weathers: ways to run the same scripts, which must not change an answer.
 
+use diligence_base::limits::MEMORY_BYTES_MIN;
+use diligence_base::seams::Random;
 use diligence_db::DatabaseOptions;
 use diligence_engine::stages::PolicyKind;
 
@@ -12,6 +14,12 @@ const INLINE_SEEDS: u64 = 20;
 /// this, so that every seed has its share. The other scripts run under every seed.
 const SEEDS_PER_LONG_SCRIPT: u64 = 2;
 
+/// Budgets drawn at random.
+const BUDGETS_DRAWN: usize = 3;
+
+/// They are below the smallest times two to this power.
+const BUDGET_POWERS: usize = 5;
+
 /// A way to run the scripts.
 pub struct Weather {
     /// `kind` or `kind:parameter`.
@@ -20,24 +28,23 @@ pub struct Weather {
     pub about: String,
     workers: Option<usize>,
     inline_seed: Option<u64>,
+    memory_bytes: Option<usize>,
     settings: Vec<(&'static str, String)>,
 }
 
-/// All of them.
-pub fn all() -> Vec<Weather> {
-    let weather = |name: &str, about: &str| Weather {
-        name: name.to_owned(),
-        about: about.to_owned(),
-        workers: None,
-        inline_seed: None,
-        settings: Vec::new(),
-    };
+/// All of them. The name of a random one says its budget, so a failure is seen again by that name.
+pub fn all(seed: u64) -> Vec<Weather> {
     let mut all = vec![
         weather("default", "nothing is set"),
         Weather {
             settings: vec![("batch_rows", "1".to_owned())],
             ..weather("one-row-batches", "every batch has one row")
         },
+        Weather {
+            settings: vec![("sharing_rows", "0".to_owned())],
+            ..weather("sharing:forced", "whatever may be shared is, however small")
+        },
+        Weather { settings: vec![("sharing", "off".to_owned())], ..weather("sharing:off", "nothing is shared") },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
     ];
@@ -47,6 +54,13 @@ pub fn all() -> Vec<Weather> {
             ..weather(&format!("policy:{policy}"), "another policy for what runs next")
         });
     }
+    let mut random = Random::new(seed);
+    all.push(of_memory(MEMORY_BYTES_MIN, "the smallest memory budget that there is"));
+    for _ in 0..BUDGETS_DRAWN {
+        // As many small ones as large ones.
+        let power = MEMORY_BYTES_MIN << random.below(BUDGET_POWERS);
+        all.push(of_memory(power + random.below(power), "a memory budget drawn at random"));
+    }
     for seed in 0..INLINE_SEEDS {
         all.push(Weather {
             inline_seed: Some(seed),
@@ -54,6 +68,29 @@ pub fn all() -> Vec<Weather> {
         });
     }
     all
+}
+
+/// The weather of that name, if it is one with any budget: `memory:30000KiB`.
+pub fn named(name: &str) -> Option<Weather> {
+    let kib: usize = name.strip_prefix("memory:")?.strip_suffix("KiB")?.parse().ok()?;
+    Some(of_memory(kib << 10, "the memory budget that its name says"))
+}
+
+fn of_memory(bytes: usize, about: &str) -> Weather {
+    let kib = bytes >> 10;
+    Weather { memory_bytes: Some(kib << 10), ..weather(&format!("memory:{kib}KiB"), about) }
+}
+
+/// One in which nothing is set.
+fn weather(name: &str, about: &str) -> Weather {
+    Weather {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        workers: None,
+        inline_seed: None,
+        memory_bytes: None,
+        settings: Vec::new(),
+    }
 }
 
 impl Weather {
@@ -72,6 +109,7 @@ impl Weather {
         DatabaseOptions {
             workers: self.workers,
             inline_seed: self.inline_seed,
+            memory_bytes: self.memory_bytes,
             settings: self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
             ..DatabaseOptions::default()
         }
@@ -95,7 +133,7 @@ mod tests {
     #[test]
     fn long_scripts_have_some_seeds_and_the_others_all() {
         let script = |scale_factor| Script { name: "a.slt".to_owned(), scale_factor, records: Vec::new() };
-        let inline: Vec<_> = all().into_iter().filter(|weather| weather.kind() == "inline").collect();
+        let inline: Vec<_> = all(1).into_iter().filter(|weather| weather.kind() == "inline").collect();
         let runs = |script: &Script, position| {
             inline.iter().filter(|weather| weather.skips(script, position).is_none()).count()
         };
@@ -108,9 +146,20 @@ mod tests {
 
     #[test]
     fn a_weather_is_called_by_its_name_or_its_kind() {
-        let all = all();
+        let all = all(1);
         let called = |name: &str| all.iter().filter(|weather| weather.is_called(name)).count();
         assert_eq!((called("inline:7"), called("inline"), called("policy"), called("nice")), (1, 20, 5, 0));
+        assert_eq!((called("memory:16384KiB"), called("memory")), (1, 4));
         assert_eq!(called(""), all.len());
+    }
+
+    #[test]
+    fn any_budget_is_a_weather() {
+        let named = named("memory:30001KiB").unwrap();
+        assert_eq!((named.memory_bytes, named.is_called("memory:30001KiB")), (Some(30_001 << 10), true));
+        assert!(["memory:x", "memory:30MiB", "inline:7"].iter().all(|name| super::named(name).is_none()));
+        let drawn = |seed| all(seed).into_iter().filter_map(|weather| weather.memory_bytes).collect::<Vec<_>>();
+        assert_ne!(drawn(1), drawn(2));
+        assert!(drawn(3).iter().all(|bytes| *bytes >= MEMORY_BYTES_MIN));
     }
 }

@@ -1,6 +1,9 @@
 //! Diligence from outside, through the library's front door: one program, so that it is linked once.
 
+mod crowd;
 mod damaged_files;
+mod faults;
 mod library;
 mod memory;
 mod panics;
+mod sharing;

@@ -4,6 +4,7 @@ mod copy;
 mod damage;
 mod generate;
 mod shell;
+mod spill;
 mod sql_command;
 mod support;
 mod web;

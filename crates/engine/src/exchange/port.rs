@@ -4,7 +4,8 @@
 //!
 //! Invariants:
 //! * A sender's batch is always taken; the answer says whether it may send another. So a port holds at most
-//!   `credits` + the number of senders batches.
+//!   `credits` + the number of senders batches; fewer if they are large, but one.
+//! * What waits inside is reserved as long as it does, if its sender says so: also for a reader who is slow.
 //! * When the receiver is gone or a sender has failed, what is queued is dropped and senders hear `Enough`.
 //! * When all senders are gone, the receiver gets what is queued and then the end.
 
@@ -15,12 +16,15 @@ use std::task::{Poll, Waker};
 use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
+use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::Accept;
 use crate::sync::Mutex;
 
 struct State<T> {
-    queue: VecDeque<T>,
+    queue: VecDeque<Queued<T>>,
     credits: usize,
+    bytes: usize,
+    bytes_max: usize,
     senders: usize,
     receiver_gone: bool,
     failure: Option<Error>,
@@ -28,7 +32,15 @@ struct State<T> {
     waiting_receiver: Option<Waker>,
 }
 
+struct Queued<T> {
+    batch: T,
+    reservation: Option<Reservation>,
+}
+
 struct Shared<T>(Mutex<State<T>>);
+
+/// The part of what a query may have, as its divisor, above which a port takes no more batches.
+const BYTES_DIVISOR: usize = 32;
 
 /// The end that batches go into. Clones are further senders.
 pub struct Sender<T = Batch>(Arc<Shared<T>>);
@@ -41,6 +53,8 @@ pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared(Mutex::new(State {
         queue: VecDeque::new(),
         credits: credits.max(1),
+        bytes: 0,
+        bytes_max: usize::MAX,
         senders: 1,
         receiver_gone: false,
         failure: None,
@@ -54,11 +68,31 @@ impl<T> Sender<T> {
     /// Puts a batch into the port, whether or not there is credit. `Wait`: the credit is used up; the waker is woken when
     /// there is some again. `Enough`: nobody receives any more.
     pub fn send(&self, batch: T, waker: &Waker) -> Accept {
+        self.put(Queued { batch, reservation: None }, waker)
+    }
+
+    /// The same for a batch of so many bytes, which count as long as it waits inside. `of` is any reservation of the query's; what is sent
+    /// is held already, so they are never refused.
+    pub fn send_reserved(&self, batch: T, bytes: usize, of: &Reservation, waker: &Waker) -> Accept {
+        let mut reservation = of.sibling();
+        reservation.overdraw(bytes);
+        self.put(Queued { batch, reservation: Some(reservation) }, waker)
+    }
+
+    /// Bounds the bytes that wait inside by what the query may have.
+    pub fn bound(&self, memory: &QueryMemory) {
+        self.0.0.lock().bytes_max = memory.limit_bytes() / BYTES_DIVISOR;
+    }
+
+    fn put(&self, queued: Queued<T>, waker: &Waker) -> Accept {
         let mut state = self.0.0.lock();
         if state.has_ended() {
+            drop(state);
+            drop(queued);
             return Accept::Enough;
         }
-        state.queue.push_back(batch);
+        state.bytes += queued.bytes();
+        state.queue.push_back(queued);
         let receiver = state.waiting_receiver.take();
         let accept = state.accept(waker);
         drop(state);
@@ -86,7 +120,17 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> Queued<T> {
+    fn bytes(&self) -> usize {
+        self.reservation.as_ref().map_or(0, Reservation::bytes)
+    }
+}
+
 impl<T> State<T> {
+    fn has_credit(&self) -> bool {
+        self.queue.len() < self.credits && self.bytes < self.bytes_max || self.queue.is_empty()
+    }
+
     fn has_ended(&self) -> bool {
         self.receiver_gone || self.failure.is_some()
     }
@@ -94,11 +138,11 @@ impl<T> State<T> {
     fn accept(&mut self, waker: &Waker) -> Accept {
         if self.has_ended() {
             Accept::Enough
-        } else if self.queue.len() >= self.credits {
+        } else if self.has_credit() {
+            Accept::More
+        } else {
             self.wait(waker);
             Accept::Wait
-        } else {
-            Accept::More
         }
     }
 
@@ -135,17 +179,19 @@ impl<T> Receiver<T> {
         if let Some(error) = &state.failure {
             return Poll::Ready(Some(Err(error.clone())));
         }
-        let Some(batch) = state.queue.pop_front() else {
+        let Some(queued) = state.queue.pop_front() else {
             if state.senders == 0 {
                 return Poll::Ready(None);
             }
             state.waiting_receiver = Some(waker.clone());
             return Poll::Pending;
         };
-        let senders =
-            if state.queue.len() < state.credits { std::mem::take(&mut state.waiting_senders) } else { Vec::new() };
+        state.bytes -= queued.bytes();
+        let senders = if state.has_credit() { std::mem::take(&mut state.waiting_senders) } else { Vec::new() };
         drop(state);
         senders.into_iter().for_each(Waker::wake);
+        let Queued { batch, reservation } = queued;
+        drop(reservation);
         Poll::Ready(Some(Ok(batch)))
     }
 
@@ -173,7 +219,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
+    use diligence_base::ids::QueryId;
+
     use super::*;
+    use crate::memory::Broker;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -199,6 +248,25 @@ mod tests {
         assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(sender.ready(&waker), Accept::More);
+    }
+
+    #[test]
+    fn what_waits_inside_is_reserved_and_bounded() {
+        let memory = Broker::new(3200).account(QueryId(1), None);
+        let (sender, receiver) = port::<u32>(4);
+        sender.bound(&memory);
+        let none = memory.reservation("Result");
+        let (woken, waker) = counting();
+        assert_eq!(sender.send_reserved(1, 60, &none, &waker), Accept::More);
+        assert_eq!(sender.send_reserved(2, 60, &none, &waker), Accept::Wait);
+        assert_eq!(memory.reserved_bytes(), 120);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
+        assert_eq!((woken.0.load(Ordering::Relaxed), memory.reserved_bytes()), (1, 60));
+        assert_eq!(sender.send_reserved(3, 1_000_000, &none, &waker), Accept::Wait);
+        drop(receiver);
+        assert_eq!(memory.reserved_bytes(), 0);
+        assert_eq!(sender.send_reserved(4, 60, &none, &waker), Accept::Enough);
+        assert_eq!(memory.reserved_bytes(), 0);
     }
 
     #[test]

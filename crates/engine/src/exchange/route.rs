@@ -15,6 +15,7 @@ use super::merge::{KeyRows, Merger};
 use super::port::{Receiver, Sender, port};
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
 use crate::sync::Mutex;
 
@@ -73,7 +74,7 @@ impl Sink for Exchange {
         "ExchangeOut"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         let mut ends = self.ends.lock();
         let senders = match &self.pact {
             Pact::Pipeline | Pact::Merge(_) => {
@@ -95,7 +96,8 @@ impl Sink for Exchange {
                 held: Vec::new(),
             }),
         };
-        Ok(Box::new(Out { senders, route }))
+        senders.iter().for_each(|sender| sender.bound(&setup.memory));
+        Ok(Box::new(Out { senders, route, held: setup.memory.reservation("Exchange") }))
     }
 
     fn complete(&self) -> Result<()> {
@@ -197,15 +199,17 @@ struct Ranging {
 struct Out {
     senders: Vec<Sender>,
     route: Route,
+    /// Nothing by itself: batches in the ports are reserved beside it.
+    held: Reservation,
 }
 
 impl SinkState for Out {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let consumers = self.senders.len();
         match &mut self.route {
-            Route::First => Ok(self.senders[0].send(batch, waker)),
+            Route::First => Ok(send(&self.senders[0], batch, &self.held, waker)),
             Route::InTurn(next) => {
-                let answer = self.senders[*next].send(batch, waker);
+                let answer = send(&self.senders[*next], batch, &self.held, waker);
                 if answer != Accept::Enough {
                     *next = (*next + 1) % consumers;
                     return Ok(answer);
@@ -218,10 +222,13 @@ impl SinkState for Out {
                 *next %= self.senders.len();
                 Ok(Accept::More)
             }
-            Route::All => Ok(combine(self.senders.iter().map(|sender| sender.send(batch.clone(), waker)))),
+            Route::All => {
+                let sent = self.senders.iter().map(|sender| send(sender, batch.clone(), &self.held, waker));
+                Ok(combine(sent))
+            }
             Route::Hash(keys) => {
                 let target = hash_targets(keys, &batch, consumers)?;
-                send_split(&self.senders, &batch, &target, waker)
+                send_split(&self.senders, &batch, &target, &self.held, waker)
             }
             Route::Range(ranging) => {
                 if ranging.bounds.is_none() {
@@ -232,7 +239,7 @@ impl SinkState for Out {
                 } else {
                     ranging.held.push(batch);
                 }
-                flush_ranges(&self.senders, ranging, waker)
+                flush_ranges(&self.senders, ranging, &self.held, waker)
             }
         }
     }
@@ -253,7 +260,7 @@ impl SinkState for Out {
             && !ranging.held.is_empty()
         {
             ranging.bounds = ranging.sampler.bounds(Vec::new(), true);
-            flush_ranges(&self.senders, ranging, waker)?;
+            flush_ranges(&self.senders, ranging, &self.held, waker)?;
         }
         self.senders.clear();
         Ok(Accept::More)
@@ -287,22 +294,27 @@ fn hash_targets(keys: &[Expr], batch: &Batch, consumers: usize) -> Result<Vec<u3
     Ok(hashes.into_iter().map(|hash| ((u128::from(hash) * consumers as u128) >> 64) as u32).collect())
 }
 
-fn flush_ranges(senders: &[Sender], ranging: &mut Ranging, waker: &Waker) -> Result<Accept> {
+fn flush_ranges(senders: &[Sender], ranging: &mut Ranging, held: &Reservation, waker: &Waker) -> Result<Accept> {
     let Some(bounds) = &ranging.bounds else { return Ok(Accept::More) };
     let mut answers = Vec::new();
     for batch in ranging.held.drain(..) {
         let rows = ranging.keys.rows(&batch)?;
         let target: Vec<u32> =
             rows.iter().map(|row| bounds.partition_point(|bound| bound.row() <= row) as u32).collect();
-        answers.push(send_split(senders, &batch, &target, waker)?);
+        answers.push(send_split(senders, &batch, &target, held, waker)?);
     }
     Ok(combine(answers.into_iter()))
 }
 
+fn send(sender: &Sender, batch: Batch, held: &Reservation, waker: &Waker) -> Accept {
+    let bytes = batch.bytes();
+    sender.send_reserved(batch, bytes, held, waker)
+}
+
 /// Sends each row to its target. Rows keep their order within a target.
-fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], waker: &Waker) -> Result<Accept> {
+fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], held: &Reservation, waker: &Waker) -> Result<Accept> {
     if senders.len() == 1 {
-        return Ok(senders[0].send(batch.clone(), waker));
+        return Ok(send(&senders[0], batch.clone(), held, waker));
     }
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); senders.len()];
     for (row, &consumer) in target.iter().enumerate() {
@@ -314,7 +326,7 @@ fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], waker: &Waker) 
             sender.ready(waker)
         } else {
             // Flat: consumers must not keep the rows of others alive.
-            sender.send(batch.pick(&UInt32Array::from(rows))?.flatten()?, waker)
+            send(sender, batch.pick(&UInt32Array::from(rows))?.flatten()?, held, waker)
         });
     }
     Ok(combine(answers.into_iter()))

@@ -311,6 +311,7 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
         ],
         sinks: vec![sink(Arc::new(Watched(life.clone()))), sink(result)],
         scans: Vec::new(),
+        held: None,
     }
 }
 
@@ -318,7 +319,8 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
 fn a_query_goes_through_its_life_once_and_in_order() {
     interleave(3_000, || {
         let scheduler = scheduler(2, PolicyKind::ProcessorSharing);
-        let memory = QueryMemory::unbounded();
+        let broker = Broker::new(usize::MAX);
+        let memory = broker.account(QueryId(1), None);
         let life = Arc::new(Life {
             parts: 3,
             parts_begun: AtomicUsize::new(0),
@@ -331,14 +333,17 @@ fn a_query_goes_through_its_life_once_and_in_order() {
         let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 1, packets: 2 };
         let ends = Arc::new(AtomicUsize::new(0));
         let on_end = {
-            let (ends, memory) = (ends.clone(), memory.clone());
+            let ends = ends.clone();
             Box::new(move |_| {
-                assert_eq!(memory.reserved_bytes(), 0, "a query ends before its states are gone");
+                // Rows that nobody has read yet are there still.
+                let left = broker.holders().into_iter().find(|holder| holder.operator != "Result");
+                assert_eq!(left, None, "a query ends before its states are gone");
                 ends.fetch_add(1, Ordering::Relaxed);
             })
         };
         let clock = Arc::new(ManualClock::stepping(300_000));
-        let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler.clone(), on_end);
+        let run = QueryRun::new(QueryId(1), String::new(), setup, result, clock, scheduler.clone(), on_end);
+        run.launch(graph);
         let cancelling = {
             let run = run.clone();
             thread::spawn(move || run.cancel())

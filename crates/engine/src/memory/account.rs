@@ -9,7 +9,7 @@ use diligence_base::ids::QueryId;
 
 use super::broker::Broker;
 use super::display_bytes;
-use super::reclaim::{AtRest, Reclaim};
+use super::reclaim::{AtRest, Giving, Reclaim};
 use super::reservation::Reservation;
 use crate::sync::{
     Mutex,
@@ -192,14 +192,17 @@ impl Account {
             largest.asked_bytes.fetch_max(bytes, Ordering::AcqRel);
             largest.kind
         };
-        if kind == Kind::AtRest {
-            self.at_rest.start();
+        if let Some(giving) = self.at_rest.giving() {
+            match kind {
+                Kind::AtRest => giving.start_reclaiming(),
+                _ => giving.wake_packets(),
+            }
         }
         true
     }
 
     /// What the states at rest are asked to give back.
-    fn asked_at_rest(&self) -> usize {
+    pub fn asked_at_rest(&self) -> usize {
         let holders = self.holders.lock();
         let at_rest = holders.iter().filter(|holder| holder.kind == Kind::AtRest);
         at_rest.map(|holder| holder.asked_bytes.load(Ordering::Acquire)).sum()
@@ -314,9 +317,14 @@ impl QueryMemory {
         self.0.at_rest.keep(state);
     }
 
-    /// Says who runs [`poll_reclaim`](Self::poll_reclaim), soon after `start` is called, until it says true.
-    pub fn set_reclaimer(&self, start: Box<dyn Fn() + Send + Sync>) {
-        self.0.at_rest.set_start(start);
+    /// Says who sees to it that the query gives back when it is asked.
+    pub fn set_giving(&self, giving: Arc<dyn Giving>) {
+        self.0.at_rest.set_giving(giving);
+    }
+
+    /// Whether the query is asked to give memory back.
+    pub fn is_asked(&self) -> bool {
+        self.0.is_asked()
     }
 
     /// Whether a state at rest is asked to give back.
@@ -376,6 +384,17 @@ impl QueryMemory {
     /// The query has ended, and its operators hold nothing any more: others may have its grant.
     pub fn end_grant(&self) {
         self.0.end_grant();
+    }
+
+    /// Ready unless a state at rest, of this query or another, is giving memory back; then the waker is woken when it has.
+    pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<()> {
+        let broker = &self.0.broker;
+        if !broker.is_reclaiming() {
+            return Poll::Ready(());
+        }
+        broker.wait_for_bytes(waker);
+        // What came back before the waker was noted woke nobody.
+        if broker.is_reclaiming() { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// Ready unless the query owes memory and somebody else is to give it back. A packet asks before each batch.

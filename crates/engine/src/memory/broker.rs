@@ -15,14 +15,16 @@ use crate::sync::{
 /// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much less
 /// than what the budget leaves free on the machine, and enough for some batches of every packet.
 const SLACK_DIVISOR: usize = 32;
-/// The same for small budgets: what the packets of a query need at once does not shrink with the budget.
+/// The same for small budgets: what the packets of a query need at once does not shrink with the budget, and a process has more than
+/// this beside its budget.
 const SLACK_BYTES_MIN: usize = 16 << 20;
-/// But of the smallest budgets not more than this part, as its divisor.
+/// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
 
 /// What firm reservations may take above a budget while somebody gives back.
 pub(super) fn slack_bytes(budget: usize) -> usize {
-    (budget / SLACK_DIVISOR).max(SLACK_BYTES_MIN.min(budget / SMALL_SLACK_DIVISOR))
+    let least = if budget >= SLACK_BYTES_MIN { SLACK_BYTES_MIN } else { budget / SMALL_SLACK_DIVISOR };
+    (budget / SLACK_DIVISOR).max(least)
 }
 
 /// The budget of a process and how much of it is reserved.
@@ -248,18 +250,33 @@ impl Broker {
         if !self.is_short() {
             return Poll::Ready(());
         }
-        {
-            let mut waiting = self.waiting.lock();
-            waiting.packets.push(waker.clone());
-            self.note_waiting(&waiting);
-        }
+        self.wait_for_bytes(waker);
         // What came back before the waker was noted woke nobody; and whoever was asked may have given all it has.
         let short = self.taken_bytes.load(Ordering::Acquire).saturating_sub(self.budget_bytes());
-        if short == 0 || !(self.accounts().iter().any(|account| account.is_asked()) || self.ask(short, None)) {
+        if short == 0 || !(self.is_anyone_asked() || self.ask(short, None)) {
             return Poll::Ready(());
         }
         self.waits_total.fetch_add(1, Ordering::Relaxed);
         Poll::Pending
+    }
+
+    /// The waker is woken when bytes have come back and no more than the budget is taken, or when nobody is asked to give back any more.
+    pub(super) fn wait_for_bytes(&self, waker: &Waker) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.packets.iter().any(|other| other.will_wake(waker)) {
+            waiting.packets.push(waker.clone());
+        }
+        self.note_waiting(&waiting);
+    }
+
+    /// Whether a state at rest is asked to give memory back.
+    pub(super) fn is_reclaiming(&self) -> bool {
+        self.accounts().iter().any(|account| account.asked_at_rest() > 0)
+    }
+
+    /// Whether anybody is asked to give memory back.
+    pub(super) fn is_anyone_asked(&self) -> bool {
+        self.accounts().iter().any(|account| account.is_asked())
     }
 
     fn note_waiting(&self, waiting: &Waiting) {
@@ -271,7 +288,7 @@ impl Broker {
         if self.waiting_count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if !self.is_short() {
+        if !self.is_short() || !self.is_anyone_asked() {
             self.wake_packets();
         }
         let first = self.waiting.lock().admissions.front().map(|(_, waker)| waker.clone());

@@ -33,7 +33,7 @@ use diligence_base::limits::MEMORY_SHARE_PERCENT;
 
 pub use account::{HolderInfo, QueryMemory};
 pub use broker::Broker;
-pub use reclaim::Reclaim;
+pub use reclaim::{Giving, Reclaim};
 pub use reservation::Reservation;
 
 /// What to do when memory is short.
@@ -168,8 +168,7 @@ mod tests {
         let broker = Broker::new(1000);
         let (host, other) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
         let starts = Arc::new(Wakes::default());
-        let counted = starts.clone();
-        host.set_reclaimer(Box::new(move || Arc::clone(&counted).wake()));
+        host.set_giving(starts.clone());
         let mut held = host.revocable("HashJoin");
         held.grow(900).unwrap();
         held.rest();
@@ -274,6 +273,14 @@ mod tests {
     impl Wakes {
         fn count(&self) -> usize {
             self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
+    }
+
+    impl Giving for Wakes {
+        fn wake_packets(&self) {}
+
+        fn start_reclaiming(&self) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 

@@ -19,11 +19,19 @@ pub trait Reclaim: Send + Sync {
     fn poll_reclaim(&self, bytes: usize, waker: &Waker) -> Poll<Result<()>>;
 }
 
-/// The states at rest of a query, and who has them give back.
+/// Who sees to it that a query gives memory back when it is asked.
+pub trait Giving: Send + Sync {
+    /// Packets that hold revocable memory are asked: whatever they wait for, they are to look.
+    fn wake_packets(&self);
+    /// States at rest are asked: [`poll_reclaim`](super::QueryMemory::poll_reclaim) is to be called until it says true.
+    fn start_reclaiming(&self);
+}
+
+/// The states at rest of a query, and who has it give back.
 #[derive(Default)]
 pub(super) struct AtRest {
     states: Mutex<Vec<Weak<dyn Reclaim>>>,
-    start: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+    giving: Mutex<Option<Arc<dyn Giving>>>,
 }
 
 impl AtRest {
@@ -33,16 +41,12 @@ impl AtRest {
         states.push(Arc::downgrade(state));
     }
 
-    pub fn set_start(&self, start: Box<dyn Fn() + Send + Sync>) {
-        *self.start.lock() = Some(start.into());
+    pub fn set_giving(&self, giving: Arc<dyn Giving>) {
+        *self.giving.lock() = Some(giving);
     }
 
-    /// Somebody is to call `poll_reclaim` soon.
-    pub fn start(&self) {
-        let start = self.start.lock().clone();
-        if let Some(start) = start {
-            start();
-        }
+    pub fn giving(&self) -> Option<Arc<dyn Giving>> {
+        self.giving.lock().clone()
     }
 
     /// The state that can give back most; `None` if none can.

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::{Error, Result};
 
 use super::account::{Account, Holder, Kind, Refused};
 use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
+
+/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment; where
+/// the budget is one that a database accepts.
+const LITTLE_BYTES: usize = 256 << 10;
 
 /// An operator's part of its query's memory. Dropping it gives the bytes back.
 #[derive(Debug)]
@@ -73,7 +78,9 @@ impl Reservation {
         if asked {
             account.owe();
         }
-        asked
+        // To fail for so little helps nobody: most often there is more in a moment.
+        let is_little = bytes <= LITTLE_BYTES && broker.budget_bytes() >= MEMORY_BYTES_MIN;
+        asked || is_little && !revocable && account.is_query()
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.

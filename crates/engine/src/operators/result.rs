@@ -13,8 +13,15 @@ use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
+
+/// Where a query's rows end, and who hears of its end.
+pub trait Outcome: Sink {
+    /// The query has ended: nothing of it is left. With the error, if one ended it.
+    fn end(&self, error: Option<Error>);
+}
 
 /// The sink of a query's last pipeline.
 pub struct ResultSink {
@@ -29,9 +36,11 @@ impl ResultSink {
         let (sender, receiver) = port(PORT_CREDITS);
         (Arc::new(Self { schema, sender: Mutex::new(Some(sender)) }), receiver)
     }
+}
 
-    /// The query has ended: the reader gets what is queued and then the end, or the error.
-    pub fn end(&self, error: Option<Error>) {
+impl Outcome for ResultSink {
+    /// The reader gets what is queued and then the end, or the error.
+    fn end(&self, error: Option<Error>) {
         let sender = self.sender.lock().take();
         if let (Some(sender), Some(error)) = (&sender, error) {
             sender.fail(error);
@@ -44,19 +53,27 @@ impl Sink for ResultSink {
         "Result"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
-        Ok(Box::new(State { schema: self.schema.clone(), sender: self.sender.lock().clone() }))
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+        let sender = self.sender.lock().clone();
+        if let Some(sender) = &sender {
+            sender.bound(&setup.memory);
+        }
+        Ok(Box::new(State { schema: self.schema.clone(), sender, held: setup.memory.reservation("Result") }))
     }
 }
 
 struct State {
     schema: SchemaRef,
     sender: Option<Sender<RecordBatch>>,
+    /// Nothing by itself: what waits for the reader is reserved beside it.
+    held: Reservation,
 }
 
 impl SinkState for State {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let batch = batch.to_record_batch(&self.schema)?;
-        Ok(self.sender.as_ref().map_or(Accept::Enough, |sender| sender.send(batch, waker)))
+        let bytes = Batch::from_record_batch(&batch).bytes();
+        let sent = self.sender.as_ref().map(|sender| sender.send_reserved(batch, bytes, &self.held, waker));
+        Ok(sent.unwrap_or(Accept::Enough))
     }
 }

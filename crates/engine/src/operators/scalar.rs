@@ -11,6 +11,7 @@ use diligence_storage::foreign_error::from_datafusion;
 use arrow::datatypes::SchemaRef;
 
 use crate::batch::{Batch, to_logical};
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
@@ -20,6 +21,8 @@ pub struct ScalarSink(Arc<Shared>);
 struct Shared {
     schema: SchemaRef,
     value: Mutex<Option<ScalarValue>>,
+    /// Of the value, until the query ends: it may be a list of many rows.
+    reservation: Mutex<Option<Reservation>>,
     /// Of this run.
     results: ScalarSubqueryResults,
     /// Of the plan, for readers that a run cannot give slots of its own. The first run fills it.
@@ -35,7 +38,14 @@ impl ScalarSink {
         of_plan: ScalarSubqueryResults,
         index: usize,
     ) -> Arc<Self> {
-        Arc::new(Self(Arc::new(Shared { schema, value: Mutex::default(), results, of_plan, index })))
+        Arc::new(Self(Arc::new(Shared {
+            schema,
+            value: Mutex::default(),
+            reservation: Mutex::default(),
+            results,
+            of_plan,
+            index,
+        })))
     }
 }
 
@@ -44,8 +54,9 @@ impl Sink for ScalarSink {
         "Scalar"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
-        Ok(Box::new(State(self.0.clone())))
+    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+        let reservation = setup.memory.reservation("a scalar subquery");
+        Ok(Box::new(State { shared: self.0.clone(), reservation: Some(reservation) }))
     }
 
     fn complete(&self) -> Result<()> {
@@ -61,16 +72,24 @@ impl Sink for ScalarSink {
     }
 }
 
-struct State(Arc<Shared>);
+struct State {
+    shared: Arc<Shared>,
+    /// Until there is a value.
+    reservation: Option<Reservation>,
+}
 
 impl SinkState for State {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
-        let mut value = self.0.value.lock();
+        let mut value = self.shared.value.lock();
         if value.is_some() || batch.rows() > 1 {
             return Err(Error::value("a scalar subquery returned more than one row")
                 .with_hint("add LIMIT 1 or an aggregate to the subquery, or compare with IN or ANY"));
         }
-        let array = to_logical(&batch.flat(0)?, self.0.schema.field(0).data_type())?;
+        let array = to_logical(&batch.flat(0)?, self.shared.schema.field(0).data_type())?;
+        if let Some(mut reservation) = self.reservation.take() {
+            reservation.grow(batch.bytes())?;
+            *self.shared.reservation.lock() = Some(reservation);
+        }
         *value = Some(ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?);
         Ok(Accept::More)
     }

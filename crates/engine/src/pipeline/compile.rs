@@ -14,21 +14,21 @@ use diligence_base::{Error, Result};
 
 use super::{Operator, Sink, Source};
 use crate::exchange::{Exchange, Pact};
-use crate::memory::QueryMemory;
 use crate::operators::aggregate::aggregate;
 use crate::operators::filter::Filter;
 use crate::operators::foreign::ForeignSource;
-use crate::operators::hash_join::{JoinParts, hash_join};
+use crate::operators::hash_join::{JoinParts, hash_join, nested_loop_join};
 use crate::operators::limit::limit;
-use crate::operators::nested_loop::nested_loop_join;
+use crate::operators::mask::MaskRows;
 use crate::operators::project::Project;
+use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
-use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId};
+use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId, WorkTableId};
 use crate::query::profile::Totals;
 use crate::stages::StageId;
 
@@ -93,27 +93,30 @@ pub struct Graph {
     pub sinks: Vec<SinkSpec>,
     /// How far the scans are.
     pub scans: Vec<Arc<ScanProgress>>,
+    /// What must live as long as it: the memory of rows that are somebody else's.
+    pub held: Option<Arc<dyn Send + Sync>>,
 }
 
 /// What compiling needs of the engine.
+#[derive(Clone)]
 pub struct Surroundings {
     /// Where scans do their I/O.
     pub io: Io,
     /// What DataFusion operators run with.
     pub task: Arc<TaskContext>,
-    /// Where reservations come from.
-    pub memory: QueryMemory,
     /// Rows in a batch at most.
     pub batch_rows: usize,
     /// Where rows go that do not fit in memory.
     pub spill_to: Option<SpillTo>,
+    /// The work tables of the recursive queries around the plan.
+    pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
 }
 
 /// Cuts `plan` into pipelines that end in `result`.
 pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
     let mut compiler = Compiler {
         surroundings,
-        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new() },
+        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new(), held: None },
         runtime_filters: HashMap::new(),
         gates: Vec::new(),
     };
@@ -202,6 +205,7 @@ impl Compiler<'_> {
             Node::Project { input, expressions } => {
                 self.node(input, tail.with(Project::new(expressions.clone()), name))
             }
+            Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
                 let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;
@@ -271,6 +275,19 @@ impl Compiler<'_> {
                 let source = WindowSource::new(window, &plan.schema, receiver)?;
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
+            Node::Recursive(query) => {
+                let exchange = Exchange::new(Pact::Gather, 1);
+                let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
+                let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
+                self.node(&query.base, Tail::new(sink))?;
+                let source = RecursiveSource::new(query, &plan.schema, receiver, self.surroundings.clone());
+                Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
+            }
+            Node::WorkTable(table) => {
+                let rows = self.surroundings.work_tables.get(&table.table).cloned();
+                let source = WorkTableSource::new(rows, table.columns.clone());
+                Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
+            }
             Node::Foreign(foreign) => self.foreign(foreign, name, tail),
         }
     }
@@ -316,8 +333,7 @@ impl Compiler<'_> {
             let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
             self.node(input, Tail::new(sink))?;
         }
-        let Surroundings { task, memory, .. } = self.surroundings;
-        let source = ForeignSource::new(&foreign.operator, receivers, task.clone(), memory)?;
+        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings.task.clone())?;
         Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
     }
 }

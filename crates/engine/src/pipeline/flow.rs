@@ -50,6 +50,8 @@ pub enum Pull {
     Again,
     /// Nothing now: the waker will be woken.
     Wait,
+    /// There is no memory to go on, and nothing is lost: ask again when some was given back, or end the query with this error.
+    NoMemory(Error),
     /// Nothing more for this packet.
     Done,
 }
@@ -185,6 +187,11 @@ pub trait SinkState: Send {
     /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it does a piece of
     /// it, and wakes itself for the next one.
     fn ready(&mut self, _waker: &Waker) -> Result<Accept> {
+        Ok(Accept::More)
+    }
+    /// The query is asked to give memory back: does as before the next batch, as far as it holds revocable memory. The answer is that of
+    /// `ready`.
+    fn give_back(&mut self, _waker: &Waker) -> Result<Accept> {
         Ok(Accept::More)
     }
     /// The packet's input has ended: hand over what is held. After [`Accept::Wait`] it is called again when woken.

@@ -15,8 +15,10 @@
 
 mod compile;
 mod flow;
+mod nested;
 mod run;
 
 pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, compile};
 pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
+pub use nested::NestedRun;
 pub use run::PipelinePacket;

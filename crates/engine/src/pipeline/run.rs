@@ -1,6 +1,6 @@
 //! A packet of a pipeline: carries batches from the source through the operators into the sink, one quantum at a time.
 
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 
 use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
 use crate::batch::Batch;
@@ -38,7 +38,12 @@ pub struct PipelinePacket {
     /// The sink has said `Wait` to the last batch.
     held_back: bool,
     phase: Phase,
+    /// How often the source was refused memory since its last batch.
+    refusals: usize,
 }
+
+/// After so many refusals, with a turn for every other packet between them, nobody has anything to give back.
+const REFUSALS_MAX: usize = 64;
 
 impl PipelinePacket {
     /// A packet with its opened states, each with the meter that it counts on. It waits when its query owes memory.
@@ -61,6 +66,7 @@ impl PipelinePacket {
             sink_meter: sink.1,
             held_back: false,
             phase: Phase::Pulling,
+            refusals: 0,
         }
     }
 
@@ -82,6 +88,9 @@ impl PipelinePacket {
                 return Ok(step);
             }
         }
+        if let Some(step) = self.give_back(quantum)? {
+            return Ok(step);
+        }
         self.links.iter_mut().for_each(|link| link.out.set_waker(quantum.waker));
         let mut now_ns = quantum.now_ns();
         loop {
@@ -90,12 +99,23 @@ impl PipelinePacket {
             }
             self.heed_enough();
             if let Some(step) = self.advance(quantum, &mut now_ns)? {
-                return Ok(step);
+                // It may wait for memory that its own sink is asked for.
+                let given = if step == Step::Wait { self.give_back(quantum)? } else { None };
+                return Ok(given.unwrap_or(step));
             }
             if quantum.is_over(now_ns) {
                 return Ok(Step::Yield);
             }
         }
+    }
+
+    /// Has the sink give memory back, if the query is asked to.
+    fn give_back(&mut self, quantum: &Quantum<'_>) -> Result<Option<Step>> {
+        if self.held_back || self.phase == Phase::Sinking || !self.memory.is_asked() {
+            return Ok(None);
+        }
+        let accept = self.sink.give_back(quantum.waker)?;
+        Ok(self.obey(accept))
     }
 
     /// Stops before the last operator that has enough, whichever packet brought it.
@@ -146,17 +166,32 @@ impl PipelinePacket {
         self.source_meter.worked(lap(quantum, now_ns));
         match pull {
             Pull::Batch(batch) => {
+                self.refusals = 0;
                 self.source_meter.passed(Counts::of(&batch));
                 self.deliver(0, batch, quantum, now_ns)
             }
             Pull::Again => Ok(None),
             Pull::Wait => Ok(Some(Step::Wait)),
+            Pull::NoMemory(error) => self.wait_for_memory(error, quantum).map(Some),
             Pull::Done => {
                 self.source = None;
                 self.phase = Phase::Finishing(0);
                 Ok(None)
             }
         }
+    }
+
+    /// The source has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or another packet,
+    /// which has its turn first.
+    fn wait_for_memory(&mut self, error: Error, quantum: &Quantum<'_>) -> Result<Step> {
+        if let Some(step) = self.give_back(quantum)? {
+            return Ok(step);
+        }
+        if self.memory.poll_reclaimed(quantum.waker).is_pending() {
+            return Ok(Step::Wait);
+        }
+        self.refusals += 1;
+        if self.refusals > REFUSALS_MAX { Err(error) } else { Ok(Step::Yield) }
     }
 
     /// Gives a batch to operator `index`, or to the sink behind the last.

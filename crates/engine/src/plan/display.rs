@@ -185,7 +185,16 @@ impl fmt::Display for Node {
             }
             Node::Union { inputs } => write!(f, "Union of {}", inputs.len()),
             Node::ScalarSubqueries { subqueries, .. } => write!(f, "ScalarSubqueries {}", subqueries.len()),
+            Node::Mask(mask) => {
+                let schema = &mask.input.schema;
+                let columns = mask.lookups.iter().map(|(column, _)| column).chain(&mask.masks);
+                write!(f, "Mask by {}", list(columns.map(|&column| schema.field(column).name())))
+            }
             Node::Exchange { pact, consumers, .. } => write!(f, "Exchange {pact} to {consumers}"),
+            Node::Recursive(query) => {
+                write!(f, "Recursive {}{}", query.name, if query.is_distinct { " distinct" } else { "" })
+            }
+            Node::WorkTable(table) => write!(f, "WorkTable {}", table.name),
             Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
         }
     }

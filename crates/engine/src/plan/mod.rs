@@ -24,6 +24,7 @@ use diligence_storage::Table;
 
 use crate::exchange::Pact;
 use crate::expressions::Expr;
+use crate::operators::mask::Lookup;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]
@@ -111,8 +112,27 @@ pub enum Node {
         /// Packets that carry the rows on.
         consumers: usize,
     },
+    /// Says of each row which of several queries want it, and drops those that none does. Made by [`sharing`](crate::sharing) only.
+    Mask(Mask),
+    /// A base and a step that runs again and again on the rows of the step before.
+    Recursive(Recursive),
+    /// The rows of the step before.
+    WorkTable(WorkTable),
     /// A DataFusion operator that we do not have natively, fed by our inputs.
     Foreign(Foreign),
+}
+
+/// Adds a column with a bit for each query. Output: the columns kept, then the mask, which is not zero.
+#[derive(Clone, Debug)]
+pub struct Mask {
+    /// Where rows come from.
+    pub input: Box<Plan>,
+    /// Columns of the input by which queries choose, and how.
+    pub(crate) lookups: Vec<(usize, Arc<Lookup>)>,
+    /// Columns of the input that are masks already.
+    pub(crate) masks: Vec<usize>,
+    /// Columns of the input that come out.
+    pub columns: Vec<usize>,
 }
 
 /// Reads columns of a table.
@@ -289,6 +309,36 @@ pub enum WindowFunction {
     Foreign(Arc<dyn StandardWindowFunctionExpr>),
 }
 
+/// A recursive query. Output: the rows of the base and of all steps, in no order.
+#[derive(Clone, Debug)]
+pub struct Recursive {
+    /// The name in the statement.
+    pub name: String,
+    /// Where the recursion begins.
+    pub base: Box<Plan>,
+    /// What it does with the rows of the step before (first with the base's); with the base's column types.
+    pub step: Box<Plan>,
+    /// What the step calls these rows.
+    pub table: WorkTableId,
+    /// UNION: a row that was there before is not there again, and no step sees it.
+    pub is_distinct: bool,
+}
+
+/// The rows of the step before, in one of the steps below a [`Recursive`] node.
+#[derive(Clone, Debug)]
+pub struct WorkTable {
+    /// Whose rows.
+    pub table: WorkTableId,
+    /// The name in the statement.
+    pub name: String,
+    /// Positions in the rows of the recursive query, in output order.
+    pub columns: Vec<usize>,
+}
+
+/// Which recursive query a work table belongs to. Unique in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkTableId(pub u32);
+
 /// A DataFusion operator.
 #[derive(Clone, Debug)]
 pub struct Foreign {
@@ -307,7 +357,7 @@ impl Plan {
     /// The plans whose rows this one reads, in display order.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.node {
-            Node::Scan(_) | Node::Values { .. } => vec![],
+            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) => vec![],
             Node::Filter { input, .. }
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
@@ -317,10 +367,12 @@ impl Plan {
             Node::NestedLoopJoin(join) => vec![&join.left, &join.right],
             Node::Aggregate(aggregate) => vec![&aggregate.input],
             Node::Window(window) => vec![&window.input],
+            Node::Mask(mask) => vec![&mask.input],
             Node::Union { inputs } => inputs.iter().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()
             }
+            Node::Recursive(query) => vec![&query.base, &query.step],
             Node::Foreign(foreign) => foreign.inputs.iter().collect(),
         }
     }

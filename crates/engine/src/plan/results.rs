@@ -35,7 +35,7 @@ struct Slots<'a> {
 impl Slots<'_> {
     fn plan(&self, plan: &mut Plan) -> Result<()> {
         match &mut plan.node {
-            Node::Values { .. } => Ok(()),
+            Node::Values { .. } | Node::WorkTable(_) => Ok(()),
             Node::Scan(scan) => self.expressions(&mut scan.filters, &scan.table.schema()),
             Node::Filter { input, predicate } => {
                 self.expression(predicate, &input.schema)?;
@@ -46,6 +46,7 @@ impl Slots<'_> {
                 self.plan(input)
             }
             Node::Limit { input, .. } => self.plan(input),
+            Node::Mask(mask) => self.plan(&mut mask.input),
             Node::Sort { input, keys, .. } => {
                 self.keys(keys, &input.schema)?;
                 self.plan(input)
@@ -95,6 +96,10 @@ impl Slots<'_> {
                     Pact::Pipeline | Pact::RoundRobin | Pact::Broadcast | Pact::Gather => {}
                 }
                 self.plan(input)
+            }
+            Node::Recursive(query) => {
+                self.plan(&mut query.base)?;
+                self.plan(&mut query.step)
             }
             Node::Foreign(foreign) => foreign.inputs.iter_mut().try_for_each(|input| self.plan(input)),
         }

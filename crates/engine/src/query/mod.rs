@@ -14,9 +14,10 @@ pub use run::QueryRun;
 pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};
 
-use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_base::limits::{BATCH_ROWS_MAX, SHARING_ROWS_MIN};
 
 use crate::operators::sort::SortPlan;
+use crate::sharing::SharingMode;
 
 /// How a query is to be run.
 #[derive(Clone, Debug)]
@@ -31,6 +32,10 @@ pub struct QueryOptions {
     pub batch_rows: usize,
     /// Which runs of a sort on the disk are merged when.
     pub sort_plan: SortPlan,
+    /// What it may share with other queries.
+    pub sharing: SharingMode,
+    /// A query is shared if its plan is expected to touch so many rows; smaller ones cost less than finding out.
+    pub sharing_rows_min: usize,
 }
 
 impl Default for QueryOptions {
@@ -41,6 +46,8 @@ impl Default for QueryOptions {
             packets: None,
             batch_rows: BATCH_ROWS_MAX,
             sort_plan: SortPlan::default(),
+            sharing: SharingMode::default(),
+            sharing_rows_min: SHARING_ROWS_MIN,
         }
     }
 }

@@ -187,8 +187,23 @@ pub struct Profile {
     pub clusters_pruned: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
+    /// What it shared with other queries, if it did, for people.
+    pub sharing: Option<String>,
     /// Its pipelines.
     pub pipelines: Vec<PipelineProfile>,
+}
+
+impl Profile {
+    /// Adds what was done before, by another run: its pipelines come first.
+    pub(super) fn put_behind(&mut self, earlier: Profile) {
+        self.memory_peak_bytes = self.memory_peak_bytes.max(earlier.memory_peak_bytes);
+        self.clusters_read += earlier.clusters_read;
+        self.clusters_pruned += earlier.clusters_pruned;
+        self.bytes_fetched += earlier.bytes_fetched;
+        let own = std::mem::replace(&mut self.pipelines, earlier.pipelines);
+        self.pipelines.extend(own);
+        self.pipelines.iter_mut().enumerate().for_each(|(index, pipeline)| pipeline.index = index);
+    }
 }
 
 /// Nanoseconds for people.
@@ -212,6 +227,9 @@ impl fmt::Display for Profile {
             self.clusters_pruned,
             display_bytes(self.bytes_fetched),
         )?;
+        if let Some(sharing) = &self.sharing {
+            writeln!(f, "Sharing: {sharing}")?;
+        }
         for pipeline in &self.pipelines {
             writeln!(
                 f,

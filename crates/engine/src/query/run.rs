@@ -5,13 +5,16 @@
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!
+//! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]). Until it is
+//! launched it holds no memory, and it can be cancelled as any other.
+//!
 //! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every packet
 //! drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only then the
 //! reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
@@ -21,9 +24,11 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::info::{QueryInfo, QueryState, Waits};
 use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, Totals};
-use crate::operators::result::ResultSink;
+use crate::memory::Giving;
+use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
-use crate::pipeline::{Graph, Part, PipelinePacket, Setup, SinkSpec};
+use crate::pipeline::{Graph, Part, PipelinePacket, PipelineSpec, Setup, SinkSpec};
+use crate::sharing::Shared;
 use crate::stages::{Arrival, Packet, Quantum, Scheduler, StageId, Step, Work};
 use crate::sync::{
     Mutex,
@@ -80,6 +85,7 @@ struct Status {
     admission: Option<Arc<Packet>>,
     /// The packet that has states at rest give memory back, while it does.
     reclaiming: Option<Arc<Packet>>,
+    launched: bool,
     /// Packets that are not finished.
     live: usize,
     state: QueryState,
@@ -95,8 +101,11 @@ pub struct QueryRun {
     started_ns: u64,
     clock: Arc<dyn Clock>,
     scheduler: Arc<Scheduler>,
-    result: Arc<ResultSink>,
-    scans: Vec<Arc<ScanProgress>>,
+    result: Arc<dyn Outcome>,
+    /// Known when it is launched.
+    scans: OnceLock<Vec<Arc<ScanProgress>>>,
+    /// What it shares with other queries, if it does.
+    shared: OnceLock<Shared>,
     stopped: AtomicBool,
     status: Mutex<Status>,
     /// Told once when the query has ended.
@@ -104,41 +113,16 @@ pub struct QueryRun {
 }
 
 impl QueryRun {
-    /// Starts a query: every pipeline that waits for nothing gets its packets.
-    #[allow(clippy::too_many_arguments, reason = "called once, by the engine")]
-    pub(crate) fn start(
+    /// A query whose pipelines are not known yet. It does nothing before [`launch`](Self::launch).
+    pub(crate) fn new(
         id: QueryId,
         label: String,
-        graph: Graph,
         setup: Setup,
-        result: Arc<ResultSink>,
+        result: Arc<dyn Outcome>,
         clock: Arc<dyn Clock>,
         scheduler: Arc<Scheduler>,
         on_end: Box<dyn FnOnce(QueryId) + Send>,
     ) -> Arc<Self> {
-        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
-        let sinks = (0..graph.sinks.len()).map(|sink| SinkState::Filling { pipelines_left: feeders(sink) }).collect();
-        let traced = graph
-            .pipelines
-            .iter()
-            .map(|pipeline| {
-                let mut operators = vec![TracedOperator::new(&pipeline.source)];
-                operators.extend(pipeline.operators.iter().map(|operator| TracedOperator {
-                    spills: operator.part.spills(),
-                    ..TracedOperator::new(operator)
-                }));
-                let sink = &graph.sinks[pipeline.sink].sink;
-                let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
-                operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
-                Traced {
-                    stage: pipeline.stage.name(),
-                    operators,
-                    packets: Vec::new(),
-                    waits: Waits::default(),
-                    packets_total: 0,
-                }
-            })
-            .collect();
         let run = Arc::new(Self {
             id,
             label,
@@ -147,15 +131,17 @@ impl QueryRun {
             clock,
             scheduler,
             result,
-            scans: graph.scans.clone(),
+            scans: OnceLock::new(),
+            shared: OnceLock::new(),
             stopped: AtomicBool::new(false),
             status: Mutex::new(Status {
-                pipelines: vec![PipelineState::Waiting; graph.pipelines.len()],
-                sinks,
-                traced,
-                graph: Some(Arc::new(graph)),
+                pipelines: Vec::new(),
+                sinks: Vec::new(),
+                traced: Vec::new(),
+                graph: None,
                 admission: None,
                 reclaiming: None,
+                launched: false,
                 live: 0,
                 state: QueryState::Running,
                 error: None,
@@ -163,28 +149,53 @@ impl QueryRun {
             }),
             on_end: Mutex::new(Some(on_end)),
         });
-        let weak = Arc::downgrade(&run);
-        run.setup.memory.set_reclaimer(Box::new(move || {
-            if let Some(run) = weak.upgrade() {
-                run.start_reclaiming();
-            }
-        }));
-        // While it starts, the query counts as one packet, so that it cannot end in between.
-        run.status.lock().live += 1;
-        if run.poll_admit(Waker::noop()).is_ready() {
-            run.start_pipelines();
-            run.packets_ended(1);
-        } else {
-            let work = AdmissionWork { run: run.clone() };
-            let packet = Packet::new(id, StageId::Scan, Box::new(work), &run.scheduler);
-            run.status.lock().admission = Some(packet.clone());
-            packet.submit(Arrival::New);
-        }
+        run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
         run
     }
 
+    /// Starts the query, once: every pipeline that waits for nothing gets its packets. Nothing happens if it was cancelled.
+    pub(crate) fn launch(self: &Arc<Self>, graph: Graph) {
+        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
+        {
+            let mut status = self.status.lock();
+            if status.state != QueryState::Running {
+                return;
+            }
+            status.pipelines = vec![PipelineState::Waiting; graph.pipelines.len()];
+            status.sinks =
+                (0..graph.sinks.len()).map(|sink| SinkState::Filling { pipelines_left: feeders(sink) }).collect();
+            status.traced = graph.pipelines.iter().map(|pipeline| Traced::new(pipeline, &graph)).collect();
+            let _ = self.scans.set(graph.scans.clone());
+            status.graph = Some(Arc::new(graph));
+            status.launched = true;
+            // While it starts, the query counts as one packet, so that it cannot end in between.
+            status.live += 1;
+        }
+        if self.poll_admit(Waker::noop()).is_ready() {
+            self.start_pipelines();
+            self.packets_ended(1);
+        } else {
+            let work = AdmissionWork { run: self.clone() };
+            let packet = Packet::new(self.id, StageId::Scan, Box::new(work), &self.scheduler);
+            self.status.lock().admission = Some(packet.clone());
+            packet.submit(Arrival::New);
+        }
+    }
+
+    /// What its operators are opened with.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Says what it shares, once.
+    pub(crate) fn share(&self, shared: Shared) {
+        let _ = self.shared.set(shared);
+    }
+
     fn poll_admit(&self, waker: &Waker) -> Poll<()> {
-        self.setup.memory.poll_admit(QUERY_GRANT_BYTES, waker)
+        // Of a small budget something is left for tables in memory, and for another query.
+        let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);
+        self.setup.memory.poll_admit(bytes, waker)
     }
 
     /// A state at rest is asked for memory: a packet sees to it.
@@ -204,6 +215,15 @@ impl QueryRun {
         packet.submit(Arrival::New);
     }
 
+    /// Its packets look at what they are asked for.
+    fn wake_packets(&self) {
+        let packets: Vec<_> = {
+            let status = self.status.lock();
+            status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
+        };
+        packets.into_iter().for_each(|packet| packet.submit(Arrival::Woken));
+    }
+
     /// Its number.
     pub fn id(&self) -> QueryId {
         self.id
@@ -219,7 +239,8 @@ impl QueryRun {
         self.status.lock().ended_ns.is_some()
     }
 
-    fn fail(self: &Arc<Self>, error: Error) {
+    /// Ends the query with an error.
+    pub(crate) fn fail(self: &Arc<Self>, error: Error) {
         let state = if error.kind() == ErrorKind::Cancelled { QueryState::Cancelled } else { QueryState::Failed };
         self.stop(state, error);
     }
@@ -443,25 +464,34 @@ impl QueryRun {
         self.result.end(error);
     }
 
-    /// The query at this moment.
+    /// The query at this moment. What is built for it counts as its own where it was the first to want it.
     pub fn info(&self) -> QueryInfo {
+        let built = self.shared.get().filter(|shared| shared.is_host()).map(|shared| shared.build().info());
         let status = self.status.lock();
-        let mut waits = Waits::default();
+        let mut waits = built.as_ref().map(|built| built.waits).unwrap_or_default();
         for traced in &status.traced {
             let own = traced.waits();
             waits.queued_ns += own.queued_ns;
             waits.worked_ns += own.worked_ns;
         }
         let (clusters_done, clusters_total) = self.clusters();
+        let is_queued = match &built {
+            _ if status.state != QueryState::Running => false,
+            Some(built) if !status.launched => built.state == QueryState::Queued,
+            _ => !status.launched || status.admission.is_some(),
+        };
         QueryInfo {
             id: self.id,
             label: self.label.clone(),
-            state: if status.admission.is_some() { QueryState::Queued } else { status.state },
+            state: if is_queued { QueryState::Queued } else { status.state },
             started_ns: self.started_ns,
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
-            memory_bytes: self.setup.memory.reserved_bytes(),
-            memory_peak_bytes: self.setup.memory.peak_bytes(),
-            packets: status.live,
+            memory_bytes: self.setup.memory.reserved_bytes() + built.as_ref().map_or(0, |built| built.memory_bytes),
+            memory_peak_bytes: built
+                .as_ref()
+                .map_or(0, |built| built.memory_peak_bytes)
+                .max(self.setup.memory.peak_bytes()),
+            packets: status.live + built.as_ref().map_or(0, |built| built.packets),
             clusters_done,
             clusters_total,
             waits,
@@ -469,18 +499,28 @@ impl QueryRun {
         }
     }
 
-    /// Clusters read and to be read.
+    /// Clusters read and to be read, those of what is built for it included.
     pub(super) fn clusters(&self) -> (usize, usize) {
-        self.scans.iter().fold((0, 0), |(done, total), scan| {
+        let built = self.shared.get().map_or((0, 0), |shared| shared.build().clusters());
+        self.scans.get().into_iter().flatten().fold(built, |(done, total), scan| {
             (done + scan.clusters_done.load(Ordering::Relaxed), total + scan.clusters_total.load(Ordering::Relaxed))
         })
     }
 
-    /// What it has done so far.
+    /// What it has done so far; what was built for it comes first, whoever shares it.
     pub fn profile(&self) -> Profile {
+        let mut profile = self.own_profile();
+        if let Some(shared) = self.shared.get() {
+            profile.put_behind(shared.build().own_profile());
+            profile.sharing = shared.describe();
+        }
+        profile
+    }
+
+    fn own_profile(&self) -> Profile {
         let status = self.status.lock();
         let sum = |field: fn(&ScanProgress) -> &AtomicUsize| {
-            self.scans.iter().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
+            self.scans.get().into_iter().flatten().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
         };
         Profile {
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
@@ -488,12 +528,27 @@ impl QueryRun {
             clusters_read: sum(|scan| &scan.clusters_done),
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
             bytes_fetched: sum(|scan| &scan.bytes),
+            sharing: None,
             pipelines: status.traced.iter().enumerate().map(|(index, traced)| traced.profile(index)).collect(),
         }
     }
 }
 
 impl Traced {
+    fn new(pipeline: &PipelineSpec, graph: &Graph) -> Self {
+        let mut operators = vec![TracedOperator::new(&pipeline.source)];
+        operators.extend(
+            pipeline
+                .operators
+                .iter()
+                .map(|operator| TracedOperator { spills: operator.part.spills(), ..TracedOperator::new(operator) }),
+        );
+        let sink = &graph.sinks[pipeline.sink].sink;
+        let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
+        operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
+        Self { stage: pipeline.stage.name(), operators, packets: Vec::new(), waits: Waits::default(), packets_total: 0 }
+    }
+
     fn waits(&self) -> Waits {
         Waits {
             queued_ns: self.waits.queued_ns + self.packets.iter().map(|packet| packet.waited_ns()).sum::<u64>(),
@@ -561,6 +616,23 @@ impl Work for AdmissionWork {
         }
         self.run.packets_ended(1);
         Step::Done
+    }
+}
+
+/// Has a query give memory back when it is asked, as long as it is there.
+struct GivingBack(Weak<QueryRun>);
+
+impl Giving for GivingBack {
+    fn wake_packets(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.wake_packets();
+        }
+    }
+
+    fn start_reclaiming(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.start_reclaiming();
+        }
     }
 }
 

@@ -60,7 +60,7 @@ fn a_join_that_does_not_fit_answers_the_same() {
             rows.sort_unstable();
             assert!(rows.into_iter().eq(0..60_000), "{engine:?}, {batch_rows}");
             let profile = stream.profile().to_string();
-            assert!(profile.contains("spilled") && profile.contains("partitions"), "{profile}");
+            assert!(profile.contains("spilled") && profile.contains("files"), "{profile}");
             drop(stream);
             is_free(&engine, &temp);
         }

@@ -424,10 +424,12 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
         ],
         sinks: vec![SinkSpec { sink, stage: StageId::Exchange }],
         scans: Vec::new(),
+        held: None,
     };
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };
     let (clock, scheduler) = (Arc::new(SystemClock::default()), engine.scheduler().clone());
-    let run = QueryRun::start(QueryId(1), String::new(), graph, setup, result, clock, scheduler, Box::new(|_| {}));
+    let run = QueryRun::new(QueryId(1), String::new(), setup, result, clock, scheduler, Box::new(|_| {}));
+    run.launch(graph);
     eventually("the result has ended", || matches!(receiver.receive(Waker::noop()), Poll::Ready(None)));
     assert!(run.has_ended());
     assert_eq!(*seen.lock(), ["short", "slow", "reader"]);

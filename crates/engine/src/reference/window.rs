@@ -121,7 +121,7 @@ fn value(partition: &[Row], row: usize, keys: &[Key], call: &Call<'_>) -> Result
         WindowFunction::Ntile(tiles) => {
             let tiles = *tiles as usize;
             let mut tile = 1;
-            let mut behind = rows / tiles + usize::from(rows % tiles > 0);
+            let mut behind = rows / tiles + usize::from(!rows.is_multiple_of(tiles));
             while row >= behind {
                 behind += rows / tiles + usize::from(tile < rows % tiles);
                 tile += 1;

@@ -42,6 +42,8 @@ pub enum StageId {
     Exchange,
     /// Computes functions over windows.
     Window,
+    /// Runs the steps of recursive queries.
+    Recursive,
     /// Runs DataFusion operators.
     Foreign,
     /// Rows that are known already.
@@ -52,13 +54,14 @@ pub enum StageId {
 
 impl StageId {
     /// All stages, in the order in which a gated policy visits them.
-    pub const ALL: [StageId; 9] = [
+    pub const ALL: [StageId; 10] = [
         StageId::Scan,
         StageId::Join,
         StageId::Aggregate,
         StageId::Sort,
         StageId::Exchange,
         StageId::Window,
+        StageId::Recursive,
         StageId::Foreign,
         StageId::Values,
         StageId::Memory,
@@ -73,6 +76,7 @@ impl StageId {
             StageId::Sort => "sort",
             StageId::Exchange => "exchange",
             StageId::Window => "window",
+            StageId::Recursive => "recursive",
             StageId::Foreign => "foreign",
             StageId::Values => "values",
             StageId::Memory => "memory",

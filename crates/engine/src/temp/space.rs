@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use diligence_base::limits::{IO_THREADS, TEMP_CLUSTER_BYTES};
+use diligence_base::limits::{IO_THREADS, TEMP_CLUSTER_BYTES, TEMP_CLUSTER_BYTES_MIN, TEMP_CLUSTERS_PER_BUDGET};
 use diligence_base::seams::{Clock, LocalTempFiles, Spawn, SystemClock, TempFiles, ThreadSpawn};
 use diligence_base::{Error, Result};
 
@@ -65,6 +65,16 @@ impl Default for TempOptions {
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
         }
+    }
+}
+
+impl TempOptions {
+    /// The defaults for a memory budget: with a small one clusters are smaller, because operators have a few of them each, whatever
+    /// they are for.
+    pub fn within(memory_bytes: usize) -> Self {
+        let share = (memory_bytes / TEMP_CLUSTERS_PER_BUDGET).max(1);
+        let cluster_bytes = (1 << share.ilog2()).clamp(TEMP_CLUSTER_BYTES_MIN, TEMP_CLUSTER_BYTES);
+        Self { cluster_bytes, ..Self::default() }
     }
 }
 

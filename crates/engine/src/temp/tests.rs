@@ -523,3 +523,12 @@ fn a_killed_process_leaves_nothing() {
     assert!(read(&mut write(&buffers, b"the next one").unwrap().into_reader(&buffers)).unwrap() == b"the next one");
     std::fs::remove_dir_all(directory).unwrap();
 }
+
+#[test]
+fn small_budgets_have_smaller_clusters() {
+    let bytes = |budget: usize| TempOptions::within(budget).cluster_bytes;
+    assert_eq!(
+        [1, 16 << 20, 100 << 20, 128 << 20, 8 << 30].map(bytes),
+        [64 << 10, 128 << 10, 512 << 10, 1 << 20, 1 << 20]
+    );
+}

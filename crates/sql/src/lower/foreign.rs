@@ -1,7 +1,6 @@
 //! Whatever the engine does not have natively: DataFusion's own operators over our inputs.
 //!
-//! Neighbouring foreign nodes stay one tree; every native subtree below becomes an input. The recursive part of a
-//! recursive query runs once per iteration, so it stays inside as a whole, down to the tables that it reads.
+//! Neighbouring foreign nodes stay one tree; every native subtree below becomes an input.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
     StatisticsArgs, replace_children_if_necessary,
@@ -35,15 +33,11 @@ impl Lowering {
 
     /// The foreign nodes from here down, with an input in place of every native subtree.
     fn tree(&mut self, exec: &Arc<dyn ExecutionPlan>, inputs: &mut Vec<Plan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let recursive = exec.is::<RecursiveQueryExec>();
         let children = exec
             .children()
             .into_iter()
-            .enumerate()
-            .map(|(position, child)| {
-                if recursive && position > 0 {
-                    Ok(child.clone())
-                } else if Native::of(child).is_none() {
+            .map(|child| {
+                if Native::of(child).is_none() {
                     stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || self.tree(child, inputs))
                 } else {
                     self.input(child, inputs)

@@ -20,6 +20,7 @@ pub(crate) mod golden;
 mod join;
 mod limit;
 mod project;
+mod recursive;
 mod runtime_filters;
 mod scan;
 mod sort;
@@ -45,11 +46,13 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext};
 use diligence_base::Result;
 use diligence_engine::plan::Plan;
@@ -67,7 +70,13 @@ const STACK_GROWTH: usize = 2 * 1024 * 1024;
 /// Lowers a plan. `ordered`: whether the rows must come out in the order that the plan promises. `context` is what foreign
 /// operators run with.
 pub fn lower(root: &Arc<dyn ExecutionPlan>, ordered: bool, context: Arc<TaskContext>) -> Result<Plan> {
-    let mut lowering = Lowering { statistics: StatisticsContext::new(), runtime_filters: 0, context };
+    let mut lowering = Lowering {
+        statistics: StatisticsContext::new(),
+        runtime_filters: 0,
+        work_tables: 0,
+        around: Vec::new(),
+        context,
+    };
     let ordered = ordered && limit::has_order(root);
     lowering.plan(root, ordered)
 }
@@ -77,6 +86,10 @@ struct Lowering {
     statistics: StatisticsContext,
     /// Runtime filters numbered so far.
     runtime_filters: u32,
+    /// Recursive queries numbered so far.
+    work_tables: u32,
+    /// Those whose steps the node at hand is in, the innermost last.
+    around: Vec<recursive::Around>,
     context: Arc<TaskContext>,
 }
 
@@ -132,6 +145,8 @@ impl Lowering {
             Native::Window(windows) => self.windows(exec, &windows, ordered),
             Native::Union(inputs) => self.reordered(exec, ordered, |lowering| lowering.union(inputs)),
             Native::Values(batches) => values::values(exec, batches),
+            Native::Recursive(query) => self.recursive(query),
+            Native::WorkTable(table) => self.work_table(table),
             Native::ScalarSubqueries(subqueries) => self.scalar_subqueries(subqueries, ordered),
             Native::PassThrough(input, fetch) => match fetch {
                 Some(fetch) => self.limit(input, 0, Some(fetch)),
@@ -195,6 +210,8 @@ enum Native<'a> {
     Window(window::Windows<'a>),
     Union(&'a [Arc<dyn ExecutionPlan>]),
     Values(values::Rows<'a>),
+    Recursive(&'a RecursiveQueryExec),
+    WorkTable(&'a WorkTableExec),
     ScalarSubqueries(&'a ScalarSubqueryExec),
     /// Rows go through unchanged; at most so many of them.
     PassThrough(&'a Arc<dyn ExecutionPlan>, Option<usize>),
@@ -239,6 +256,10 @@ impl<'a> Native<'a> {
             Native::Values(rows)
         } else if let Some(subqueries) = exec.downcast_ref::<ScalarSubqueryExec>() {
             Native::ScalarSubqueries(subqueries)
+        } else if let Some(query) = exec.downcast_ref::<RecursiveQueryExec>() {
+            Native::Recursive(query)
+        } else if let Some(table) = exec.downcast_ref::<WorkTableExec>() {
+            Native::WorkTable(table)
         } else if let Some(coalesce) = exec.downcast_ref::<CoalescePartitionsExec>() {
             Native::PassThrough(coalesce.input(), coalesce.fetch())
         } else if let Some(repartition) = exec.downcast_ref::<RepartitionExec>() {

@@ -69,7 +69,9 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
             let is_partitioned = window.partition_by.iter().any(|key| key.as_column() == Some(column));
             is_partitioned && attach(&mut window.input, column, id)
         }
-        Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Foreign(_) => false,
+        // What a step does not find at once, a later one may need.
+        Node::Recursive(_) | Node::WorkTable(_) => false,
+        Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Foreign(_) => false,
     }
 }
 

@@ -14,7 +14,6 @@ mod products;
 mod quantified;
 mod subqueries;
 mod window_filters;
-mod window_sums;
 
 use std::sync::Arc;
 
@@ -43,7 +42,6 @@ pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
         Arc::new(overflow::ConstantOverflow),
         Arc::new(multisets::CountedSets),
         Arc::new(quantified::QuantifiedNames),
-        Arc::new(window_sums::WindowSums),
         Arc::new(window_filters::WindowFilters),
     ]
 }

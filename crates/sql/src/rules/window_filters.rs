@@ -1,7 +1,7 @@
 //! Aggregates over windows with a FILTER: the condition becomes the last argument.
 //!
 //! DataFusion's physical window functions tell nobody their FILTER. As an argument it is there for everyone to see: lowering makes
-//! it a FILTER again. Where DataFusion runs the window (in the recursive part of a recursive query), the aggregate filters.
+//! it a FILTER again. The aggregate filters by itself all the same, for DataFusion's planner makes accumulators of it and asks them.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::key_layout::hash_key;
 use super::key_table::{KeyTable, Keys, MergedBytes, NoBytes, restride};
 use super::program::Program;
 use super::states::{Placement, State};
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::Reservation;
 
 /// Partitions that flushed groups are sorted into, by the upper bits of their hash. Few enough that a partition of a
 /// flush is a run of some hundred groups, many enough that a partition of a billion groups fits into memory.
@@ -35,29 +35,33 @@ pub(super) struct GroupTable {
     pub repeats: bool,
 }
 
-/// Groups that are not found by key any more, sorted by partition: waiting to be merged.
+/// Groups that are not found by key any more, sorted by partition: waiting to be merged. It holds all that it needs, so that its
+/// memory is free when it goes.
 pub(super) struct Chunk {
     pub keys: Keys,
     pub states: Vec<State>,
-    /// Where each partition starts; one entry more for the end.
-    pub starts: Vec<u32>,
+    /// The partitions that its groups may be in.
+    pub partitions: Range<usize>,
+    /// Where each of them starts; one entry more for the end.
+    starts: Vec<u32>,
     /// Given back with the chunk.
     pub reservation: Reservation,
 }
 
 impl Chunk {
-    /// Bytes held, long strings included.
+    /// Bytes held.
     pub fn bytes(&self) -> usize {
-        let shared = |state: &State| if let State::Distinct(distinct) = state { distinct.shared_bytes() } else { 0 };
-        self.reservation.bytes() + self.keys.shared_bytes() + self.states.iter().map(shared).sum::<usize>()
+        self.reservation.bytes()
     }
 
     /// The groups in these partitions.
     pub fn groups_in(&self, partitions: &Range<usize>) -> Range<usize> {
-        if partitions.is_empty() {
+        let (start, end) = (partitions.start.max(self.partitions.start), partitions.end.min(self.partitions.end));
+        if start >= end {
             return 0..0;
         }
-        self.starts[partitions.start] as usize..self.starts[partitions.end] as usize
+        let start_of = |partition: usize| self.starts[partition - self.partitions.start] as usize;
+        start_of(start)..start_of(end)
     }
 }
 
@@ -67,18 +71,6 @@ impl GroupTable {
         let keys = KeyTable::new(program.layout.clone());
         let states = program.states()?;
         Ok(Self { keys, states, repeats: false, program })
-    }
-
-    /// An empty table whose merges copy long strings: nothing of the tables merged into it is kept.
-    pub fn copying(program: Arc<Program>) -> Result<Self> {
-        let mut table = Self::new(program)?;
-        table.keys.copy_text();
-        for state in &mut table.states {
-            if let State::Distinct(distinct) = state {
-                distinct.copy_text();
-            }
-        }
-        Ok(table)
     }
 
     /// The number of groups.
@@ -125,12 +117,6 @@ impl GroupTable {
         self.states.iter().map(|state| if let State::Foreign(foreign) = state { foreign.bytes() } else { 0 }).sum()
     }
 
-    /// Bytes of long strings among them.
-    fn text_bytes(&self) -> usize {
-        let text = |state: &State| if let State::Distinct(distinct) = state { distinct.text_bytes() } else { 0 };
-        self.keys.keys.text_bytes() + self.states.iter().map(text).sum::<usize>()
-    }
-
     /// Bytes held at most after so many more rows, long strings and accumulators of DataFusion not included.
     pub fn bytes_ahead(&self, rows: usize) -> usize {
         if !self.program.grouped {
@@ -147,14 +133,13 @@ impl GroupTable {
         self.states.iter_mut().try_for_each(|state| state.resize(groups))
     }
 
-    /// Takes all groups out, sorted by partition; the table is empty afterwards.
-    pub fn take_chunk(&mut self, memory: &QueryMemory) -> Result<Chunk> {
-        let mut reservation = memory.reservation("Aggregate");
-        // The sorted copy is made beside the table, so for a moment both are held; but long strings stay where they are.
-        reservation.grow(self.bytes().saturating_sub(self.text_bytes()))?;
+    /// Takes all groups out, sorted by partition and cut into `pieces` of as many partitions each, without the empty ones; the table
+    /// is empty afterwards. `reservation` has their bytes.
+    pub fn take_chunks(&mut self, pieces: usize, mut reservation: Reservation) -> Result<Vec<Chunk>> {
         self.resize_states()?;
         self.repeats = false;
         let mut keys = self.keys.take_keys();
+        keys.freeze();
         let value_words = self.keys.layout.value_words;
         let mut starts = vec![0u32; PARTITIONS + 1];
         let partitions = (0..keys.groups)
@@ -172,17 +157,31 @@ impl GroupTable {
             order[*place as usize] = group as u32;
             *place += 1;
         }
-        let states =
-            self.states.iter_mut().map(|state| state.take_permuted(&order, memory)).collect::<Result<Vec<_>>>()?;
+        let width = PARTITIONS / pieces;
+        let all = (0..pieces).map(|piece| piece * width..(piece + 1) * width);
+        let groups_in = |partitions: &Range<usize>| starts[partitions.start] as usize..starts[partitions.end] as usize;
+        let cut = all.filter(|partitions| !groups_in(partitions).is_empty()).collect::<Vec<_>>();
+        let ranges = cut.iter().map(groups_in).collect::<Vec<_>>();
+        let mut states = ranges.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+        for state in &mut self.states {
+            let taken = state.take_pieces(&order, &ranges)?;
+            states.iter_mut().zip(taken).for_each(|(states, taken)| states.push(taken));
+        }
         if self.program.has_foreign {
             // Their accumulators are used up.
             self.states = self.program.states()?;
         }
-        let sorted = keys.permuted(&order, memory);
+        let bytes_words = self.keys.bytes_words();
+        let chunks = cut.into_iter().zip(ranges).zip(states).map(|((partitions, groups), states)| {
+            let keys = keys.permuted(bytes_words, &order[groups.clone()]);
+            let starts = starts[partitions.start..=partitions.end].iter().map(|start| start - groups.start as u32);
+            let mut held = reservation.split(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
+            held.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
+            Chunk { keys, states, partitions, starts: starts.collect(), reservation: held }
+        });
+        let chunks = chunks.collect();
         self.keys.recycle(keys);
-        let keys = sorted;
-        reservation.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
-        Ok(Chunk { keys, states, starts, reservation })
+        Ok(chunks)
     }
 
     /// Takes DISTINCT's pairs out of the one group of no GROUP BY, as the states that have them; what stands elsewhere in these is
@@ -202,13 +201,13 @@ impl GroupTable {
     }
 
     /// Nothing is added any more, and other tables may take from this one.
-    pub fn freeze(&mut self, memory: &QueryMemory) -> Result<()> {
+    pub fn freeze(&mut self) -> Result<()> {
         self.resize_states()?;
-        self.keys.keys.share(memory);
+        self.keys.keys.freeze();
         self.states.iter_mut().try_for_each(|state| match state {
             State::Foreign(foreign) => foreign.freeze(),
             State::Distinct(distinct) => {
-                distinct.freeze(memory);
+                distinct.freeze();
                 Ok(())
             }
             _ => Ok(()),
@@ -221,7 +220,7 @@ impl GroupTable {
         if self.program.grouped {
             return self.merge(&other.keys.keys, &other.states, 0..groups, groups.max(1), reserve);
         }
-        reserve(self.bytes() + self.pairs_ahead(&other.states, 0..1))?;
+        reserve(self.bytes() + self.merge_bytes_ahead(&other.states, 0..1))?;
         let placement = Placement { ids: None, rows: 1, before: 1, groups: 1, appended: false };
         self.states.iter_mut().zip(&other.states).try_for_each(|(state, other)| state.merge(other, 0..1, placement))
     }
@@ -236,6 +235,17 @@ impl GroupTable {
         self.merge(&chunk.keys, &chunk.states, chunk.groups_in(&partitions), MERGE_GROUPS, reserve)
     }
 
+    /// Bytes that merging some partitions of a chunk adds at most.
+    pub fn merge_chunk_ahead(&self, chunk: &Chunk, partitions: &Range<usize>) -> usize {
+        let groups = chunk.groups_in(partitions);
+        if groups.is_empty() {
+            return 0;
+        }
+        let text =
+            self.keys.text_of(&chunk.keys, groups.clone()) + self.merge_bytes_ahead(&chunk.states, groups.clone());
+        (self.bytes_ahead(groups.len()) + text).saturating_sub(self.bytes())
+    }
+
     fn merge(
         &mut self,
         keys: &Keys,
@@ -248,14 +258,13 @@ impl GroupTable {
             return Ok(());
         }
         self.keys.keys.widen(keys.stride);
-        let base = self.keys.adopt_text(keys, groups.clone());
         let mut ids = Vec::new();
         let mut wide = Vec::new();
         let mut first = groups.start;
         while first < groups.end {
             let rows = step.min(groups.end - first);
-            let text = if self.keys.copies_text() { self.keys.text_of(keys, first..first + rows) } else { 0 };
-            reserve(self.bytes_ahead(rows) + text + self.pairs_ahead(states, first..first + rows))?;
+            let text = self.keys.text_of(keys, first..first + rows);
+            reserve(self.bytes_ahead(rows) + text + self.merge_bytes_ahead(states, first..first + rows))?;
             let mut words = &keys.words[first * keys.stride..(first + rows) * keys.stride];
             if keys.stride < self.keys.keys.stride {
                 wide.clear();
@@ -265,7 +274,7 @@ impl GroupTable {
             let before = self.keys.groups();
             match self.keys.layout.bytes_slots {
                 0 => self.keys.lookup(words, rows, &NoBytes, &mut ids)?,
-                _ => self.keys.lookup(words, rows, &MergedBytes { keys, first, base }, &mut ids)?,
+                _ => self.keys.lookup(words, rows, &MergedBytes { keys, first }, &mut ids)?,
             }
             let placement = Placement { ids: Some(&ids), rows, before, groups: self.keys.groups(), appended: false };
             for (state, other) in self.states.iter_mut().zip(states) {
@@ -282,12 +291,9 @@ impl GroupTable {
         Ok(())
     }
 
-    /// Bytes that the pairs of DISTINCT of other states' groups can add at most.
-    fn pairs_ahead(&self, others: &[State], groups: Range<usize>) -> usize {
-        let ahead = |(state, other): (&State, &State)| match (state, other) {
-            (State::Distinct(state), State::Distinct(other)) => state.merge_bytes_ahead(other, groups.clone()),
-            _ => 0,
-        };
+    /// Bytes that other states' groups can add at most, beside those that every group has.
+    pub fn merge_bytes_ahead(&self, others: &[State], groups: Range<usize>) -> usize {
+        let ahead = |(state, other): (&State, &State)| state.merge_bytes_ahead(other, groups.clone());
         self.states.iter().zip(others).map(ahead).sum()
     }
 
@@ -309,9 +315,10 @@ impl GroupTable {
 }
 
 fn ahead(state: &State, groups: usize, rows: usize) -> usize {
-    let groups = groups * state.bytes_per_group();
+    let held = groups * state.bytes_per_group();
     match state {
-        State::Distinct(distinct) => groups + distinct.bytes_ahead(rows),
-        _ => groups.max(state.bytes()),
+        State::Distinct(distinct) => held + distinct.bytes_ahead(rows),
+        State::MinMax(values) => values.bytes_ahead(groups),
+        _ => held.max(state.bytes()),
     }
 }

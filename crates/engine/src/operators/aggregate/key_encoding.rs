@@ -36,7 +36,8 @@ struct BytesColumn {
     index: Option<UInt32Array>,
 }
 
-enum BytesValues {
+/// Strings or bytes in one of their forms.
+pub(super) enum BytesValues {
     Views(ScalarBuffer<u128>, Arc<[Buffer]>),
     Offsets(OffsetBuffer<i32>, Buffer),
     LargeOffsets(OffsetBuffer<i64>, Buffer),
@@ -45,8 +46,9 @@ enum BytesValues {
 }
 
 impl BytesValues {
+    /// The bytes of a row.
     #[inline]
-    fn get(&self, index: usize) -> &[u8] {
+    pub fn get(&self, index: usize) -> &[u8] {
         match self {
             Self::Views(all, buffers) => views::bytes(&all[index], buffers),
             Self::Offsets(offsets, data) => &data[offsets[index] as usize..offsets[index + 1] as usize],
@@ -81,6 +83,11 @@ impl EncodedKeys {
             BytesColumn { values: BytesValues::Views(views, buffers), index: None }
         });
         Self { stride, words: words.collect(), rows, bytes: bytes.collect() }
+    }
+
+    /// Bytes held, without those of the columns.
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * 8
     }
 
     /// Bytes of the long strings of [`stored`](Self::stored) keys.
@@ -353,7 +360,8 @@ pub(super) fn dictionary_parts(array: &ArrayRef) -> Result<(ArrayRef, UInt32Arra
     })
 }
 
-fn bytes_values(array: &ArrayRef) -> Result<BytesValues> {
+/// The bytes of an array of strings or bytes, however they lie.
+pub(super) fn bytes_values(array: &ArrayRef) -> Result<BytesValues> {
     fn offsets<T: ByteArrayType>(array: &ArrayRef) -> (OffsetBuffer<T::Offset>, Buffer) {
         let array = array.as_bytes::<T>();
         (array.offsets().clone(), array.values().clone())

@@ -10,101 +10,19 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 use diligence_base::{Error, Result};
 
+use super::arena::{Arena, Place};
 use super::key_layout::{KeyLayout, hash_key};
 use crate::batch::views::INLINE_BYTES;
-use crate::memory::{QueryMemory, Reservation};
 use crate::operators::prefetch::prefetch;
 
 /// A free slot: no group has this number.
 const FREE: u64 = u64::MAX;
 /// The fewest slots of a table.
 const SLOTS_MIN: usize = 256;
-/// Bytes of an arena's first block; each further one is twice as large, up to [`BLOCK_BYTES_MAX`].
-const BLOCK_BYTES_MIN: usize = if cfg!(test) { 256 } else { 16 * 1024 };
-const BLOCK_BYTES_MAX: usize = 1024 * 1024;
 /// From how many slots on probes are prefetched: the slots of a smaller table stay in the L1 and L2 caches.
 const PREFETCH_SLOTS_MIN: usize = 32 * 1024;
 /// How many rows ahead.
 const PREFETCH_ROWS: usize = 12;
-
-/// Where the bytes of long strings lie. A block is never moved, so that tables and output share it without copying.
-#[derive(Default)]
-pub(super) struct Arena {
-    blocks: Vec<Buffer>,
-    open: Vec<u8>,
-    /// Bytes of blocks that nobody else holds.
-    bytes: usize,
-    /// What shared blocks are counted in: given back when their last holder goes.
-    shared: Vec<Arc<Reservation>>,
-}
-
-impl Arena {
-    /// An empty arena whose first block has room for so many bytes, or is as large as blocks become.
-    fn with_room(bytes: usize) -> Self {
-        let open = Vec::with_capacity(bytes.min(BLOCK_BYTES_MAX));
-        Self { bytes: open.capacity(), open, ..Self::default() }
-    }
-
-    /// Copies bytes in; returns their place.
-    fn store(&mut self, bytes: &[u8]) -> u64 {
-        if self.open.capacity() - self.open.len() < bytes.len() {
-            self.freeze();
-            let next = (BLOCK_BYTES_MIN << self.blocks.len().min(10)).min(BLOCK_BYTES_MAX).max(bytes.len());
-            self.open = Vec::with_capacity(next);
-            self.bytes += next;
-        }
-        let place = pack_place(self.blocks.len(), self.open.len());
-        self.open.extend_from_slice(bytes);
-        place
-    }
-
-    /// Bytes at a place.
-    #[inline]
-    fn read(&self, place: u64, length: usize) -> &[u8] {
-        let (block, offset) = unpack_place(place);
-        let block = self.blocks.get(block).map_or(self.open.as_slice(), Buffer::as_slice);
-        &block[offset..offset + length]
-    }
-
-    /// Closes the block that is being filled.
-    fn freeze(&mut self) {
-        if !self.open.is_empty() {
-            self.blocks.push(Buffer::from_vec(std::mem::take(&mut self.open)));
-        }
-    }
-
-    /// Shares another arena's blocks; returns what to add to the block numbers of its places.
-    fn adopt(&mut self, other: &Arena) -> usize {
-        debug_assert!(other.open.is_empty(), "only a frozen arena is shared");
-        self.freeze();
-        let base = self.blocks.len();
-        self.blocks.extend(other.blocks.iter().cloned());
-        self.shared.extend(other.shared.iter().cloned());
-        base
-    }
-
-    /// Closes the block that is being filled and counts all blocks apart, so that they can be shared.
-    fn share(&mut self, memory: &QueryMemory) {
-        self.freeze();
-        if self.bytes > 0 {
-            let mut reservation = memory.reservation("Aggregate");
-            // They are held already, and were counted elsewhere until now.
-            reservation.settle(self.bytes);
-            self.shared.push(Arc::new(reservation));
-            self.bytes = 0;
-        }
-    }
-}
-
-#[inline]
-fn pack_place(block: usize, offset: usize) -> u64 {
-    (block as u64) << 32 | offset as u64
-}
-
-#[inline]
-fn unpack_place(place: u64) -> (usize, usize) {
-    ((place >> 32) as usize, place as u32 as usize)
-}
 
 /// Keys in a row: words, and for long strings the place of their bytes.
 #[derive(Default)]
@@ -115,7 +33,7 @@ pub(super) struct Keys {
     pub groups: usize,
     arena: Arena,
     /// Per byte column: the place of each group's bytes; empty until the column's first long string.
-    places: Vec<Vec<u64>>,
+    places: Vec<Vec<Place>>,
 }
 
 impl Keys {
@@ -137,12 +55,13 @@ impl Keys {
 
     /// The place of a long string: block and offset.
     pub fn place(&self, slot: usize, group: usize) -> (usize, usize) {
-        unpack_place(self.places[slot][group])
+        let place = self.places[slot][group];
+        (place.block as usize, place.offset as usize)
     }
 
     /// All blocks with bytes. Call after [`freeze`](Self::freeze).
     pub fn blocks(&self) -> &[Buffer] {
-        &self.arena.blocks
+        self.arena.blocks()
     }
 
     /// No more keys are added.
@@ -150,31 +69,16 @@ impl Keys {
         self.arena.freeze();
     }
 
-    /// No more keys are added, and other keys may refer to the bytes of these.
-    pub fn share(&mut self, memory: &QueryMemory) {
-        self.arena.share(memory);
-    }
-
     /// Whether a byte column has any long string.
     pub fn has_long(&self, slot: usize) -> bool {
         !self.places[slot].is_empty()
     }
 
-    /// Bytes of long strings that nobody else holds.
-    pub fn text_bytes(&self) -> usize {
-        self.arena.bytes
-    }
-
-    /// Bytes of long strings that are counted apart, because others may hold them, too.
-    pub fn shared_bytes(&self) -> usize {
-        self.arena.shared.iter().map(|reservation| reservation.bytes()).sum()
-    }
-
-    /// Bytes held, without those counted apart.
+    /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.words.capacity() * 8
             + self.places.iter().map(|places| places.capacity() * 8).sum::<usize>()
-            + self.arena.bytes
+            + self.arena.bytes()
     }
 
     /// Makes room for the layout's null words.
@@ -186,28 +90,52 @@ impl Keys {
         self.stride = stride;
     }
 
-    /// The keys of `order`, in that order; the arena is shared.
-    pub fn permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Self {
-        self.share(memory);
+    /// Bytes of the long strings of some keys; `bytes_words` are the words that hold lengths.
+    pub fn text_of(&self, bytes_words: &[usize], groups: impl Iterator<Item = usize>) -> usize {
+        if bytes_words.is_empty() {
+            return 0;
+        }
+        let long = |group: usize| {
+            let key = self.key(group);
+            let lengths = bytes_words.iter().map(|&word| key[word] as u32 as usize);
+            lengths.filter(|&length| length > INLINE_BYTES).sum::<usize>()
+        };
+        groups.map(long).sum()
+    }
+
+    /// The keys of `order`, in that order, with long strings of their own.
+    pub fn permuted(&self, bytes_words: &[usize], order: &[u32]) -> Self {
         let stride = self.stride;
         let mut words = Vec::with_capacity(order.len() * stride);
         match stride {
             1 => words.extend(order.iter().map(|&group| self.words[group as usize])),
             _ => order.iter().for_each(|&group| words.extend_from_slice(self.key(group as usize))),
         }
-        let places = self
-            .places
-            .iter()
-            .map(|places| match places.is_empty() {
-                true => Vec::new(),
-                false => order.iter().map(|&group| places[group as usize]).collect(),
-            })
-            .collect();
-        let mut arena = Arena::default();
-        arena.adopt(&self.arena);
+        let mut arena = match self.arena.bytes() {
+            0 => Arena::default(),
+            _ => Arena::with_room(self.text_of(bytes_words, order.iter().map(|&group| group as usize))),
+        };
+        let copy = |(places, &word): (&Vec<Place>, &usize)| match places.is_empty() {
+            true => Vec::new(),
+            false => order
+                .iter()
+                .map(|&group| {
+                    let length = self.key(group as usize)[word] as u32 as usize;
+                    match length > INLINE_BYTES {
+                        true => arena.store(self.arena.read(places[group as usize], length)),
+                        false => NOWHERE,
+                    }
+                })
+                .collect(),
+        };
+        let places = self.places.iter().zip(bytes_words).map(copy).collect();
+        arena.freeze();
         Self { stride, words, groups: order.len(), arena, places }
     }
 }
+
+/// The place of a string that lies in its words.
+const NOWHERE: Place = Place { block: 0, offset: 0 };
 
 /// Keys with more words each; the new ones are zero.
 pub(super) fn restride(words: &[u64], from: usize, to: usize, groups: usize) -> Vec<u64> {
@@ -225,7 +153,7 @@ pub(super) trait KeyBytes {
     /// The bytes of a long string of row `row`.
     fn bytes(&self, slot: usize, row: usize, length: usize) -> &[u8];
     /// Keeps the bytes for a new group; returns their place.
-    fn store(&self, slot: usize, row: usize, length: usize, arena: &mut Arena) -> u64 {
+    fn store(&self, slot: usize, row: usize, length: usize, arena: &mut Arena) -> Place {
         arena.store(self.bytes(slot, row, length))
     }
 }
@@ -244,19 +172,11 @@ pub(super) struct MergedBytes<'a> {
     pub keys: &'a Keys,
     /// The first looked-up key's group in `keys`.
     pub first: usize,
-    /// From [`KeyTable::adopt_text`]: where the other table's blocks begin, if they are shared.
-    pub base: Option<usize>,
 }
 
 impl KeyBytes for MergedBytes<'_> {
     fn bytes(&self, slot: usize, row: usize, length: usize) -> &[u8] {
         self.keys.long_bytes(slot, self.first + row, length)
-    }
-
-    fn store(&self, slot: usize, row: usize, length: usize, arena: &mut Arena) -> u64 {
-        let Some(base) = self.base else { return arena.store(self.bytes(slot, row, length)) };
-        let (block, offset) = unpack_place(self.keys.places[slot][self.first + row]);
-        pack_place(block + base, offset)
     }
 }
 
@@ -269,10 +189,6 @@ pub(super) struct KeyTable {
     slots_used: bool,
     /// The words of each key that hold a byte column's length.
     bytes_words: Vec<usize>,
-    /// What becomes of long strings in a merge: they are copied, or the other table's blocks are shared.
-    copies_text: bool,
-    /// Bytes of the long strings of all groups that were merged into this table with their blocks.
-    adopted_text: usize,
     hashes: Vec<u64>,
     /// Of runs of equal keys: the words and the groups.
     heads: Vec<u64>,
@@ -289,8 +205,6 @@ impl KeyTable {
             slots: Vec::new(),
             slots_used: false,
             bytes_words,
-            copies_text: false,
-            adopted_text: 0,
             hashes: Vec::new(),
             heads: Vec::new(),
             head_ids: Vec::new(),
@@ -317,7 +231,7 @@ impl KeyTable {
         let slots = if slots > self.slots.len() { slots + self.slots.len() } else { slots };
         // Hashes, and the words and ids of runs.
         let scratch = rows * (8 + 8 * self.keys.stride + 4);
-        keys + slots * 8 + scratch + self.keys.arena.bytes
+        keys + slots * 8 + scratch + self.keys.arena.bytes()
     }
 
     fn groups_ahead(&self, rows: usize) -> usize {
@@ -383,55 +297,14 @@ impl KeyTable {
         keys
     }
 
-    /// From now on merges copy the long strings of new groups, so that the tables they come from can go.
-    pub fn copy_text(&mut self) {
-        self.copies_text = true;
-    }
-
-    /// Whether merges copy long strings.
-    pub fn copies_text(&self) -> bool {
-        self.copies_text
-    }
-
-    /// Prepares the merge of other keys; returns the base for [`MergedBytes`]. If long strings are not copied, new groups
-    /// share the blocks of theirs: see [`settle_text`](Self::settle_text).
-    pub fn adopt_text(&mut self, other: &Keys, groups: Range<usize>) -> Option<usize> {
-        if self.copies_text || self.bytes_words.is_empty() {
-            return None;
-        }
-        self.adopted_text += self.text_of(other, groups);
-        Some(self.keys.arena.adopt(&other.arena))
+    /// The words of a key that hold the lengths of its strings.
+    pub fn bytes_words(&self) -> &[usize] {
+        &self.bytes_words
     }
 
     /// Bytes of the long strings of some groups of keys of this layout.
     pub fn text_of(&self, keys: &Keys, groups: Range<usize>) -> usize {
-        let length = |group: usize, word: usize| keys.words[group * keys.stride + word] as u32 as usize;
-        let long = |group: usize| {
-            let lengths = self.bytes_words.iter().map(move |&word| length(group, word));
-            lengths.filter(|&length| length > INLINE_BYTES).sum::<usize>()
-        };
-        if self.bytes_words.is_empty() { 0 } else { groups.map(long).sum() }
-    }
-
-    /// After the last merge: copies the long strings together if most of what was adopted were duplicates, so that the
-    /// blocks of other tables need not be kept. `reserve` is asked for the bytes of the copy first; if it refuses, they are kept.
-    pub fn settle_text(&mut self, reserve: impl FnOnce(usize) -> Result<()>) {
-        let live = self.text_of(&self.keys, 0..self.keys.groups);
-        if live * 2 >= self.adopted_text || reserve(live + BLOCK_BYTES_MAX.min(live)).is_err() {
-            return;
-        }
-        let Keys { stride, words, arena, places, groups } = &mut self.keys;
-        let mut own = Arena::with_room(live);
-        for group in 0..*groups {
-            for (places, &word) in places.iter_mut().zip(&self.bytes_words) {
-                let length = words[group * *stride + word] as u32 as usize;
-                if length > INLINE_BYTES {
-                    places[group] = own.store(arena.read(places[group], length));
-                }
-            }
-        }
-        *arena = own;
-        self.adopted_text = 0;
+        keys.text_of(&self.bytes_words, groups)
     }
 
     /// The group of each row's key, new groups for new keys. `words` has the table's stride.
@@ -543,10 +416,10 @@ impl KeyTable {
             let places = &mut self.keys.places[slot];
             if length > INLINE_BYTES {
                 // Places are kept for every group from the first long string on.
-                places.resize(group, 0);
+                places.resize(group, NOWHERE);
                 places.push(bytes.store(slot, row, length, &mut self.keys.arena));
             } else if !places.is_empty() {
-                places.push(0);
+                places.push(NOWHERE);
             }
         }
         self.keys.groups += 1;

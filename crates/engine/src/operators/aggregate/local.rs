@@ -8,12 +8,12 @@
 //! *Spreading* does not look up anything: rows go to their partitions as groups of one, because a look would cost more
 //! than it saves; now and then it is tried again.
 //!
-//! Chunks stay with the packet. When they hold many bytes the packet merges them partition by partition, one piece per
-//! batch (*consolidation*): so a packet holds at most some times what its groups need, however many rows there are. Long
-//! strings are copied then, each once, and those of the merged chunks are given back.
+//! A flush makes a chunk for each *piece* of the partitions, and chunks stay with the packet. When they hold many bytes the packet
+//! merges those of one piece after another, one per batch (*consolidation*): so a packet holds at most some times what its groups
+//! need, however many rows there are.
 //!
-//! Where memory is refused, the groups of whichever packet holds most go to temp space ([`spill`](super::spill)), and the packet that
-//! was refused goes on.
+//! Where memory is refused, or somebody else needs it, the largest piece goes to temp space ([`spill`](super::spill)), and from then on
+//! what is flushed of it does so at once; the other pieces stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,12 +30,17 @@ use super::sink::{Handed, Shared};
 use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::Reservation;
 use crate::pipeline::{Accept, Setup, SinkState};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The share of a query's memory that chunks of all packets may have before they are merged: one in so many.
 const CONSOLIDATED_SHARE: usize = 4;
+/// The same of tables before they are flushed, for which they need as much again.
+const TABLES_SHARE: usize = 8;
+/// A table of so few bytes is not flushed for its size.
+const TABLE_BYTES_MIN: usize = 32 * 1024;
 
 /// When tables are flushed and how work is split. Tests make everything small.
 #[derive(Clone, Debug)]
@@ -81,7 +86,6 @@ pub(super) struct LocalGroups {
 pub(super) struct Groups {
     program: Arc<Program>,
     tuning: Tuning,
-    memory: QueryMemory,
     packets: usize,
     table: GroupTable,
     reservation: Reservation,
@@ -92,8 +96,15 @@ pub(super) struct Groups {
     rows: usize,
     /// Spreading: flushes still to come before gathering again.
     spread: usize,
-    chunks: Vec<Chunk>,
+    /// Bytes of a table above which it is flushed.
+    table_bytes_max: usize,
+    /// By piece.
+    chunks: Vec<Vec<Chunk>>,
     chunk_bytes: usize,
+    /// Pieces that have spilled, as bits; those of all packets.
+    spilled: Arc<AtomicU64>,
+    /// Chunks of such pieces.
+    leaving: Vec<Chunk>,
     /// Bytes of chunks at which to consolidate next.
     consolidated_bytes: usize,
     consolidation: Option<Consolidation>,
@@ -109,14 +120,14 @@ enum Added {
     Refused(Error),
 }
 
-/// Chunks that are being merged, piece by piece.
+/// How far the merging of chunks is.
+#[derive(Default)]
 struct Consolidation {
-    chunks: Vec<Chunk>,
-    /// Partitions below this are merged.
+    /// The piece that is next.
     next: usize,
-    /// Partitions in a piece.
-    width: usize,
-    merged: Vec<Chunk>,
+    /// Groups that chunks had, and have.
+    before: usize,
+    after: usize,
 }
 
 impl LocalGroups {
@@ -139,11 +150,18 @@ impl LocalGroups {
                 continue;
             }
             let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
-            let (added, held_bytes) = {
+            // Not held while groups are taken out, from this packet as well.
+            let is_asked = self.groups.lock().reservation.is_asked();
+            if is_asked && !self.shared.is_spilling() && self.evict()? {
+                self.pending.push_front(batch);
+                continue;
+            }
+            let (added, held_bytes, leaving) = {
                 let mut groups = self.groups.lock();
-                (groups.add(&batch)?, groups.held_bytes())
+                (groups.add(&batch)?, groups.held_bytes(), std::mem::take(&mut groups.leaving))
             };
             self.shared.prepare_spill(&self.setup, held_bytes)?;
+            self.outgoing = self.shared.outgoing_of(leaving)?;
             match added {
                 Added::Done => {}
                 Added::Pressed(error) => {
@@ -154,7 +172,7 @@ impl LocalGroups {
                 Added::Refused(error) => {
                     if self.evict()? {
                         self.pending.push_front(batch);
-                    } else if self.shared.is_spilling(waker) {
+                    } else if self.shared.poll_spilling(waker).is_pending() {
                         self.pending.push_front(batch);
                         return Ok(Accept::Wait);
                     } else if batch.rows() > 1 && self.setup.temp.is_some() {
@@ -170,11 +188,11 @@ impl LocalGroups {
         }
     }
 
-    /// Takes the groups of whoever holds most, to be written. False if nobody holds any, or there is no temp space.
+    /// Takes the groups of the largest piece, to be written. False if nobody holds any, or there is no temp space.
     fn evict(&mut self) -> Result<bool> {
         let evicted = self.shared.evict(&self.setup)?;
         let any = evicted.is_some();
-        self.outgoing = evicted.unwrap_or_default();
+        self.outgoing.extend(evicted.unwrap_or_default());
         Ok(any)
     }
 }
@@ -188,18 +206,24 @@ impl Groups {
             let share = setup.memory.limit_bytes() / (CONSOLIDATED_SHARE * setup.packets.max(1));
             tuning.consolidated_bytes = tuning.consolidated_bytes.min(share);
         }
+        let share = setup.memory.limit_bytes() / (TABLES_SHARE * setup.packets.max(1));
         Ok(Self {
             table: GroupTable::new(program.clone())?,
-            reservation: setup.memory.reservation("Aggregate"),
-            memory: setup.memory.clone(),
+            reservation: match program.grouped || program.has_distinct() {
+                true => setup.memory.revocable("Aggregate"),
+                false => setup.memory.reservation("Aggregate"),
+            },
+            table_bytes_max: share.max(TABLE_BYTES_MIN),
             packets: setup.packets,
             direct: DirectGroups::default(),
             encoded: EncodedKeys::default(),
             ids: Vec::new(),
             rows: 0,
             spread: 0,
-            chunks: Vec::new(),
+            chunks: (0..shared.pieces(setup)).map(|_| Vec::new()).collect(),
             chunk_bytes: 0,
+            spilled: shared.spilled.clone(),
+            leaving: Vec::new(),
             consolidated_bytes: tuning.consolidated_bytes,
             consolidation: None,
             tuning,
@@ -230,7 +254,8 @@ impl Groups {
         // merged faster.
         let full = self.tuning.local_groups * if self.spread > 0 { 4 } else { 1 };
         let mut tidied = Ok(());
-        if self.table.groups() >= full && !self.program.has_foreign {
+        let is_full = self.table.groups() >= full || self.table.bytes() >= self.table_bytes_max;
+        if is_full && self.table.groups() > 0 && !self.program.has_foreign {
             tidied = self.make_room();
         }
         match tidied.and_then(|()| self.consolidate()) {
@@ -272,7 +297,7 @@ impl Groups {
 
     /// Reserves what the next rows can need at most.
     fn reserve(&mut self, rows: usize) -> Result<()> {
-        let ahead = self.table.bytes_ahead(rows) + self.direct.bytes();
+        let ahead = self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4;
         if ahead > self.reservation.bytes() {
             self.reservation.resize(ahead)?;
         }
@@ -281,20 +306,18 @@ impl Groups {
 
     /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be overdrawn.
     fn settle(&mut self) -> Result<()> {
-        let unforeseen = self.program.layout.bytes_slots > 0
-            || self.table.states.iter().any(|state| matches!(state, State::Foreign(_) | State::Distinct(_)));
-        if !unforeseen {
-            return Ok(());
-        }
         let more = self.table.bytes().saturating_sub(self.reservation.bytes());
+        if !self.program.grouped && !self.program.has_distinct() {
+            // One value for the user: nothing of it can be spilled.
+            return self.reservation.grow_for_one_row(more);
+        }
         self.reservation.grow(more).inspect_err(|_| self.reservation.overdraw(more))
     }
 
     /// The table is full: flushes it, and decides whether the next rows are looked up.
     fn make_room(&mut self) -> Result<()> {
         let gathered = self.rows as f64 / self.table.groups() as f64;
-        let chunk = self.flush()?;
-        self.keep(chunk);
+        self.flush()?;
         match self.spread {
             0 if gathered < 1.3 => self.spread = self.tuning.spread_flushes,
             0 => {}
@@ -304,98 +327,119 @@ impl Groups {
     }
 
     /// Sorts the table by partition; it is empty afterwards.
-    fn flush(&mut self) -> Result<Chunk> {
-        let chunk = self.table.take_chunk(&self.memory)?;
+    fn flush(&mut self) -> Result<()> {
+        let mut reservation = self.reservation.sibling();
+        // The sorted copy is made beside the table, so for a moment both are held.
+        reservation.grow(self.table.bytes())?;
+        let chunks = self.table.take_chunks(self.chunks.len(), reservation)?;
         self.direct.forget();
         self.rows = 0;
-        Ok(chunk)
+        chunks.into_iter().for_each(|chunk| self.keep(chunk));
+        Ok(())
     }
 
     fn keep(&mut self, chunk: Chunk) {
-        self.chunk_bytes += chunk.bytes();
-        self.chunks.push(chunk);
+        let piece = piece_of(&chunk, self.chunks.len());
+        if self.spilled.load(Ordering::Acquire) >> piece & 1 == 1 {
+            self.leaving.push(chunk);
+        } else {
+            self.chunk_bytes += chunk.bytes();
+            self.chunks[piece].push(chunk);
+        }
     }
 
-    /// One piece of merging the packet's own chunks, if they have become too many.
+    /// Merges the packet's own chunks of one piece, if chunks have become too many.
     fn consolidate(&mut self) -> Result<()> {
-        if self.consolidation.is_none() {
-            if self.chunk_bytes < self.consolidated_bytes {
-                return Ok(());
+        let Some(progress) = &mut self.consolidation else {
+            if self.chunk_bytes >= self.consolidated_bytes {
+                self.consolidation = Some(Consolidation::default());
             }
-            let groups = self.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
-            let pieces = (groups / self.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
-            let (chunks, width) = (std::mem::take(&mut self.chunks), PARTITIONS / pieces);
-            self.chunk_bytes = 0;
-            self.consolidation = Some(Consolidation { chunks, next: 0, width, merged: Vec::new() });
+            return Ok(());
+        };
+        let (piece, pieces) = (progress.next, self.chunks.len());
+        if self.chunks[piece].len() > 1 {
+            let mut table = GroupTable::new(self.program.clone())?;
+            let mut reservation = self.reservation.sibling();
+            for chunk in &self.chunks[piece] {
+                let mut reserve = |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
+                table.merge_chunk(chunk, 0..PARTITIONS, &mut reserve)?;
+            }
+            let after = table.groups();
+            let mut merged = self.reservation.sibling();
+            merged.grow(table.bytes())?;
+            let merged = table.take_chunks(pieces, merged)?;
+            let chunks = std::mem::replace(&mut self.chunks[piece], merged);
+            progress.before += chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
+            progress.after += after;
+            let bytes = |chunks: &[Chunk]| chunks.iter().map(Chunk::bytes).sum::<usize>();
+            self.chunk_bytes = self.chunk_bytes + bytes(&self.chunks[piece]) - bytes(&chunks);
         }
-        let Some(consolidation) = &mut self.consolidation else { return Ok(()) };
-        let partitions = consolidation.next..consolidation.next + consolidation.width;
-        let mut table = GroupTable::copying(self.program.clone())?;
-        let mut reservation = self.memory.reservation("Aggregate");
-        for chunk in &consolidation.chunks {
-            table.merge_chunk(chunk, partitions.clone(), &mut |bytes| {
-                if bytes > reservation.bytes() { reservation.resize(bytes) } else { Ok(()) }
-            })?;
-        }
-        if table.groups() > 0 {
-            consolidation.merged.push(table.take_chunk(&self.memory)?);
-        }
-        consolidation.next = partitions.end;
-        if consolidation.next == PARTITIONS
-            && let Some(done) = self.consolidation.take()
-        {
-            let before = done.chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
-            let after = done.merged.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
-            let bytes = done.merged.iter().map(Chunk::bytes).sum::<usize>();
+        progress.next += 1;
+        // Where hardly any group repeats, the rest is left alone.
+        let in_vain = progress.after * 4 > progress.before * 3;
+        if progress.next == pieces || in_vain && progress.before > 0 {
             // What merging cannot make smaller is not merged again soon.
-            let factor = if before < after * 2 { 8 } else { 3 };
-            self.consolidated_bytes = self.tuning.consolidated_bytes.max(bytes * factor);
-            done.merged.into_iter().for_each(|chunk| self.keep(chunk));
+            let factor = if progress.before < progress.after * 2 { 8 } else { 3 };
+            self.consolidated_bytes = self.tuning.consolidated_bytes.max(self.chunk_bytes * factor);
+            self.consolidation = None;
         }
         Ok(())
     }
 
     /// Bytes that are reserved here.
     pub fn held_bytes(&self) -> usize {
-        let merging = self.consolidation.as_ref().map_or(0, |consolidation| {
-            let chunks = consolidation.chunks.iter().chain(&consolidation.merged);
-            chunks.map(Chunk::bytes).sum()
-        });
-        self.reservation.bytes() + self.chunk_bytes + merging
+        self.reservation.bytes() + self.chunk_bytes + self.leaving.iter().map(Chunk::bytes).sum::<usize>()
     }
 
-    /// Gives everything away, with all memory; a table that is to go to temp space need not be `sorted`.
-    pub fn take_out(&mut self, sorted: bool) -> Result<Vec<Handed>> {
-        let mut handed = Vec::new();
-        if let Some(Consolidation { chunks, next, merged, .. }) = self.consolidation.take() {
-            handed.extend(chunks.into_iter().map(|chunk| Handed::Chunk(chunk, next..PARTITIONS)));
-            handed.extend(merged.into_iter().map(|chunk| Handed::Chunk(chunk, 0..PARTITIONS)));
+    /// Adds the bytes of each piece.
+    pub fn add_piece_bytes(&self, bytes: &mut [usize]) {
+        for (bytes, chunks) in bytes.iter_mut().zip(&self.chunks) {
+            *bytes += chunks.iter().map(Chunk::bytes).sum::<usize>();
         }
-        handed.extend(self.chunks.drain(..).map(|chunk| Handed::Chunk(chunk, 0..PARTITIONS)));
-        self.chunk_bytes = 0;
-        let large = self.packets > 1 && self.table.groups() > self.tuning.handed_groups;
-        if sorted && self.program.grouped && (large || !handed.is_empty() || self.table.repeats) {
-            match self.flush() {
-                Ok(chunk) => handed.push(Handed::Chunk(chunk, 0..PARTITIONS)),
-                Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
-                // The refusal has changed nothing: the table goes as it is.
-                Err(_) => {}
-            }
-        }
+    }
+
+    /// Takes the chunks of a piece.
+    pub fn take_piece(&mut self, piece: usize) -> Vec<Chunk> {
+        let chunks = std::mem::take(&mut self.chunks[piece]);
+        self.chunk_bytes -= chunks.iter().map(Chunk::bytes).sum::<usize>();
+        chunks
+    }
+
+    /// Takes the table, with its memory; `None` if it has no groups.
+    pub fn take_table(&mut self) -> Result<Option<Handed>> {
         let table = std::mem::replace(&mut self.table, GroupTable::new(self.program.clone())?);
-        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
+        let empty = self.reservation.sibling();
+        let reservation = std::mem::replace(&mut self.reservation, empty);
         self.direct = DirectGroups::default();
         self.rows = 0;
-        if !self.program.grouped || table.groups() > 0 {
-            handed.push(Handed::Table(table, reservation, self.memory.clone()));
+        let is_some = !self.program.grouped || table.groups() > 0;
+        Ok(is_some.then_some(Handed::Table(table, reservation)))
+    }
+
+    /// Gives everything away, with all memory.
+    fn take_out(&mut self) -> Result<Vec<Handed>> {
+        let any_chunk = self.chunks.iter().any(|chunks| !chunks.is_empty()) || self.spilled.load(Ordering::Acquire) > 0;
+        let large = self.packets > 1 && self.table.groups() > self.tuning.handed_groups;
+        if self.program.grouped && self.table.groups() > 0 && (large || any_chunk || self.table.repeats) {
+            match self.flush() {
+                Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
+                // The refusal has changed nothing: the table goes as it is.
+                _ => {}
+            }
         }
+        self.consolidation = None;
+        self.chunk_bytes = 0;
+        let chunks = self.chunks.iter_mut().flat_map(std::mem::take).chain(std::mem::take(&mut self.leaving));
+        let mut handed = chunks.map(Handed::Chunk).collect::<Vec<_>>();
+        handed.extend(self.take_table()?);
         Ok(handed)
     }
 
     /// Takes DISTINCT's pairs out of the one group of no GROUP BY, with what is reserved for them.
     pub fn take_pairs(&mut self) -> Result<Option<(Vec<State>, Reservation)>> {
         let Some(states) = self.table.take_pairs()? else { return Ok(None) };
-        let reservation = std::mem::replace(&mut self.reservation, self.memory.reservation("Aggregate"));
+        let empty = self.reservation.sibling();
+        let reservation = std::mem::replace(&mut self.reservation, empty);
         self.reservation.settle(self.table.bytes());
         Ok(Some((states, reservation)))
     }
@@ -419,15 +463,27 @@ impl SinkState for LocalGroups {
         self.work(waker)
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        let is_asked = self.groups.lock().reservation.is_asked();
+        if is_asked && self.outgoing.is_empty() && !self.shared.is_spilling() {
+            self.evict()?;
+        }
+        self.work(waker)
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         if self.work(waker)? == Accept::Wait {
             return Ok(Accept::Wait);
         }
         if !std::mem::replace(&mut self.finished, true) {
-            // What goes to temp space anyhow need not be sorted.
-            let handed = self.groups.lock().take_out(!self.shared.has_spilled())?;
+            let handed = self.groups.lock().take_out()?;
             handed.into_iter().for_each(|handed| self.shared.hand_over(handed));
         }
         Ok(Accept::More)
     }
+}
+
+/// Which of so many pieces of the partitions a chunk belongs to.
+pub(super) fn piece_of(chunk: &Chunk, pieces: usize) -> usize {
+    chunk.partitions.start / (PARTITIONS / pieces)
 }

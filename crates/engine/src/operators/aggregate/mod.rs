@@ -3,8 +3,12 @@
 //! The life of a row: a packet evaluates the group columns and the arguments of a batch ([`program`]), turns the group
 //! columns into key words ([`key_encoding`]), finds the number of each row's group in its own table ([`key_table`], or
 //! [`direct`] for few values), and adds the arguments to vectors of states by these numbers ([`states`]). A full table is
-//! sorted by hash partition and handed over as a chunk ([`group_table`], [`local`]). When all packets are done, partitions
-//! are merged independently of each other ([`sink`]), and packets of the next pipeline read them ([`source`]).
+//! sorted by hash partition and cut into chunks, one for each piece of the partitions ([`group_table`], [`local`]). When all packets
+//! are done, partitions are merged independently of each other ([`sink`]), and packets of the next pipeline read them
+//! ([`finished`], [`source`]).
+//!
+//! Where memory is short, pieces of the partitions go to temp space, the largest first; the others stay, and both are brought together
+//! in the end ([`spill`]). Groups that are complete and that nobody has read yet go there, too, when somebody else needs their memory.
 //!
 //! This is Gamma's local and global aggregation (DeWitt et al., "The Gamma Database Machine Project", section 4.4)
 //! with the partitions of a hybrid hash join for the global phase.
@@ -15,10 +19,12 @@
 //! Invariants:
 //! * The answer does not depend on the number of packets, on flushes or on physical forms; sums of floats aside, whose
 //!   additions are associated differently.
-//! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known about it.
-//!   That is what a spill by partition will write.
+//! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known about it. It shares
+//!   no memory with others, so that a piece is free when its chunks are written.
 
+mod arena;
 mod direct;
+mod finished;
 mod group_table;
 mod key_decoding;
 mod key_encoding;
@@ -43,7 +49,7 @@ use diligence_base::Result;
 use crate::pipeline::{Sink, Source};
 use crate::plan;
 use local::Tuning;
-pub(super) use output::AverageKind;
+pub(crate) use output::AverageKind;
 use program::Program;
 use sink::{AggregateSink, Shared};
 use source::AggregateSource;

@@ -25,7 +25,7 @@ pub(super) enum Output {
 }
 
 /// How an average is divided.
-pub(in super::super) enum AverageKind {
+pub(crate) enum AverageKind {
     Float,
     /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
     Decimal {
@@ -110,7 +110,7 @@ impl Output {
                 kind.output(sums_of(states, *sum)?, count_of(states, *rows, *nulls)?, range)
             }
             Self::MinMax { state } => match &states[*state] {
-                State::MinMax(values) => Ok(values.output(range)),
+                State::MinMax(values) => values.output(range),
                 _ => Err(out_of_order()),
             },
             Self::DistinctCount { state } => match &states[*state] {

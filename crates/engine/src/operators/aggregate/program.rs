@@ -246,6 +246,11 @@ impl Program {
         self.specs.len() - 1
     }
 
+    /// Whether there are pairs of groups and values, which can be spilled apart.
+    pub fn has_distinct(&self) -> bool {
+        self.specs.iter().any(|spec| matches!(spec, StateSpec::Distinct { .. }))
+    }
+
     /// Empty states.
     pub fn states(&self) -> Result<Vec<State>> {
         let always_seen = |argument: &usize| !self.grouped || self.views[self.arguments[*argument].view].is_some();

@@ -4,34 +4,37 @@
 //! some partitions of all chunks, so pieces share nothing and run on any workers at the same time.
 //!
 //! If groups are in temp space, or as far as there is no memory for merging, the source merges what is left (see
-//! [`spill`](super::spill)), a partition at a time.
+//! [`spill`](super::spill)), a piece at a time. What is complete, or left, is at rest until the source comes to it: it goes to temp space
+//! if its memory is needed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::finished::{FinishedGroups, FinishedParts, RetiredBuffers, Retiring};
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
-use super::key_decoding::KeyReader;
-use super::local::{Groups, LocalGroups, Tuning};
+use super::local::{Groups, LocalGroups, Tuning, piece_of};
 use super::program::Program;
 use super::spill::Spill;
-use super::spill::board::Board;
+use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
-use super::states::State;
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::pipeline::{Setup, Sink, SinkState};
 use crate::query::profile::Spills;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::temp::TempSpace;
+
+/// Pieces of the partitions where there is no temp space.
+const PIECES: usize = 16;
 
 /// What a packet leaves behind.
 pub(super) enum Handed {
-    Table(GroupTable, Reservation, QueryMemory),
-    /// The partitions of a chunk that count.
-    Chunk(Chunk, Range<usize>),
+    Table(GroupTable, Reservation),
+    Chunk(Chunk),
 }
 
 /// What the packets, the pieces of merging and the source have in common.
@@ -46,17 +49,22 @@ pub(super) struct Shared {
     handed: Mutex<Vec<Handed>>,
     spill: OnceLock<Arc<Spill>>,
     spill_starts: Mutex<()>,
+    pieces: OnceLock<usize>,
+    /// Pieces of the partitions that have spilled, as bits.
+    pub spilled: Arc<AtomicU64>,
     has_spilled: AtomicBool,
     merging: OnceLock<Merging>,
     finished: OnceLock<Finished>,
+    reclaiming: Mutex<Option<Reclaiming>>,
+    pub retired: RetiredBuffers,
 }
 
 /// The work of merging, once all packets are done.
 struct Merging {
-    /// Merged by the only piece.
+    /// Merged by the only part.
     tables: Mutex<Vec<(GroupTable, Reservation)>>,
-    /// Merged by partition, or none.
-    chunks: Mutex<Vec<(Arc<Chunk>, Range<usize>)>>,
+    /// Merged by partition, or none: by piece, each with how many parts still need it.
+    chunks: Vec<Mutex<(usize, Vec<Arc<Chunk>>)>>,
     parts: Vec<Range<usize>>,
     results: Vec<Mutex<Option<FinishedGroups>>>,
 }
@@ -64,24 +72,15 @@ struct Merging {
 /// What the source reads.
 pub(super) struct Finished {
     /// Groups that are there.
-    pub parts: Vec<FinishedPart>,
+    pub parts: FinishedParts,
     /// Work that is left.
     pub board: Option<Board>,
 }
 
-/// Groups that several packets read: given back when all of them have been.
-pub(super) struct FinishedPart {
-    pub groups: usize,
-    read: AtomicUsize,
-    finished: Mutex<Option<Arc<FinishedGroups>>>,
-}
-
-/// Groups that can be read.
-pub(super) struct FinishedGroups {
-    pub keys: KeyReader,
-    pub states: Vec<State>,
-    pub groups: usize,
-    _reservation: Reservation,
+/// What is on its way to temp space because somebody else needs its memory.
+enum Reclaiming {
+    Part(Box<Retiring>),
+    Piece(VecDeque<Outgoing>),
 }
 
 impl Shared {
@@ -95,9 +94,13 @@ impl Shared {
             handed: Mutex::default(),
             spill: OnceLock::new(),
             spill_starts: Mutex::default(),
+            pieces: OnceLock::new(),
+            spilled: Arc::default(),
             has_spilled: AtomicBool::new(false),
             merging: OnceLock::new(),
             finished: OnceLock::new(),
+            reclaiming: Mutex::default(),
+            retired: RetiredBuffers::default(),
         }
     }
 
@@ -126,11 +129,15 @@ impl Shared {
     /// Reserves what spilling needs before the aggregate holds much more than that: later there may be no memory for it.
     pub fn prepare_spill(&self, setup: &Setup, held_bytes: usize) -> Result<()> {
         match &setup.temp {
-            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * Spill::bytes_min(setup, temp) => {
+            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * self.spill_bytes(setup, temp) => {
                 self.spill(setup, false).map(|_| ())
             }
             _ => Ok(()),
         }
+    }
+
+    fn spill_bytes(&self, setup: &Setup, temp: &TempSpace) -> usize {
+        Spill::bytes_min(setup, temp, self.pieces(setup))
     }
 
     /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn.
@@ -139,70 +146,131 @@ impl Shared {
         let _starting = self.spill_starts.lock();
         if self.spill.get().is_none() {
             let mut reservation = setup.memory.reservation("Aggregate");
-            let bytes = Spill::bytes_min(setup, temp);
+            let bytes = self.spill_bytes(setup, temp);
             if reservation.grow(bytes).is_err() {
                 if !must {
                     return Ok(None);
                 }
                 reservation.overdraw(bytes);
             }
-            let spill = Spill::new(&self.program, setup, temp, reservation, &self.spills)?;
+            let spill = Spill::new(&self.program, setup, temp, self.pieces(setup), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
         }
         Ok(self.spill.get())
     }
 
-    /// Whether groups are being written; then the waker is woken when some have been.
-    pub fn is_spilling(&self, waker: &Waker) -> bool {
-        self.spill.get().is_some_and(|spill| spill.is_underway(waker))
+    /// Into how many pieces the partitions are cut: as many as there are files, so that one has only rows of one piece.
+    pub fn pieces(&self, setup: &Setup) -> usize {
+        // Once and for all: the budget may change.
+        *self.pieces.get_or_init(|| setup.temp.as_ref().map_or(PIECES, |temp| Spill::fan_out(setup, temp)))
     }
 
-    /// Takes out the groups of the packets that have ended, or else of the packet that holds most, to be written. `None` if nobody
-    /// holds anything, or there is no temp space.
+    /// Whether groups are being written.
+    pub fn is_spilling(&self) -> bool {
+        self.spill.get().is_some_and(|spill| spill.is_underway())
+    }
+
+    /// Pending while groups are being written; then the waker is woken when some have been.
+    pub fn poll_spilling(&self, waker: &Waker) -> Poll<()> {
+        self.spill.get().map_or(Poll::Ready(()), |spill| spill.poll_underway(waker))
+    }
+
+    /// Takes out the groups of the largest piece, whoever holds them, to be written; if there are only tables, the largest of these.
+    /// `None` if nobody holds anything, or there is no temp space.
     pub fn evict(&self, setup: &Setup) -> Result<Option<VecDeque<Outgoing>>> {
         let Some(spill) = self.spill(setup, true)? else { return Ok(None) };
-        let mut outgoing = VecDeque::new();
-        if self.program.grouped {
-            let handed = std::mem::take(&mut *self.handed.lock());
-            outgoing = self.outgoing(spill, handed)?;
-        } else {
-            for handed in self.handed.lock().iter_mut() {
-                if let Handed::Table(table, reservation, _) = handed
-                    && let Some(states) = table.take_pairs()?
-                {
-                    let held = std::mem::replace(reservation, reservation.sibling());
-                    reservation.settle(table.bytes());
-                    outgoing.push_back(Outgoing::of_pairs(spill, states, held));
-                }
-            }
-        }
         let working = self.groups.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
-        let held = working.iter().map(|groups| groups.lock().held_bytes()).collect::<Vec<_>>();
-        let mut working = held.into_iter().zip(working).collect::<Vec<_>>();
-        working.sort_by_key(|(bytes, _)| *bytes);
-        let mut given_back = false;
-        while outgoing.is_empty()
-            && let Some((bytes, groups)) = working.pop()
-        {
-            if self.program.grouped {
-                let handed = groups.lock().take_out(false)?;
-                // A table that has just been flushed has memory, but no groups.
-                given_back |= bytes > 0;
-                outgoing = self.outgoing(spill, handed)?;
-            } else if let Some((states, held)) = groups.lock().take_pairs()? {
-                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
-            }
-        }
+        let (outgoing, given_back) = match self.program.grouped {
+            true => match self.evict_piece(spill, &working)? {
+                outgoing if outgoing.is_empty() => self.evict_table(spill, working)?,
+                outgoing => (outgoing, true),
+            },
+            false => (self.evict_pairs(spill, working)?, false),
+        };
         if !outgoing.is_empty() {
             self.has_spilled.store(true, Ordering::Release);
         }
         Ok((given_back || !outgoing.is_empty()).then_some(outgoing))
     }
 
+    /// The chunks of the largest piece.
+    fn evict_piece(&self, spill: &Arc<Spill>, working: &[Arc<Mutex<Groups>>]) -> Result<VecDeque<Outgoing>> {
+        let mut bytes = vec![0; spill.files()];
+        for handed in self.handed.lock().iter() {
+            if let Handed::Chunk(chunk) = handed {
+                bytes[piece_of(chunk, spill.files())] += chunk.bytes();
+            }
+        }
+        working.iter().for_each(|groups| groups.lock().add_piece_bytes(&mut bytes));
+        let largest = bytes.iter().enumerate().max_by_key(|(_, bytes)| **bytes);
+        let Some((piece, _)) = largest.filter(|(_, bytes)| **bytes > 0) else { return Ok(VecDeque::new()) };
+        self.spilled.fetch_or(1 << piece, Ordering::AcqRel);
+        let mut chunks = working.iter().flat_map(|groups| groups.lock().take_piece(piece)).collect::<Vec<_>>();
+        let is_of_piece = |handed: &mut Handed| match handed {
+            Handed::Chunk(chunk) => piece_of(chunk, spill.files()) == piece,
+            Handed::Table(..) => false,
+        };
+        let handed = self.handed.lock().extract_if(.., is_of_piece).collect::<Vec<_>>();
+        chunks.extend(handed.into_iter().filter_map(|handed| match handed {
+            Handed::Chunk(chunk) => Some(chunk),
+            Handed::Table(..) => None,
+        }));
+        self.outgoing_of(chunks)
+    }
+
+    /// The tables of the packets that have ended, or else the largest; and whether memory was given back.
+    fn evict_table(&self, spill: &Arc<Spill>, working: Vec<Arc<Mutex<Groups>>>) -> Result<(VecDeque<Outgoing>, bool)> {
+        let handed = std::mem::take(&mut *self.handed.lock());
+        let mut outgoing = self.outgoing(spill, handed)?;
+        let mut given_back = !outgoing.is_empty();
+        let mut working = by_bytes(working);
+        while outgoing.is_empty()
+            && let Some((bytes, groups)) = working.pop()
+        {
+            // A table that has just been flushed has memory, but no groups.
+            given_back |= bytes > 0;
+            let handed = groups.lock().take_table()?;
+            outgoing = self.outgoing(spill, handed.into_iter().collect())?;
+        }
+        Ok((outgoing, given_back))
+    }
+
+    /// DISTINCT's pairs of those that have ended, or else of the packet that has most.
+    fn evict_pairs(&self, spill: &Arc<Spill>, working: Vec<Arc<Mutex<Groups>>>) -> Result<VecDeque<Outgoing>> {
+        let mut outgoing = VecDeque::new();
+        for handed in self.handed.lock().iter_mut() {
+            if let Handed::Table(table, reservation) = handed
+                && let Some(states) = table.take_pairs()?
+            {
+                let held = std::mem::replace(reservation, reservation.sibling());
+                reservation.settle(table.bytes());
+                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
+            }
+        }
+        let mut working = by_bytes(working);
+        while outgoing.is_empty()
+            && let Some((_, groups)) = working.pop()
+        {
+            if let Some((states, held)) = groups.lock().take_pairs()? {
+                outgoing.push_back(Outgoing::of_pairs(spill, states, held));
+            }
+        }
+        Ok(outgoing)
+    }
+
+    /// Chunks of pieces that have spilled, to be written.
+    pub fn outgoing_of(&self, chunks: Vec<Chunk>) -> Result<VecDeque<Outgoing>> {
+        if chunks.is_empty() {
+            return Ok(VecDeque::new());
+        }
+        let spill = self.spill.get().ok_or_else(|| Error::bug("groups spill without temp space"))?;
+        self.outgoing(spill, chunks.into_iter().map(Handed::Chunk).collect())
+    }
+
     fn outgoing(&self, spill: &Arc<Spill>, handed: Vec<Handed>) -> Result<VecDeque<Outgoing>> {
         let outgoing = handed.into_iter().map(|handed| match handed {
-            Handed::Table(table, reservation, _) => Outgoing::of_table(spill, table, reservation),
-            Handed::Chunk(chunk, partitions) => Ok(Outgoing::of_chunk(spill, chunk, &[partitions])),
+            Handed::Table(table, reservation) => Outgoing::of_table(spill, table, reservation),
+            Handed::Chunk(chunk) => Ok(Outgoing::of_chunk(spill, chunk, &[0..PARTITIONS])),
         });
         outgoing.collect()
     }
@@ -211,20 +279,22 @@ impl Shared {
         let (mut tables, mut chunks) = (Vec::new(), Vec::new());
         for handed in std::mem::take(&mut *self.handed.lock()) {
             match handed {
-                Handed::Table(table, reservation, memory) => tables.push((table, reservation, memory)),
-                Handed::Chunk(chunk, partitions) => chunks.push((Arc::new(chunk), partitions)),
+                Handed::Table(table, reservation) => tables.push((table, reservation)),
+                Handed::Chunk(chunk) => chunks.push(chunk),
             }
         }
-        let table_groups = tables.iter().map(|(table, ..)| table.groups()).sum::<usize>();
+        let pieces = self.setup.get().map_or(1, |setup| self.pieces(setup));
+        let table_groups = tables.iter().map(|(table, _)| table.groups()).sum::<usize>();
         let repeats = tables.iter().any(|(table, ..)| table.repeats);
-        let one_piece = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
-        if !one_piece && self.program.grouped {
-            while let Some((mut table, reservation, memory)) = tables.pop() {
-                match table.take_chunk(&memory) {
-                    Ok(chunk) => chunks.push((Arc::new(chunk), 0..PARTITIONS)),
-                    Err(error) if error.kind() == ErrorKind::Resource && self.has_temp() => {
+        let one_part = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
+        if !one_part && self.program.grouped {
+            while let Some((mut table, reservation)) = tables.pop() {
+                let mut copy = reservation.sibling();
+                match copy.grow(table.bytes()) {
+                    Ok(()) => chunks.extend(table.take_chunks(pieces, copy)?),
+                    Err(_) if self.has_temp() => {
                         // Everything as it was: the source will do it.
-                        tables.push((table, reservation, memory));
+                        tables.push((table, reservation));
                         self.has_spilled.store(true, Ordering::Release);
                         break;
                     }
@@ -234,25 +304,30 @@ impl Shared {
         }
         if self.has_spilled() {
             let mut handed = self.handed.lock();
-            handed.extend(
-                tables.into_iter().map(|(table, reservation, memory)| Handed::Table(table, reservation, memory)),
-            );
-            for (chunk, partitions) in chunks {
-                handed.push(Handed::Chunk(alone(chunk)?, partitions));
-            }
+            handed.extend(tables.into_iter().map(|(table, reservation)| Handed::Table(table, reservation)));
+            handed.extend(chunks.into_iter().map(Handed::Chunk));
             return Ok(Merging::nothing());
         }
         let parts = if chunks.is_empty() {
             vec![0..PARTITIONS]
         } else {
-            let groups = chunks.iter().map(|(chunk, partitions)| chunk.groups_in(partitions).len()).sum::<usize>();
+            let groups = chunks.iter().map(|chunk| chunk.keys.groups).sum::<usize>();
             let wanted = groups.div_ceil(self.tuning.part_groups.max(1)).next_power_of_two().min(PARTITIONS);
             let width = PARTITIONS / wanted;
             (0..wanted).map(|part| part * width..(part + 1) * width).collect()
         };
         let results = parts.iter().map(|_| Mutex::default()).collect();
-        let tables = tables.into_iter().map(|(table, reservation, _)| (table, reservation)).collect();
-        Ok(Merging { tables: Mutex::new(tables), chunks: Mutex::new(chunks), parts, results })
+        let mut by_piece = (0..pieces).map(|_| (0, Vec::new())).collect::<Vec<_>>();
+        for part in &parts {
+            pieces_of(part, pieces).for_each(|piece| by_piece[piece].0 += 1);
+        }
+        for mut chunk in chunks {
+            // Nobody can give it back until the parts are done.
+            chunk.reservation.hold_firm();
+            by_piece[piece_of(&chunk, pieces)].1.push(Arc::new(chunk));
+        }
+        let chunks = by_piece.into_iter().map(Mutex::new).collect();
+        Ok(Merging { tables: Mutex::new(tables), chunks, parts, results })
     }
 
     fn has_temp(&self) -> bool {
@@ -267,19 +342,28 @@ impl Shared {
     fn merge_part(&self, index: usize, memory: &QueryMemory) -> Result<FinishedGroups> {
         let merging = self.merging()?;
         let partitions = merging.parts[index].clone();
-        let chunks = merging.chunks.lock().clone();
-        if chunks.is_empty() {
+        let pieces = pieces_of(&partitions, merging.chunks.len());
+        let chunks = pieces.clone().flat_map(|piece| merging.chunks[piece].lock().1.clone()).collect::<Vec<_>>();
+        if merging.parts.len() == 1 && chunks.is_empty() {
             return self.merge_tables(merging, memory);
         }
         let mut table = GroupTable::new(self.program.clone())?;
-        let mut reservation = memory.reservation("Aggregate");
+        let mut reservation = memory.revocable("Aggregate");
         let mut reserve = |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
-        for (chunk, counted) in chunks {
-            let partitions = partitions.start.max(counted.start)..partitions.end.min(counted.end);
-            table.merge_chunk(&chunk, partitions, &mut reserve)?;
+        for chunk in chunks {
+            table.merge_chunk(&chunk, partitions.clone(), &mut reserve)?;
         }
         reserve(table.bytes() + table.finishing_bytes())?;
-        FinishedGroups::new(table, reservation)
+        let finished = FinishedGroups::new(table, reservation)?;
+        for piece in pieces {
+            let mut piece = merging.chunks[piece].lock();
+            piece.0 -= 1;
+            if piece.0 == 0 {
+                // Nobody needs them any more.
+                piece.1.clear();
+            }
+        }
+        Ok(finished)
     }
 
     fn merge_tables(&self, merging: &Merging, memory: &QueryMemory) -> Result<FinishedGroups> {
@@ -288,14 +372,14 @@ impl Shared {
         tables.sort_by_key(|(table, _)| table.groups());
         let (mut table, mut reservation) = match tables.pop() {
             Some(first) => first,
-            None => (GroupTable::new(self.program.clone())?, memory.reservation("Aggregate")),
+            None => (GroupTable::new(self.program.clone())?, memory.revocable("Aggregate")),
         };
         let mut reserve = |bytes: usize| reservation.grow(bytes.saturating_sub(reservation.bytes()));
         let mut merged = Ok(());
         while merged.is_ok()
             && let Some((mut other, other_reservation)) = tables.pop()
         {
-            other.freeze(memory)?;
+            other.freeze()?;
             merged = table.merge_table(&other, &mut reserve);
             if merged.is_err() {
                 tables.push((other, other_reservation));
@@ -318,32 +402,72 @@ impl Shared {
         let merging = self.merging()?;
         let mut handed = std::mem::take(&mut *self.handed.lock());
         let tables = std::mem::take(&mut *merging.tables.lock());
-        if let Some(setup) = self.setup.get() {
-            let memory = &setup.memory;
-            handed.extend(tables.into_iter().map(|(table, held)| Handed::Table(table, held, memory.clone())));
-        }
+        handed.extend(tables.into_iter().map(|(table, held)| Handed::Table(table, held)));
         let mut parts = Vec::new();
         let mut left = Vec::new();
         for (result, partitions) in merging.results.iter().zip(&merging.parts) {
             match result.lock().take() {
-                Some(finished) => parts.push(FinishedPart::new(finished)),
+                Some(finished) => parts.push(finished),
                 None => left.push(partitions.clone()),
             }
         }
-        let chunks = std::mem::take(&mut *merging.chunks.lock());
+        let parts = FinishedParts::new(parts, self.has_temp());
         if !self.has_spilled() && handed.is_empty() && left.is_empty() {
             return Ok(Finished { parts, board: None });
         }
         let setup = self.setup.get().ok_or_else(|| Error::bug("groups of no packet"))?;
         let spill = self.spill(setup, true)?.ok_or_else(|| Error::bug("parts are left without temp space"))?;
-        let mut rest = self.outgoing(spill, handed)?;
-        for (chunk, counted) in chunks.into_iter().filter(|_| !left.is_empty()) {
-            let counting = left.iter().map(|part| part.start.max(counted.start)..part.end.min(counted.end));
-            let counting = counting.filter(|part| !part.is_empty()).collect::<Vec<_>>();
-            rest.push_back(Outgoing::of_chunk(spill, alone(chunk)?, &counting));
+        let mut writes = VecDeque::new();
+        let mut residents = (0..spill.files()).map(|_| Resident::default()).collect::<Vec<_>>();
+        let mut keep = |chunk: Chunk| residents[piece_of(&chunk, spill.files())].chunks.push(chunk);
+        let mut all_spill = !self.program.grouped;
+        for handed in handed {
+            match handed {
+                Handed::Chunk(chunk) => keep(chunk),
+                Handed::Table(mut table, held) if self.program.grouped && !self.program.has_foreign => {
+                    // A table is a small part of the memory.
+                    let mut copy = held.sibling();
+                    copy.settle(table.bytes());
+                    table.take_chunks(spill.files(), copy)?.into_iter().for_each(&mut keep);
+                }
+                Handed::Table(table, held) => {
+                    all_spill = true;
+                    writes.push_back(Outgoing::of_table(spill, table, held)?);
+                }
+            }
         }
-        Ok(Finished { parts, board: Some(Board::new(spill, rest)) })
+        for chunks in &merging.chunks {
+            let chunks = std::mem::take(&mut chunks.lock().1);
+            chunks.into_iter().try_for_each(|chunk| alone(chunk).map(&mut keep))?;
+        }
+        let counting = if merging.parts.is_empty() { vec![0..PARTITIONS] } else { left };
+        let spilled = self.spilled.load(Ordering::Acquire);
+        let mut stay = VecDeque::new();
+        for (piece, mut resident) in residents.into_iter().enumerate().filter(|(_, r)| !r.chunks.is_empty()) {
+            resident.counting = counting.clone();
+            if all_spill || spilled >> piece & 1 == 1 || !spill.is_untouched(piece) {
+                writes.extend(resident.outgoing(spill));
+            } else {
+                resident.chunks.iter_mut().for_each(|chunk| chunk.reservation.rest());
+                stay.push_back(resident);
+            }
+        }
+        Ok(Finished { parts, board: Some(Board::new(spill, writes, stay)) })
     }
+}
+
+/// Packets by the bytes that they hold.
+fn by_bytes(working: Vec<Arc<Mutex<Groups>>>) -> Vec<(usize, Arc<Mutex<Groups>>)> {
+    let held = working.iter().map(|groups| groups.lock().held_bytes()).collect::<Vec<_>>();
+    let mut working = held.into_iter().zip(working).collect::<Vec<_>>();
+    working.sort_by_key(|(bytes, _)| *bytes);
+    working
+}
+
+/// The pieces that some partitions are in.
+fn pieces_of(partitions: &Range<usize>, pieces: usize) -> Range<usize> {
+    let width = PARTITIONS / pieces.max(1);
+    partitions.start / width..partitions.end.div_ceil(width).min(pieces)
 }
 
 /// A chunk that nobody shares any more.
@@ -353,47 +477,74 @@ fn alone(chunk: Arc<Chunk>) -> Result<Chunk> {
 
 impl Merging {
     fn nothing() -> Self {
-        Self { tables: Mutex::default(), chunks: Mutex::default(), parts: Vec::new(), results: Vec::new() }
+        Self { tables: Mutex::default(), chunks: Vec::new(), parts: Vec::new(), results: Vec::new() }
     }
 }
 
-impl FinishedPart {
-    fn new(finished: FinishedGroups) -> Self {
-        let groups = finished.groups;
-        Self { groups, read: AtomicUsize::new(0), finished: Mutex::new(Some(Arc::new(finished))) }
+impl Reclaim for Shared {
+    fn reclaimable_bytes(&self) -> usize {
+        let Some(Finished { parts, board }) = self.finished.get() else { return 0 };
+        parts.reclaimable_bytes() + board.as_ref().map_or(0, Board::resident_bytes)
     }
 
-    /// The groups, for reading so many of them.
-    pub fn get(&self) -> Result<Arc<FinishedGroups>> {
-        self.finished.lock().clone().ok_or_else(|| Error::bug("groups were read twice"))
-    }
-
-    /// So many groups have been read.
-    pub fn done(&self, groups: usize) {
-        if self.read.fetch_add(groups, Ordering::AcqRel) + groups >= self.groups {
-            let finished = self.finished.lock().take();
-            drop(finished);
+    fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
+        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+            return Poll::Ready(Ok(()));
+        };
+        let Some(temp) = &setup.temp else { return Poll::Ready(Ok(())) };
+        let mut reclaiming = self.reclaiming.lock();
+        if reclaiming.is_none() {
+            let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
+            *reclaiming = match pieces.is_empty() {
+                true => parts.retire(self.retired.get(setup, temp)?).map(|part| Reclaiming::Part(Box::new(part))),
+                false => Some(Reclaiming::Piece(pieces)),
+            };
         }
+        self.poll_begun(&mut reclaiming, waker)
     }
 }
 
-impl FinishedGroups {
-    /// Makes the groups of a table readable. What accumulators need for that has been reserved.
-    pub fn new(mut table: GroupTable, mut reservation: Reservation) -> Result<Self> {
-        table.resize_states()?;
-        let groups = table.groups();
-        for state in &mut table.states {
-            match state {
-                State::Foreign(foreign) => foreign.finish()?,
-                State::Distinct(distinct) => distinct.finish(),
-                _ => {}
+impl Shared {
+    /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any more, but a reader
+    /// waits for it. Pending as well if there is nothing: then the reader is woken by others.
+    pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<Result<()>> {
+        let mut reclaiming = self.reclaiming.lock();
+        if reclaiming.is_none() {
+            return Poll::Pending;
+        }
+        self.poll_begun(&mut reclaiming, waker)
+    }
+
+    fn poll_begun(&self, reclaiming: &mut Option<Reclaiming>, waker: &Waker) -> Poll<Result<()>> {
+        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+            return Poll::Ready(Ok(()));
+        };
+        loop {
+            match reclaiming {
+                None => return Poll::Ready(Ok(())),
+                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup.batch_rows, waker)? {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(false) => {}
+                    Poll::Ready(true) => {
+                        if let Some(Reclaiming::Part(retiring)) = reclaiming.take() {
+                            parts.retired(*retiring, &self.spills);
+                        }
+                        return Poll::Ready(Ok(()));
+                    }
+                },
+                Some(Reclaiming::Piece(pieces)) => match pieces.front_mut() {
+                    Some(outgoing) => match outgoing.poll(waker)? {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(()) => drop(pieces.pop_front()),
+                    },
+                    None => {
+                        *reclaiming = None;
+                        board.iter().for_each(|board| board.done(Vec::new()));
+                        return Poll::Ready(Ok(()));
+                    }
+                },
             }
         }
-        table.keys.settle_text(|bytes| reservation.grow(bytes));
-        let keys = KeyReader::new(table.keys.into_keys());
-        let states = table.states;
-        reservation.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
-        Ok(Self { keys, states, groups, _reservation: reservation })
     }
 }
 
@@ -436,6 +587,11 @@ impl Sink for AggregateSink {
 
     fn complete(&self) -> Result<()> {
         let finished = self.0.finish()?;
-        self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))
+        self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))?;
+        if let Some(setup) = self.0.setup.get() {
+            let at_rest: Arc<dyn Reclaim> = self.0.clone();
+            setup.memory.keep_at_rest(&at_rest);
+        }
+        Ok(())
     }
 }

@@ -25,174 +25,11 @@ use crate::pipeline::{Accept, Pull, Setup};
 use crate::plan::{self, AggregateCall};
 use crate::reference::aggregate as judge;
 
-/// A small generator: a failure is one seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as usize) % sides.max(1)
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.roll(100) < percent
-    }
-}
-
+mod budgets;
+mod inputs;
 mod spilled;
 
-const KEYS: usize = 9;
-
-fn input_schema() -> SchemaRef {
-    let fields = vec![
-        ("int", DataType::Int32),
-        ("big", DataType::Int64),
-        ("text", DataType::Utf8View),
-        ("dec", DataType::Decimal128(12, 2)),
-        ("bool", DataType::Boolean),
-        ("date", DataType::Date32),
-        ("wide", DataType::Decimal128(30, 3)),
-        ("float_key", DataType::Float64),
-        ("list", DataType::new_list(DataType::Int32, true)),
-        ("amount", DataType::Decimal128(15, 2)),
-        ("number", DataType::Int64),
-        ("float", DataType::Float64),
-        ("flag", DataType::Boolean),
-        ("unsigned", DataType::UInt64),
-        ("utf8", DataType::Utf8),
-    ];
-    Arc::new(Schema::new(fields.into_iter().map(|(name, t)| Field::new(name, t, true)).collect::<Vec<_>>()))
-}
-
-/// How the random rows look.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    rows: usize,
-    batch_rows: usize,
-    /// Values of each key column.
-    domain: usize,
-    nulls_percent: usize,
-    huge: bool,
-}
-
-fn word(value: usize) -> String {
-    match value % 4 {
-        0 => format!("w{value}"),
-        1 => "x".repeat(value % 14),
-        2 => format!("a string that is long {value}"),
-        _ => format!("twelve{value:06}"),
-    }
-}
-
-fn batches(dice: &mut Dice, shape: Shape) -> Vec<Batch> {
-    let mut left = shape.rows;
-    let mut batches = Vec::new();
-    while left > 0 {
-        let rows = (1 + dice.roll(shape.batch_rows)).min(left);
-        left -= rows;
-        // Some batches have no NULL at all, so that tables get their null words late.
-        let nulls = if dice.chance(40) { 0 } else { shape.nulls_percent };
-        let columns = (0..input_schema().fields().len()).map(|index| column(dice, index, rows, shape, nulls)).collect();
-        batches.push(Batch::new(columns, rows));
-    }
-    batches
-}
-
-/// A skewed value.
-fn value(dice: &mut Dice, domain: usize) -> usize {
-    if dice.chance(30) { 0 } else { dice.roll(domain) }
-}
-
-fn options<T>(dice: &mut Dice, rows: usize, nulls: usize, mut make: impl FnMut(&mut Dice) -> T) -> Vec<Option<T>> {
-    (0..rows).map(|_| if dice.chance(nulls) { None } else { Some(make(dice)) }).collect()
-}
-
-fn column(dice: &mut Dice, index: usize, rows: usize, shape: Shape, nulls: usize) -> Column {
-    let domain = shape.domain;
-    // Now and then few values behind picks.
-    if dice.chance(25) {
-        let values = 1 + dice.roll(6);
-        let (array, _) = array(dice, index, values, domain, nulls, shape.huge);
-        let picks = options(dice, rows, nulls / 2, |dice| dice.roll(values) as u32);
-        return Column::picked(array, Arc::new(UInt32Array::from(picks)));
-    }
-    let (array, may_encode) = array(dice, index, rows, domain, nulls, shape.huge);
-    if may_encode && dice.chance(40) {
-        let keys = if dice.chance(50) && rows < 100 { DataType::Int8 } else { DataType::UInt32 };
-        let encoded = DataType::Dictionary(Box::new(keys), Box::new(array.data_type().clone()));
-        return Column::flat_array(cast(&array, &encoded).unwrap());
-    }
-    Column::flat_array(array)
-}
-
-/// A random array of a column's type, in one of its physical forms; and whether it may become a dictionary.
-fn array(dice: &mut Dice, index: usize, rows: usize, domain: usize, nulls: usize, huge: bool) -> (ArrayRef, bool) {
-    let number = |dice: &mut Dice| value(dice, domain) as i64 - 3;
-    let decimal = |dice: &mut Dice, precision: u8, scale: i8, greatest: i64| -> ArrayRef {
-        let values = options(dice, rows, nulls, |dice| {
-            let value = number(dice);
-            if huge && dice.chance(50) { value.signum() * (greatest - value.abs()) } else { value }
-        });
-        if dice.chance(50) {
-            let array = Decimal64Array::from(values).with_precision_and_scale(precision.min(18), scale);
-            return Arc::new(array.unwrap());
-        }
-        let array = values.into_iter().map(|value| value.map(|value| value as i128)).collect::<Decimal128Array>();
-        Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
-    };
-    match index {
-        0 => (Arc::new(Int32Array::from(options(dice, rows, nulls, |dice| number(dice) as i32))), true),
-        1 => {
-            let far = dice.chance(50);
-            let make =
-                |dice: &mut Dice| if far { number(dice).wrapping_mul(0x1234_5678_9abc_def1) } else { number(dice) };
-            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), false)
-        }
-        2 => {
-            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
-            (Arc::new(StringViewArray::from_iter(strings)), true)
-        }
-        3 => (decimal(dice, 12, 2, 999_999_999_999), false),
-        4 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(50)))), false),
-        5 => (Arc::new(Date32Array::from(options(dice, rows, nulls, |dice| 9000 + number(dice) as i32))), false),
-        6 => {
-            let values = options(dice, rows, nulls, |dice| number(dice) as i128 * if huge { 1 << 70 } else { 1 });
-            let array = Decimal128Array::from(values).with_precision_and_scale(30, 3).unwrap();
-            (Arc::new(array), false)
-        }
-        7 => {
-            let make = |dice: &mut Dice| match dice.roll(10) {
-                0 => -0.0,
-                1 => f64::NAN,
-                _ => number(dice) as f64 * 0.5,
-            };
-            (Arc::new(Float64Array::from(options(dice, rows, nulls, make))), false)
-        }
-        8 => {
-            let lists = options(dice, rows, nulls, |dice| {
-                let length = dice.roll(8);
-                (0..length).map(|_| if dice.chance(20) { None } else { Some(number(dice) as i32) }).collect::<Vec<_>>()
-            });
-            (Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)), false)
-        }
-        9 => (decimal(dice, 15, 2, 999_999_999_999_999), false),
-        10 => {
-            let make = |dice: &mut Dice| if huge { i64::MAX.wrapping_sub(number(dice)) } else { number(dice) };
-            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), true)
-        }
-        // Halves of small integers: their sums are exact in every order.
-        11 => (Arc::new(Float64Array::from(options(dice, rows, nulls, |dice| number(dice) as f64 * 0.5))), false),
-        12 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(60)))), false),
-        13 => {
-            let make = |dice: &mut Dice| if huge { u64::MAX - dice.roll(5) as u64 } else { dice.roll(1000) as u64 };
-            (Arc::new(UInt64Array::from(options(dice, rows, nulls, make))), false)
-        }
-        _ => {
-            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
-            (Arc::new(StringArray::from_iter(strings)), true)
-        }
-    }
-}
+use inputs::*;
 
 fn column_expr(name: &str) -> Arc<dyn PhysicalExpr> {
     Arc::new(ColumnExpr::new_with_schema(name, &input_schema()).unwrap())
@@ -274,6 +111,9 @@ fn native_calls() -> Vec<AggregateCall> {
         call(max_udaf(), &["float_key"]),
         call(min_udaf(), &["date"]).filtered(),
         call(max_udaf(), &["wide"]),
+        call(min_udaf(), &["text"]),
+        call(max_udaf(), &["text"]),
+        call(max_udaf(), &["utf8"]).filtered(),
     ]
     .into_iter()
     .map(CallBuilder::build)
@@ -306,8 +146,6 @@ fn foreign_calls() -> Vec<AggregateCall> {
     use functions::{array_agg::array_agg_udaf, average::avg_udaf, bit_and_or_xor::*, bool_and_or::*, first_last::*};
     use functions::{count::count_udaf, median::median_udaf, min_max::*};
     vec![
-        call(min_udaf(), &["text"]),
-        call(max_udaf(), &["utf8"]).filtered(),
         call(bool_and_udaf(), &["flag"]),
         call(bit_xor_udaf(), &["number"]),
         call(median_udaf(), &["number"]),
@@ -361,10 +199,20 @@ fn run(
     setup: &Setup,
 ) -> Result<Vec<RecordBatch>> {
     fill(dice, parts, batches, setup)?;
+    complete(parts, setup)?;
+    read(dice, parts, output, setup)
+}
+
+/// Merges what the packets have left behind.
+fn complete(parts: &AggregateParts, setup: &Setup) -> Result<()> {
     for part in 0..parts.sink.parts()? {
         parts.sink.part(part, setup)?;
     }
-    parts.sink.complete()?;
+    parts.sink.complete()
+}
+
+/// Reads all groups, by packets in a random order.
+fn read(dice: &mut Dice, parts: &AggregateParts, output: &SchemaRef, setup: &Setup) -> Result<Vec<RecordBatch>> {
     let mut readers = (0..setup.packets).map(|_| parts.source.open(setup)).collect::<Result<Vec<_>>>()?;
     let mut results = Vec::new();
     while !readers.is_empty() {
@@ -375,6 +223,7 @@ fn run(
                 results.push(batch.to_record_batch(output)?);
             }
             Pull::Done => drop(readers.swap_remove(packet)),
+            Pull::NoMemory(error) => return Err(error),
             // Nothing is lost by asking too early.
             Pull::Again | Pull::Wait => {
                 assert!(setup.temp.is_some(), "groups are there at once");

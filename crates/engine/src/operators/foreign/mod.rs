@@ -4,10 +4,11 @@
 //! For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other packet
 //! when an input has nothing yet.
 //!
-//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). Window operators, which are
-//! there only inside of recursive queries, hold rows without reserving anything; for them we do (`held`).
+//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). The operators that lowering
+//! leaves to DataFusion keep no rows beside that: UNNEST takes one batch apart, of so few rows that the result is about a batch again
+//! ([`pieces`]); table functions make a batch at a time; and writers of files reserve what they collect.
 
-mod held;
+mod pieces;
 mod pool;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use datafusion_execution::{RecordBatchStream, SendableRecordBatchStream, TaskCon
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_plan::execution_plan::{ReplaceChildrenOptions, reset_plan_states};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use futures::{Stream, StreamExt};
@@ -31,7 +33,7 @@ pub use pool::ForeignPool;
 
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
-use crate::memory::{MORE_MEMORY_HINT, QueryMemory, Reservation};
+use crate::memory::{MORE_MEMORY_HINT, Reservation};
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::sync::Mutex;
 
@@ -128,16 +130,28 @@ impl ExecutionPlan for InputExec {
 struct PortStream {
     receiver: Receiver,
     schema: SchemaRef,
+    /// A batch, and how many of its rows have gone on.
+    batch: Option<(RecordBatch, usize)>,
 }
 
 impl Stream for PortStream {
     type Item = DataFusionResult<RecordBatch>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let batch = std::task::ready!(self.receiver.receive(context.waker()));
-        Poll::Ready(
-            batch.map(|batch| batch.and_then(|batch| batch.to_record_batch(&self.schema)).map_err(to_datafusion)),
-        )
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (batch, first) = match self.batch.take() {
+            Some(rest) => rest,
+            None => match std::task::ready!(self.receiver.receive(context.waker())) {
+                Some(batch) => {
+                    let batch = batch.and_then(|batch| batch.to_record_batch(&self.schema));
+                    (batch.map_err(to_datafusion)?, 0)
+                }
+                None => return Poll::Ready(None),
+            },
+        };
+        let rows = pieces::rows_within(&batch, first, BATCH_ROWS_MAX);
+        let piece = batch.slice(first, rows);
+        self.batch = (first + rows < batch.num_rows()).then_some((batch, first + rows));
+        Poll::Ready(Some(Ok(piece)))
     }
 }
 
@@ -159,7 +173,6 @@ impl ForeignSource {
         operator: &Arc<dyn ExecutionPlan>,
         inputs: Vec<Receiver>,
         context: Arc<TaskContext>,
-        memory: &QueryMemory,
     ) -> Result<Arc<Self>> {
         let mut inputs: Vec<Option<Receiver>> = inputs.into_iter().map(Some).collect();
         // Operators hold the state of a run; each run gets fresh ones.
@@ -167,16 +180,13 @@ impl ForeignSource {
         let bound = operator
             .transform_up(|node| {
                 let Some(input) = node.downcast_ref::<InputExec>() else {
-                    return Ok(match held::watched(&node, memory)? {
-                        Some(watched) => Transformed::yes(watched),
-                        None => Transformed::no(node),
-                    });
+                    return Ok(Transformed::no(node));
                 };
                 let receiver = inputs
                     .get_mut(input.index)
                     .and_then(Option::take)
                     .ok_or_else(|| DataFusionError::Internal("a foreign operator reads an input twice".into()))?;
-                let stream = Box::pin(PortStream { receiver, schema: input.schema.clone() });
+                let stream = Box::pin(PortStream { receiver, schema: input.schema.clone(), batch: None });
                 let bound: Arc<dyn ExecutionPlan> = Arc::new(input.bound(stream));
                 Ok(Transformed::yes(bound))
             })

@@ -52,7 +52,7 @@ impl MemoryPool for ForeignPool {
 }
 
 /// A refusal as DataFusion's operators know it: some of them then write to disk and try again.
-pub(super) fn exhausted(error: diligence_base::Error) -> DataFusionError {
+fn exhausted(error: diligence_base::Error) -> DataFusionError {
     DataFusionError::ResourcesExhausted(error.message().to_owned())
 }
 

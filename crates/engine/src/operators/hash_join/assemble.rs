@@ -118,43 +118,60 @@ enum Task {
     Filter(usize, std::ops::Range<usize>),
 }
 
-/// Bytes that finishing these chunks needs on top of them.
-pub(super) fn finishing_bytes<'a>(
-    config: &Config,
-    packets: impl Iterator<Item = &'a Incoming<Chunk>> + Clone,
-    is_compact: bool,
-) -> usize {
-    let (mut rows, mut chunks, mut arrays) = (0, 0, 0);
-    for packet in packets.clone() {
-        rows += packet.rows();
-        chunks += packet.chunks().count();
-        arrays += packet.assembly_bytes();
+/// What finishing some chunks depends on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Needs {
+    rows: usize,
+    chunks: usize,
+    array_bytes: usize,
+}
+
+impl Needs {
+    pub fn of(incoming: &Incoming) -> Self {
+        Self { rows: incoming.rows(), chunks: incoming.chunks().count(), array_bytes: incoming.assembly_bytes() }
     }
-    if rows == 0 {
-        return 0;
+
+    /// Bytes that finishing them needs on top of them, if the table is to be compact.
+    pub fn compact_bytes(self, config: &Config) -> usize {
+        self.bytes(config, TableWork::compact_bytes(self.rows))
     }
-    let table = match is_compact {
-        true => TableWork::compact_bytes(rows),
-        false => {
-            let all = packets.flat_map(Incoming::chunks);
-            let matchable = all.clone().map(Chunk::matchable).sum();
-            TableWork::bytes(packing(config, all).as_ref(), matchable)
+
+    fn bytes(self, config: &Config, table_bytes: usize) -> usize {
+        let Self { rows, chunks, array_bytes } = self;
+        if rows == 0 || config.keys.is_empty() {
+            return array_bytes + rows / 4;
         }
-    };
-    let words = 8 * config.keys.iter().filter(|key| key.kind.is_word()).count() * rows;
-    arrays + table + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+        // The codes of a single key of words are in the table, unless they have all of 64 bits.
+        let words = match &config.keys[..] {
+            [_] => 0,
+            keys => 8 * keys.iter().filter(|key| key.kind.is_word()).count() * rows,
+        };
+        array_bytes + table_bytes + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+    }
+}
+
+impl std::iter::Sum for Needs {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, own| Self {
+            rows: sum.rows + own.rows,
+            chunks: sum.chunks + own.chunks,
+            array_bytes: sum.array_bytes + own.array_bytes,
+        })
+    }
+}
+
+/// Bytes that finishing what packets have kept needs on top of it.
+pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming]) -> usize {
+    let all = packets.iter().flat_map(Incoming::chunks);
+    let matchable = all.clone().map(Chunk::matchable).sum();
+    let table_bytes = TableWork::bytes(packing(config, all).as_ref(), matchable);
+    packets.iter().map(Needs::of).sum::<Needs>().bytes(config, table_bytes)
 }
 
 impl Assembling {
     /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are only made if
     /// there is memory for them.
-    pub fn new(
-        config: &Arc<Config>,
-        all: AllIn<Chunk>,
-        filters: &Filters,
-        packets: usize,
-        is_compact: bool,
-    ) -> Result<Self> {
+    pub fn new(config: &Arc<Config>, all: AllIn, filters: &Filters, packets: usize, is_compact: bool) -> Result<Self> {
         let AllIn { chunks, columns, mut reservation } = all;
         let (chunks, order, sorted) = ordered(chunks);
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
@@ -166,7 +183,8 @@ impl Assembling {
             .zip(&config.stored)
             .map(|(packets, (_, logical))| Assembly::new(packets, &order, logical))
             .collect();
-        let table = (matchable > 0).then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
+        let table = (matchable > 0 && !config.keys.is_empty())
+            .then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
         let mut filters = match &table {
             Some(table) => plan_filters(config, filters, table, &chunks, matchable),
             None => vec![],
@@ -210,8 +228,15 @@ impl Assembling {
         Ok(())
     }
 
-    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only.
-    pub fn finish(self, filters: &Filters, is_complete: bool, later: Option<Later>) -> Result<Built> {
+    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only. `hold` says
+    /// how its memory is held from now on.
+    pub fn finish(
+        self,
+        filters: &Filters,
+        is_complete: bool,
+        later: Option<Later>,
+        hold: impl FnOnce(&mut Reservation),
+    ) -> Result<Built> {
         let Self { config, rows, chunks, columns, table, filters: works, mut reservation, .. } = self;
         let table = table.map(|table| Arc::new(table.finish()));
         let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
@@ -245,6 +270,7 @@ impl Assembling {
             let held = arrays + bits + table + filter_bytes;
             reservation.overdraw(held.saturating_sub(reservation.bytes()));
             reservation.resize(held)?;
+            hold(reservation);
         }
         let held = Held { rows, columns, matched, valid, is_complete, later, reservation };
         Ok(Built { held: Arc::new(held), lookup: Lookup { table, values, null_rows } })
@@ -254,7 +280,7 @@ impl Assembling {
 /// How to pack the keys into codes, if they are words and fit.
 fn packing<'a>(config: &Config, chunks: impl Iterator<Item = &'a Chunk> + Clone) -> Option<Packing> {
     let keys = &config.keys;
-    if !keys.iter().all(|key| key.kind.is_word()) {
+    if keys.is_empty() || !keys.iter().all(|key| key.kind.is_word()) {
         return None;
     }
     let null_codes: Vec<bool> = (0..keys.len())

@@ -1,38 +1,37 @@
 //! The build side: packets keep chunks, the finishing parts make the table and the columns of them.
 //!
 //! While memory lasts, a packet keeps its batches as they come. When a reservation is refused, its own or that of what finishing
-//! will need, the join is *partitioned*: from then on a packet keeps a store for each partition that is still in memory. What was kept
-//! before is split chunk by chunk, last first, so that the memory of a chunk, and of its strings, is free before the next is
-//! copied. Whenever memory is short, the partition that holds most goes to temp space (dynamic destaging); other packets notice
-//! at their next batch.
+//! will need, or when somebody else needs memory, the join is *partitioned*: from then on rows go to the store of their
+//! partition, as long as that is in memory. What was kept before is split chunk by chunk, last first, so that the memory
+//! of a chunk, and of its strings, is free before the next is copied. Whenever memory is short, the partition that holds
+//! most goes to temp space (dynamic destaging), written by whichever packets come by.
 //!
 //! Invariants:
-//! * The last packet to hand over its chunks has seen to it that what finishing needs is reserved: finishing is never refused.
+//! * The last packet to finish has seen to it that what finishing needs is reserved: finishing is never refused.
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
+use super::at_rest::{AtRest, TableAtRest};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
+use super::resident::{Kept, Resident};
 use super::rows::BuildRows;
-use super::{Config, Shared};
+use super::{BUFFERS, Config, Shared};
 use crate::batch::Batch;
-use crate::memory::{QueryMemory, Reservation};
+use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-use crate::temp::{SpillBuffers, SpillMemory};
-
-/// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
-pub(super) const CLUSTERS_MIN: usize = 4;
+use crate::temp::SpillBuffers;
 
 /// The sink that builds.
 pub(super) struct Build {
@@ -41,6 +40,8 @@ pub(super) struct Build {
     filters: Vec<(Arc<RuntimeFilter>, usize)>,
     assembling: Mutex<Option<Arc<Assembling>>>,
     packets: AtomicUsize,
+    at_rest: Arc<TableAtRest>,
+    memory: OnceLock<QueryMemory>,
 }
 
 /// What finished packets have handed over.
@@ -49,22 +50,17 @@ pub(super) struct Gathered {
     /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
     open: usize,
     /// Of packets that finished before the join was partitioned.
-    unsplit: Vec<Incoming<Chunk>>,
-    /// Of the others, with their partitions.
-    stores: Vec<(usize, Incoming<Chunk>)>,
+    unsplit: Vec<Incoming>,
     /// For what finishing needs.
     finishing: Option<Reservation>,
 }
 
-impl Gathered {
-    fn packets(&self) -> impl Iterator<Item = &Incoming<Chunk>> + Clone {
-        self.unsplit.iter().chain(self.stores.iter().map(|(_, store)| store))
-    }
-}
-
 impl Build {
-    pub fn new(config: Arc<Config>, shared: Arc<Shared>, filters: Vec<(Arc<RuntimeFilter>, usize)>) -> Self {
-        Self { config, shared, filters, assembling: Mutex::new(None), packets: AtomicUsize::new(1) }
+    pub fn new(at_rest: Arc<TableAtRest>, filters: Vec<(Arc<RuntimeFilter>, usize)>) -> Self {
+        let TableAtRest { config, shared } = &*at_rest;
+        let (config, shared) = (config.clone(), shared.clone());
+        let (assembling, packets) = (Mutex::new(None), AtomicUsize::new(1));
+        Self { config, shared, filters, assembling, packets, at_rest, memory: OnceLock::new() }
     }
 
     /// The filters that the table fills: those of a build side that fits.
@@ -75,30 +71,33 @@ impl Build {
 
 impl Sink for Build {
     fn name(&self) -> &'static str {
-        "HashJoinBuild"
+        self.config.name
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
+        self.memory.get_or_init(|| setup.memory.clone());
         if let Some(temp) = &setup.temp {
+            let none = setup.memory.reservation(self.config.name);
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
-                let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-                *buffers = match SpillBuffers::new(temp, setup.memory.reservation("HashJoin"), memory) {
+                *buffers = match SpillBuffers::new(temp, none.sibling(), BUFFERS) {
                     // It may fit nevertheless.
                     Err(error) if error.kind() == ErrorKind::Resource => None,
                     made => Some(made?),
                 };
             }
+            self.shared.temp.lock().get_or_insert_with(|| (temp.clone(), none));
         }
         self.shared.gathered.lock().open += 1;
+        let reservation = match self.shared.can_spill() {
+            true => setup.memory.revocable(self.config.name),
+            false => setup.memory.reservation(self.config.name),
+        };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.stored, setup.memory.reservation("HashJoin")),
-            stores: vec![],
-            seen_spilled: 0,
+            incoming: Incoming::new(&self.config.stored, reservation),
             todo: VecDeque::new(),
-            is_handed_over: false,
             owner: self.shared.next_owner(),
             borrowed: 0,
             memory: setup.memory.clone(),
@@ -111,8 +110,8 @@ impl Sink for Build {
         let gathered = std::mem::take(&mut *self.shared.gathered.lock());
         debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
         let is_partitioned = self.shared.partitions.get().is_some();
-        let packets = gathered.unsplit.into_iter().chain(gathered.stores.into_iter().map(|(_, store)| store));
-        let mut all = AllIn::new(packets, self.config.stored.len());
+        let resident = self.shared.resident.get().map_or(vec![], Resident::take_all);
+        let mut all = AllIn::new(gathered.unsplit.into_iter().chain(resident), self.config.stored.len());
         if let (Some(all), Some(finishing)) = (&mut all.reservation, gathered.finishing) {
             all.absorb(finishing);
         }
@@ -137,9 +136,18 @@ impl Sink for Build {
         if let Some(filters) = self.shared.filters.get() {
             filters.finish(&self.config, &self.filters)?;
         }
-        let built = Arc::new(assembling.finish(self.filters(), is_complete, None)?);
+        if let Some(partitions) = self.shared.partitions.get() {
+            // The probe side's rows want the memory.
+            partitions.close_clusters();
+            partitions.buffers.release_spare();
+        }
+        let built = Arc::new(assembling.finish(self.filters(), is_complete, None, Reservation::rest)?);
         *self.shared.published.held.lock() = Some(built.held.clone());
-        *self.shared.built.lock() = Some(built);
+        *self.shared.at_rest.lock() = AtRest::Ready(built);
+        if let Some(memory) = self.memory.get() {
+            let at_rest: Arc<dyn Reclaim> = self.at_rest.clone();
+            memory.keep_at_rest(&at_rest);
+        }
         Ok(())
     }
 }
@@ -147,17 +155,12 @@ impl Sink for Build {
 struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
-    /// Rows of all partitions.
-    incoming: Incoming<Chunk>,
-    /// Rows by partition; empty as long as the join is not partitioned.
-    stores: Vec<Incoming<Chunk>>,
-    /// How many partitions were spilled when it last looked.
-    seen_spilled: usize,
+    /// Rows of all partitions, from before the join was partitioned.
+    incoming: Incoming,
     todo: VecDeque<Todo>,
     is_open: bool,
-    is_handed_over: bool,
     owner: u64,
-    /// Bytes that were kept without being granted, since others are about to be free.
+    /// Bytes that were kept without being granted, since what they were copied from is about to be free.
     borrowed: usize,
     memory: QueryMemory,
 }
@@ -175,20 +178,27 @@ enum Todo {
 impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
-        if self.shared.partitions.get().is_none() && !self.shared.gives_back.load(Ordering::Relaxed) {
-            match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
-                Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
-                Err(error) => self.partition(error)?,
+        if self.shared.partitions.get().is_none() {
+            let gives_way = self.incoming.is_asked() && self.begin_partitions().is_some();
+            if !gives_way {
+                match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+                    Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
+                    Err(error) => self.partition(error)?,
+                }
             }
-        }
-        if self.shared.gives_back.load(Ordering::Relaxed) {
-            self.begin_partitions().inspect(|partitions| partitions.spill_all());
         }
         self.todo.push_back(Todo::Split(rows, None));
         self.work(waker)
     }
 
     fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        self.work(waker)
+    }
+
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        if self.shared.partitions.get().is_none() && (!self.incoming.is_asked() || self.begin_partitions().is_none()) {
+            return Ok(Accept::More);
+        }
         self.work(waker)
     }
 
@@ -199,23 +209,28 @@ impl SinkState for BuildState {
             }
             let shared = self.shared.clone();
             let mut gathered = shared.gathered.lock();
-            self.hand_over(&mut gathered);
+            let none = Incoming::new(&[], self.incoming.sibling());
+            gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
             gathered.open -= usize::from(std::mem::take(&mut self.is_open));
             if gathered.open > 0 {
                 return Ok(Accept::More);
             }
-            if let Some(partitions) = shared.partitions.get()
-                && self.take_back(&mut gathered, partitions)
-            {
+            let resident = shared.resident.get();
+            if shared.partitions.get().is_some() && !gathered.unsplit.is_empty() {
+                // From before the join was partitioned.
                 continue;
             }
-            let Err(error) = self.reserve_finishing(&mut gathered) else { return Ok(Accept::More) };
-            match shared.partitions.get() {
-                None => {
-                    drop(gathered);
-                    self.begin_partitions().ok_or(error)?;
-                }
-                Some(partitions) => partitions.spill(partitions.largest_resident().ok_or(error)?),
+            let bytes = match resident {
+                Some(resident) => resident.needs().compact_bytes(&self.config),
+                None => finishing_bytes(&self.config, &gathered.unsplit),
+            };
+            let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
+            let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
+            drop(gathered);
+            match (resident, shared.partitions.get()) {
+                (Some(resident), Some(partitions)) if resident.spill_largest(partitions) => {}
+                (None, None) => self.partition(error)?,
+                _ => return Err(error),
             }
         }
     }
@@ -232,19 +247,23 @@ impl BuildState {
 
     /// All that the query has by now is about what it may have.
     fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
-        self.shared.partition(&self.config, self.memory.reserved_bytes(), Some(&self.shared.filter_keys))
+        let bytes = self.memory.reserved_bytes();
+        self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))
     }
 
     /// Does what is to be done before the next batch is taken.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
-        let Some(partitions) = self.shared.partitions.get().cloned() else { return Ok(Accept::More) };
-        if self.stores.is_empty() {
-            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
-        }
-        while let Some(todo) = self.next(&partitions) {
+        let shared = self.shared.clone();
+        let Some(partitions) = shared.partitions.get() else { return Ok(Accept::More) };
+        let bytes = self.memory.reserved_bytes();
+        let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
+        let resident = shared.resident.get_or_init(new);
+        while let Some(todo) = self.next(partitions, resident) {
             match todo {
-                Todo::Split(rows, reservation) => self.split(rows, reservation, &partitions)?,
-                Todo::Place(partition, batch, reservation) => self.place(partition, batch, reservation, &partitions)?,
+                Todo::Split(rows, reservation) => self.split(rows, reservation, partitions)?,
+                Todo::Place(partition, batch, reservation) => {
+                    self.place(partition, batch, reservation, partitions, resident)?;
+                }
                 Todo::Write(partition, batch, reservation) => {
                     match partitions.poll_write(Side::Build, partition, &batch, self.owner, waker) {
                         Poll::Ready(written) => written?,
@@ -259,46 +278,42 @@ impl BuildState {
         Ok(Accept::More)
     }
 
-    fn no_rows(&self) -> Incoming<Chunk> {
-        Incoming::new(&self.config.stored, self.incoming.sibling())
-    }
-
-    /// A write that was begun, then chunks that free memory, then rows that take it.
-    fn next(&mut self, partitions: &Partitions) -> Option<Todo> {
+    /// A write that was begun, then rows of spilled partitions, then chunks that free memory (also those of packets that have finished),
+    /// then rows that take it.
+    fn next(&mut self, partitions: &Partitions, resident: &Resident) -> Option<Todo> {
         if !matches!(self.todo.front(), Some(Todo::Write(..)))
-            && let Some(write) = self.next_destaged(partitions)
+            && let Some((partition, batch, reservation)) = self.next_spilled(partitions, resident)
         {
-            return Some(write);
+            return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
         }
-        if matches!(self.todo.front(), None | Some(Todo::Split(_, None)))
-            && let Some((chunk, columns, reservation)) = self.incoming.pop(|chunk| chunk.rows)
-        {
-            return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
+        if matches!(self.todo.front(), None | Some(Todo::Split(_, None))) {
+            if self.incoming.is_empty()
+                && let Some(incoming) = self.shared.gathered.lock().unsplit.pop()
+            {
+                self.incoming = incoming;
+            }
+            if let Some((chunk, columns, reservation)) = self.incoming.pop() {
+                return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));
+            }
         }
         self.todo.pop_front()
     }
 
-    /// A chunk of a partition that was spilled meanwhile.
-    fn next_destaged(&mut self, partitions: &Partitions) -> Option<Todo> {
-        let spilled = partitions.spilled_times();
-        if spilled == self.seen_spilled {
-            return None;
-        }
-        for (partition, store) in self.stores.iter_mut().enumerate() {
-            if partitions.is_spilled(partition)
-                && let Some((chunk, columns, reservation)) = store.pop(|chunk| chunk.rows)
-            {
-                let batch = BuildRows::of_chunk(chunk, columns).into_spilled(&self.config);
-                return Some(Todo::Write(partition, batch, Some(Arc::new(reservation))));
-            }
-        }
-        self.seen_spilled = spilled;
-        None
+    fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
+        resident.pop_spilled(&self.config, partitions).or_else(|| {
+            // As long as rows are on their way into partitions, none of these is as large as it will be.
+            let is_asked = self.incoming.is_asked() && self.incoming.is_empty() && resident.spill_largest(partitions);
+            if is_asked { resident.pop_spilled(&self.config, partitions) } else { None }
+        })
     }
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
+        if reservation.is_some() {
+            // What was borrowed for the chunk before is paid back: it is gone.
+            self.borrowed = 0;
+        }
         let reservation = reservation.map(Arc::new);
-        let hashes = rows.hashes();
+        let hashes = self.config.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
         for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)? {
             partitions.belong(partition);
@@ -314,81 +329,40 @@ impl BuildState {
         batch: Batch,
         reservation: Option<Arc<Reservation>>,
         partitions: &Partitions,
+        resident: &Resident,
     ) -> Result<()> {
         if partitions.is_spilled(partition) {
             self.todo.push_front(Todo::Write(partition, batch, reservation));
             return Ok(());
         }
+        // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
+        let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+        let mut borrowed = 0;
         let rows = self.config.unspilled(&batch)?;
-        let store = &mut self.stores[partition];
-        let before = store.bytes();
-        let room = match store.make_room(rows.key_bytes(), &rows.columns) {
-            Err(error) if error.kind() == ErrorKind::Resource => {
-                // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
-                let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
-                let rest = soon_free.saturating_sub(self.borrowed);
-                let Some(room) = store.borrow_room(rows.key_bytes(), &rows.columns, rest) else {
-                    partitions.spill(partitions.largest_resident().unwrap_or(partition));
-                    self.todo.push_front(Todo::Place(partition, batch, reservation));
-                    return Ok(());
-                };
-                self.borrowed += room.bytes();
-                room
+        let borrow_bytes = soon_free.saturating_sub(self.borrowed);
+        match resident.keep(partition, rows, partitions, borrow_bytes, &mut borrowed)? {
+            Kept::Yes if borrowed == 0 => self.borrowed = 0,
+            Kept::Yes => self.borrowed += borrowed,
+            Kept::Spilled => self.todo.push_front(Todo::Write(partition, batch, reservation)),
+            Kept::Refused => {
+                if !resident.spill_largest(partitions) {
+                    partitions.spill(partition);
+                }
+                self.todo.push_front(Todo::Place(partition, batch, reservation));
             }
-            room => {
-                self.borrowed = 0;
-                room?
-            }
-        };
-        keep(store, room, rows)?;
-        partitions.kept(partition, store.bytes() - before);
+        }
         Ok(())
-    }
-
-    fn hand_over(&mut self, gathered: &mut Gathered) {
-        if std::mem::replace(&mut self.is_handed_over, true) {
-            return;
-        }
-        let none = self.no_rows();
-        gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
-        for (partition, store) in std::mem::take(&mut self.stores).into_iter().enumerate() {
-            if !store.is_empty() {
-                gathered.stores.push((partition, store));
-            }
-        }
-    }
-
-    /// Takes back what does not belong into the table: chunks that are not split, and partitions that were spilled since.
-    fn take_back(&mut self, gathered: &mut Gathered, partitions: &Partitions) -> bool {
-        if let Some(incoming) = gathered.unsplit.pop() {
-            self.incoming = incoming;
-        } else if let Some(at) = gathered.stores.iter().position(|(partition, _)| partitions.is_spilled(*partition)) {
-            let (partition, store) = gathered.stores.swap_remove(at);
-            self.stores = (0..partitions.len()).map(|_| self.no_rows()).collect();
-            self.stores[partition] = store;
-            self.seen_spilled = 0;
-        } else {
-            return false;
-        }
-        self.is_handed_over = false;
-        true
-    }
-
-    fn reserve_finishing(&self, gathered: &mut Gathered) -> Result<()> {
-        let is_partitioned = self.shared.partitions.get().is_some();
-        let bytes = finishing_bytes(&self.config, gathered.packets(), is_partitioned);
-        gathered.finishing.get_or_insert_with(|| self.incoming.sibling()).resize(bytes)
     }
 }
 
 /// Keeps rows in memory that room was made for.
-pub(super) fn keep(incoming: &mut Incoming<Chunk>, room: Room, rows: BuildRows) -> Result<()> {
+pub(super) fn keep(incoming: &mut Incoming, room: Room, rows: BuildRows) -> Result<()> {
     let BuildRows { rows, keys, valid, columns, matched } = rows;
     incoming.push(room, Chunk::new(keys, rows, valid, matched), rows, &columns)
 }
 
 /// Rows as spilled batches, partition by partition.
 pub(super) fn split(rows: BuildRows, config: &Config, partitions: &Partitions) -> Result<Vec<(usize, Batch)>> {
-    let hashes = rows.hashes();
+    let hashes = config.hashes(&rows.keys, rows.rows);
     partitions.split(&rows.into_spilled(config), &hashes)
 }

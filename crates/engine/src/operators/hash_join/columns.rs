@@ -24,14 +24,14 @@ use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, v
 /// Bytes in the first block of string data of a packet, and in the largest. A block has a part of the bytes before it, so a packet
 /// of a small build side is small, one of a large build side has few blocks, and little is allocated in vain.
 const BLOCK_BYTES_MIN: usize = if cfg!(test) { 200 } else { 16 << 10 };
-const BLOCK_BYTES_MAX: usize = 32 << 20;
-const BLOCK_PART: usize = 4;
+pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
+const BLOCK_PART: usize = 8;
 
 /// Bytes that one piece of copying work moves: about a millisecond.
 const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
 
 /// One packet's part of one column.
-pub(in crate::operators) struct ColumnChunks {
+pub(super) struct ColumnChunks {
     logical: DataType,
     /// Each with the number of blocks that there were when it was in.
     chunks: Vec<(Chunk, usize)>,
@@ -40,6 +40,8 @@ pub(in crate::operators) struct ColumnChunks {
     /// Finished blocks of string data, and the one being filled.
     blocks: Vec<Buffer>,
     block: Vec<u8>,
+    /// Bytes of a block at most, but for a string that is longer.
+    block_bytes_max: usize,
     /// The views of the dictionary seen last: chunks of one row group share theirs.
     dictionary: Option<(ArrayRef, Vec<u128>)>,
 }
@@ -67,8 +69,17 @@ impl Chunk {
 }
 
 impl ColumnChunks {
-    pub fn new(logical: DataType) -> Self {
-        Self { logical, chunks: vec![], array_bytes: 0, blocks: vec![], block: vec![], dictionary: None }
+    pub fn new(logical: DataType, block_bytes_max: usize) -> Self {
+        let block_bytes_max = block_bytes_max.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        Self {
+            logical,
+            chunks: vec![],
+            array_bytes: 0,
+            blocks: vec![],
+            block: vec![],
+            block_bytes_max,
+            dictionary: None,
+        }
     }
 
     /// Bytes that a chunk will hold, about.
@@ -139,7 +150,7 @@ impl ColumnChunks {
     }
 
     fn next_block_bytes(&self) -> usize {
-        (self.block_bytes() / BLOCK_PART).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
+        (self.block_bytes() / BLOCK_PART).clamp(BLOCK_BYTES_MIN, self.block_bytes_max)
     }
 
     fn block_bytes(&self) -> usize {
@@ -234,7 +245,7 @@ fn is_view(logical: &DataType) -> bool {
 }
 
 /// One column on its way from the packets' chunks to one array. Work on it is cut into pieces.
-pub(in crate::operators) struct Assembly {
+pub(super) struct Assembly {
     logical: DataType,
     /// All chunks of all packets, in row order: the chunk and the number of the packet's first block.
     chunks: Vec<(Chunk, usize)>,

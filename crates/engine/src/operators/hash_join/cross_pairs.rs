@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Pairs of all of some probe rows with all of some held rows.
-pub(in crate::operators) struct CrossPairs {
+pub(super) struct CrossPairs {
     probe: Vec<u32>,
     held: CrossHeld,
     /// The next pair: the position in `probe` and in `held`.
@@ -11,7 +11,7 @@ pub(in crate::operators) struct CrossPairs {
 }
 
 /// See [`CrossPairs`].
-pub(in crate::operators) enum CrossHeld {
+pub(super) enum CrossHeld {
     /// All of so many rows.
     All(usize),
     /// These.

@@ -31,12 +31,14 @@ pub(super) struct Dump {
     rows: Vec<u32>,
     codes: Vec<u64>,
     writes: Vec<(usize, Batch)>,
+    /// Who owns the files it is in the middle of.
+    owner: u64,
     /// Of `is_found`.
     _reservation: Option<Reservation>,
 }
 
 impl Dump {
-    pub fn new(built: Arc<Built>, config: Arc<Config>) -> Self {
+    pub fn new(built: Arc<Built>, config: Arc<Config>, owner: u64) -> Self {
         let rows = built.held.rows;
         let by_code = built.lookup.table.as_ref().is_some_and(|table| table.packing().is_some());
         let is_found = vec![false; if by_code { rows } else { 0 }];
@@ -54,15 +56,21 @@ impl Dump {
             rows: vec![],
             codes: vec![],
             writes: vec![],
+            owner,
             _reservation: reservation,
         }
     }
 
-    /// Writes until all is written. Called again with the same `owner` when the waker was woken.
-    pub fn poll(&mut self, partitions: &Partitions, owner: u64, waker: &Waker) -> Poll<Result<()>> {
+    /// Bytes that are free when all is written.
+    pub fn bytes(&self) -> usize {
+        self.built.held.reservation.as_ref().map_or(0, Reservation::bytes)
+    }
+
+    /// Writes until all is written. After `Pending` it is called again when the waker was woken.
+    pub fn poll(&mut self, partitions: &Partitions, waker: &Waker) -> Poll<Result<()>> {
         loop {
             while let Some((partition, batch)) = self.writes.last() {
-                match partitions.poll_write(Side::Build, *partition, batch, owner, waker) {
+                match partitions.poll_write(Side::Build, *partition, batch, self.owner, waker) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(written) => written?,
                 }

@@ -1,5 +1,4 @@
-//! What comes out of a join: the shape of its rows, and what becomes of pairs of rows for each join type. Used by the hash
-//! join and the nested-loop join.
+//! What comes out of a join: the shape of its rows, and what becomes of pairs of rows for each join type.
 //!
 //! Output columns are picks of the probe batch and of the held arrays; values do not move here.
 //!
@@ -22,13 +21,13 @@ use crate::plan::PairFilter;
 
 /// Which columns of the held side are kept, each once.
 #[derive(Default)]
-pub(in crate::operators) struct Wanted {
+pub(super) struct Wanted {
     pub columns: Vec<(StoredSource, DataType)>,
 }
 
 /// Where a kept column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::operators) enum StoredSource {
+pub(super) enum StoredSource {
     /// A column of the input.
     Input(usize),
     /// A key, as byte strings.
@@ -49,20 +48,20 @@ impl Wanted {
 }
 
 /// Whether a join type asks which held rows have found a partner.
-pub(in crate::operators) fn marks_held(join_type: JoinType) -> bool {
+pub(super) fn marks_held(join_type: JoinType) -> bool {
     use JoinType::*;
     matches!(join_type, Left | Full | LeftSemi | LeftAnti | LeftMark)
 }
 
 /// Whether nothing can come out when the held side has no row that can find a partner. Those of the held side that come out
 /// nevertheless are not the probe's business.
-pub(in crate::operators) fn needs_held_rows(join_type: JoinType) -> bool {
+pub(super) fn needs_held_rows(join_type: JoinType) -> bool {
     use JoinType::*;
     !matches!(join_type, Right | Full | RightAnti | RightMark)
 }
 
 /// Where the columns of a join's output come from.
-pub(in crate::operators) struct Shape {
+pub(super) struct Shape {
     columns: Vec<OutputColumn>,
     /// Columns of the probe batch that come out.
     probe: Vec<usize>,
@@ -181,14 +180,14 @@ struct Residual {
 }
 
 /// What becomes of pairs.
-pub(in crate::operators) struct PairJoin {
+pub(super) struct PairJoin {
     pub join_type: JoinType,
     pub shape: Shape,
     residual: Option<Residual>,
 }
 
 /// A probe batch being worked on.
-pub(in crate::operators) struct InWork {
+pub(super) struct InWork {
     /// All columns: the residual condition may read any.
     pub batch: Batch,
     /// The columns that come out.

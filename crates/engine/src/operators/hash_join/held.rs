@@ -1,5 +1,5 @@
 //! The held side of a join when it is in: its columns, which of its rows have found a partner, and what is said about the rows that
-//! come to it. Used by the hash join and the nested-loop join.
+//! come to it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::sync::{
 };
 
 /// The held side of a join, complete.
-pub(in crate::operators) struct Held {
+pub(super) struct Held {
     pub rows: usize,
     pub columns: Vec<ArrayRef>,
     /// Which rows have found a partner, where the join type asks.
@@ -30,7 +30,7 @@ pub(in crate::operators) struct Held {
 
 /// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those without one, and
 /// all of which only that matters, come out when they have met all blocks.
-pub(in crate::operators) struct Later {
+pub(super) struct Later {
     pub matched: Arc<Bits>,
     /// The number of the present batch's first row.
     pub first_row: AtomicUsize,
@@ -50,23 +50,26 @@ impl Later {
 
 /// The held side as probe packets and the source of unmatched rows see it.
 #[derive(Default)]
-pub(in crate::operators) struct Published {
-    /// `None` before it is complete, and after it went to temp space.
+pub(super) struct Published {
+    /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out decides.
     pub held: Mutex<Option<Arc<Held>>>,
+    /// From the end of the probe side on: for the source of unmatched rows.
+    pub remaining: Mutex<Option<Arc<Held>>>,
     /// The next row that nobody has looked at for unmatched rows.
     pub cursor: AtomicUsize,
     pub seen: Arc<ProbeSeen>,
 }
 
 impl Published {
-    pub fn new(held: Arc<Held>, seen: &Arc<ProbeSeen>) -> Self {
-        Self { held: Mutex::new(Some(held)), cursor: AtomicUsize::new(0), seen: seen.clone() }
+    /// For the unmatched rows of a pair.
+    pub fn reading(seen: &Arc<ProbeSeen>) -> Self {
+        Self { seen: seen.clone(), ..Self::default() }
     }
 }
 
 /// What the probe side has seen. Only for null-aware joins without a filter.
 #[derive(Default)]
-pub(in crate::operators) struct ProbeSeen {
+pub(super) struct ProbeSeen {
     /// The probe side had a row.
     pub row: AtomicBool,
     /// It had one with a NULL key.
@@ -74,7 +77,7 @@ pub(in crate::operators) struct ProbeSeen {
 }
 
 /// Bits that several packets set.
-pub(in crate::operators) struct Bits(Vec<AtomicU64>);
+pub(super) struct Bits(Vec<AtomicU64>);
 
 impl Bits {
     pub fn new(len: usize) -> Self {

@@ -1,7 +1,5 @@
-//! The held side of a join coming in: each packet keeps chunks of it on its own, and hands them over when it finishes. Used by
-//! the hash join and the nested-loop join.
-//!
-//! Nothing is shared between packets until they finish; then each hands over its chunks under one short lock.
+//! The held side of a join coming in, in chunks: those of a packet, which it hands over when it finishes, or those of a
+//! [partition](super::resident).
 //!
 //! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room and try
 //! again; and what is taken out again takes its reservation with it.
@@ -10,7 +8,8 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::columns::ColumnChunks;
+use super::assemble::Chunk;
+use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::emit::StoredSource;
 use crate::batch::Column;
 use crate::memory::Reservation;
@@ -21,16 +20,16 @@ const ROWS_MAX: usize = u32::MAX as usize - 1;
 /// Bytes that an array holds beside its values, about.
 const ARRAY_BYTES: usize = 128;
 
-/// One packet's rows. `C` is what its join keeps of each batch beside the columns.
-pub(in crate::operators) struct Incoming<C> {
-    chunks: Vec<(C, usize)>,
+/// Some rows, in chunks: the keys of a batch each, beside its columns.
+pub(super) struct Incoming {
+    chunks: Vec<(Chunk, usize)>,
     columns: Vec<ColumnChunks>,
     rows: usize,
     reservation: Reservation,
 }
 
 /// What is reserved for one batch.
-pub(in crate::operators) struct Room {
+pub(super) struct Room {
     chunk_bytes: usize,
     column_bytes: usize,
 }
@@ -42,10 +41,15 @@ impl Room {
     }
 }
 
-impl<C> Incoming<C> {
+impl Incoming {
     /// Nothing yet of these columns.
     pub fn new(stored: &[(StoredSource, DataType)], reservation: Reservation) -> Self {
-        let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone())).collect();
+        Self::in_blocks(stored, reservation, BLOCK_BYTES_MAX)
+    }
+
+    /// The same, with strings in blocks of so many bytes at most.
+    pub fn in_blocks(stored: &[(StoredSource, DataType)], reservation: Reservation, block_bytes_max: usize) -> Self {
+        let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone(), block_bytes_max)).collect();
         Self { chunks: vec![], columns, rows: 0, reservation }
     }
 
@@ -75,7 +79,7 @@ impl<C> Incoming<C> {
     }
 
     /// Keeps the batch of so many rows that room was made for.
-    pub fn push(&mut self, room: Room, chunk: C, rows: usize, columns: &[Column]) -> Result<()> {
+    pub fn push(&mut self, room: Room, chunk: Chunk, rows: usize, columns: &[Column]) -> Result<()> {
         let mut held = 0;
         for (own, column) in self.columns.iter_mut().zip(columns) {
             held += own.append(column)?;
@@ -89,7 +93,7 @@ impl<C> Incoming<C> {
     }
 
     /// Takes out the chunk that came last, of so many rows: the chunk, its columns, and what was reserved for them.
-    pub fn pop(&mut self, rows_of: impl FnOnce(&C) -> usize) -> Option<(C, Vec<ArrayRef>, Reservation)> {
+    pub fn pop(&mut self) -> Option<(Chunk, Vec<ArrayRef>, Reservation)> {
         let (chunk, mut bytes) = self.chunks.pop()?;
         let mut arrays = Vec::with_capacity(self.columns.len());
         for column in &mut self.columns {
@@ -97,7 +101,7 @@ impl<C> Incoming<C> {
             arrays.push(array);
             bytes += array_bytes;
         }
-        self.rows -= rows_of(&chunk);
+        self.rows -= chunk.rows;
         if self.chunks.is_empty() {
             bytes = self.reservation.bytes();
         }
@@ -106,8 +110,13 @@ impl<C> Incoming<C> {
     }
 
     /// The chunks.
-    pub fn chunks(&self) -> impl Iterator<Item = &C> + Clone {
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> + Clone {
         self.chunks.iter().map(|(chunk, _)| chunk)
+    }
+
+    /// Whether what is reserved for them is wanted by somebody else.
+    pub fn is_asked(&self) -> bool {
+        self.reservation.is_asked()
     }
 
     /// Whether nothing is kept.
@@ -137,18 +146,18 @@ impl<C> Incoming<C> {
 }
 
 /// All that came in.
-pub(in crate::operators) struct AllIn<C> {
+pub(super) struct AllIn {
     /// The chunks of each packet.
-    pub chunks: Vec<Vec<C>>,
+    pub chunks: Vec<Vec<Chunk>>,
     /// Of each column, the chunks of each packet.
     pub columns: Vec<Vec<ColumnChunks>>,
     /// Pays for all of it; `None` without packets.
     pub reservation: Option<Reservation>,
 }
 
-impl<C> AllIn<C> {
+impl AllIn {
     /// What packets handed over, of so many columns.
-    pub fn new(packets: impl IntoIterator<Item = Incoming<C>>, columns: usize) -> Self {
+    pub fn new(packets: impl IntoIterator<Item = Incoming>, columns: usize) -> Self {
         let mut all = Self { chunks: vec![], columns: (0..columns).map(|_| vec![]).collect(), reservation: None };
         for Incoming { chunks, columns, reservation, .. } in packets {
             all.chunks.push(chunks.into_iter().map(|(chunk, _)| chunk).collect());
@@ -166,7 +175,7 @@ impl<C> AllIn<C> {
 }
 
 /// Refuses more rows than can be numbered.
-pub(in crate::operators) fn check_rows(rows: usize) -> Result<()> {
+pub(super) fn check_rows(rows: usize) -> Result<()> {
     if rows <= ROWS_MAX {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::Config;
-use super::assemble::{Chunk, finishing_bytes};
+use super::assemble::Needs;
 use super::build::keep;
 use super::incoming::{AllIn, Incoming};
 use super::rows::BuildRows;
@@ -17,7 +17,7 @@ use crate::memory::Reservation;
 /// What it has.
 pub(super) struct Loading {
     config: Arc<Config>,
-    incoming: Incoming<Chunk>,
+    incoming: Incoming,
     finishing: Reservation,
     /// Kept free for reading, which may need more than clusters: for what was compressed, or is longer than one.
     _margin: Reservation,
@@ -65,33 +65,42 @@ impl Loading {
     fn try_keep(&mut self, batch: &Batch) -> Result<Kept> {
         // Chunks of their own: what was read is a part of a cluster.
         let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
-        let rows = self.config.unspilled(&batch.pick(&all)?)?;
+        let Some(rows) = self.config.table_rows(&batch.pick(&all)?)? else { return Ok(Kept::Yes) };
         let room = match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
             room => room?,
         };
         keep(&mut self.incoming, room, rows)?;
-        let needed = finishing_bytes(&self.config, std::iter::once(&self.incoming), true);
+        let needed = Needs::of(&self.incoming).compact_bytes(&self.config);
         match self.finishing.resize(needed) {
             Err(error) if error.kind() == ErrorKind::Resource => {
-                self.incoming.pop(|chunk| chunk.rows);
+                self.incoming.pop();
                 Ok(Kept::No(error))
             }
             done => done.map(|()| Kept::Yes),
         }
     }
 
+    /// Whether somebody else needs memory, and not only what was put aside for the table.
+    pub fn is_asked(&mut self) -> Result<bool> {
+        if self.incoming.is_asked() {
+            self.expected.resize(0)?;
+        }
+        Ok(self.incoming.is_asked())
+    }
+
     /// Takes out some of the rows that are kept, as a spilled batch.
     pub fn pop(&mut self) -> Option<(Batch, Reservation)> {
-        let (chunk, columns, reservation) = self.incoming.pop(|chunk| chunk.rows)?;
+        let (chunk, columns, reservation) = self.incoming.pop()?;
         Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
     }
 
-    /// All of it.
-    pub fn into_all(self) -> AllIn<Chunk> {
+    /// All of it. From now on it is not given back before the table has been probed, which is soon.
+    pub fn into_all(self) -> AllIn {
         let mut all = AllIn::new([self.incoming], self.config.stored.len());
         if let Some(reservation) = &mut all.reservation {
             reservation.absorb(self.finishing);
+            reservation.hold_firm();
         }
         all
     }

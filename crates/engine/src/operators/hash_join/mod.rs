@@ -1,4 +1,4 @@
-//! Joins on equal keys: one hash table, built by all packets of the build side together and read by all of the probe side.
+//! Joins: on equal keys, by one hash table, built by all packets of the build side together and read by all of the probe side.
 //!
 //! ```text
 //!   build packets --chunks--> parts: table, columns, runtime filters --> probe packets --picks--> output
@@ -28,19 +28,23 @@
 //! * Whatever is in temp space, and whenever it went there: the same rows come out, each once.
 
 mod assemble;
+mod at_rest;
 mod build;
 mod columns;
-pub(super) mod cross_pairs;
+mod cross_pairs;
 mod dump;
-pub(super) mod emit;
-pub(super) mod held;
-pub(super) mod incoming;
+mod emit;
+mod held;
+mod incoming;
 pub(super) mod keys;
 mod loading;
+mod mirror;
 mod packing;
+mod pair;
 mod pairs;
 mod partitions;
 mod probe;
+mod resident;
 mod rows;
 mod shared_vec;
 mod spill_counts;
@@ -58,9 +62,11 @@ use arrow::array::BinaryViewArray;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{JoinType, NullEquality};
+use diligence_base::limits::TEMP_WRITES_MAX;
 use diligence_base::{Error, Result};
 
 use crate::expressions::Expr;
+use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
@@ -68,16 +74,17 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use crate::temp::SpillBuffers;
+use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
-pub(super) use columns::Assembly;
 pub(super) use table::Table;
-pub(super) use unmatched::Unmatched;
+use unmatched::Unmatched;
 
+use at_rest::{AtRest, TableAtRest};
 use emit::{PairJoin, StoredSource, Wanted, marks_held};
 use held::{Held, Published};
 use keys::KeyKind;
-use partitions::{CLUSTERS_SHARE, Partitions, fan_out};
+use partitions::{Partitions, fan_out};
+use resident::Resident;
 use spill_counts::SpillCounts;
 #[cfg(test)]
 use spill_counts::Spilled;
@@ -92,26 +99,16 @@ pub struct JoinParts {
     /// What comes out after all probe packets have finished, one after another, each with its name: build rows without a partner,
     /// and all that has to do with rows in temp space.
     pub after_probe: Vec<(Arc<dyn Source>, &'static str)>,
-    /// Asks the join for its memory, if it can give it back.
-    pub give_back: Option<GiveBack>,
+    /// The table, as something that can give memory back.
+    #[cfg(test)]
+    at_rest: Arc<TableAtRest>,
 }
 
 #[cfg(test)]
 impl JoinParts {
     /// What it has spilled.
     fn spilled(&self) -> Spilled {
-        self.give_back.as_ref().map_or(Spilled::default(), |GiveBack(shared)| shared.counts.get())
-    }
-}
-
-/// Asks a running join to go to temp space as far as it can.
-#[derive(Clone)]
-pub struct GiveBack(Arc<Shared>);
-
-impl GiveBack {
-    /// From its next batch on, each packet lets go of what the join holds. Without temp space nothing happens.
-    pub fn request(&self) {
-        self.0.gives_back.store(true, Ordering::Relaxed);
+        self.at_rest.shared.counts.get()
     }
 }
 
@@ -138,46 +135,52 @@ pub fn hash_join(
         output_schema,
         &mut wanted,
     )?;
-    // Where hashes are compared, byte strings must be at hand to compare them in turn.
-    let key_columns = keys.iter().enumerate().map(|(index, key)| match key.kind {
-        KeyKind::Word => None,
-        KeyKind::Bytes => Some(match (key.build.as_column(), key.build.data_type()) {
-            (Some(column), logical @ (DataType::Utf8View | DataType::BinaryView)) => {
-                wanted.keep(StoredSource::Input(column), logical)
-            }
-            _ => wanted.keep(StoredSource::Key(index), &DataType::BinaryView),
-        }),
-        KeyKind::Rows(..) => Some(wanted.keep(StoredSource::Key(index), &DataType::BinaryView)),
-    });
-    let key_columns = key_columns.collect();
-    let pairs = Arc::new(pairs);
-    let null_aware_plain = join.null_aware && !pairs.has_residual();
-    let config = Arc::new(Config {
-        keys,
-        key_columns,
-        null_equal: join.null_equality == NullEquality::NullEqualsNull,
-        null_aware: join.null_aware,
-        keeps_unmatchable: marks_held(join.join_type) && join.join_type != JoinType::LeftSemi,
-        stored: wanted.columns,
-        pairs: pairs.clone(),
-    });
+    let null_equal = join.null_equality == NullEquality::NullEqualsNull;
+    let config = Config::new("HashJoin", keys, pairs, wanted, null_equal, join.null_aware);
+    let mirrored = config.mirrored(join, output_schema)?.map(Arc::new);
+    Ok(parts(Config { mirrored, ..config }, filters))
+}
+
+/// The same for a join that may have a condition, but has no keys: each row of the one side meets each of the other.
+pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) -> Result<JoinParts> {
+    let mut wanted = Wanted::default();
+    let pairs = PairJoin::new(
+        join.join_type,
+        &join.left.schema,
+        &join.right.schema,
+        join.filter.as_ref(),
+        join.projection.as_deref(),
+        output_schema,
+        &mut wanted,
+    )?;
+    Ok(parts(Config::new("NestedLoopJoin", vec![], pairs, wanted, false, false), &[]))
+}
+
+fn parts(config: Config, filters: &[(Arc<RuntimeFilter>, usize)]) -> JoinParts {
+    let config = Arc::new(config);
     let mut filter_keys: Vec<usize> = filters.iter().map(|(_, key)| *key).collect();
     filter_keys.sort_unstable();
     filter_keys.dedup();
     let shared = Arc::new(Shared { filter_keys, ..Shared::default() });
     let mut after_probe: Vec<(Arc<dyn Source>, &'static str)> = vec![];
-    if marks_held(join.join_type) {
-        let published = shared.published.clone();
-        let unmatched = Unmatched { name: "HashJoinUnmatched", pairs, published, null_aware: null_aware_plain };
+    if marks_held(config.pairs.join_type) {
+        let unmatched = Unmatched {
+            name: config.name,
+            pairs: config.pairs.clone(),
+            published: shared.published.clone(),
+            null_aware: config.null_aware && !config.pairs.has_residual(),
+        };
         after_probe.push((Arc::new(unmatched), "Unmatched rows"));
     }
     after_probe.push((Arc::new(pairs::Pairs::new(config.clone(), shared.clone())), "Spilled pairs"));
-    Ok(JoinParts {
-        build: Arc::new(build::Build::new(config.clone(), shared.clone(), filters.to_vec())),
-        probe: Arc::new(probe::Probe { config, shared: shared.clone() }),
+    let at_rest = Arc::new(TableAtRest { config: config.clone(), shared: shared.clone() });
+    JoinParts {
+        build: Arc::new(build::Build::new(at_rest.clone(), filters.to_vec())),
+        probe: Arc::new(probe::Probe { config, shared }),
         after_probe,
-        give_back: Some(GiveBack(shared)),
-    })
+        #[cfg(test)]
+        at_rest,
+    }
 }
 
 /// A pair of keys.
@@ -205,6 +208,9 @@ impl Key {
 
 /// What a join is, as all its packets see it.
 struct Config {
+    /// As who it reserves memory.
+    name: &'static str,
+    /// None in a nested-loop join.
     keys: Vec<Key>,
     /// Where the byte strings of each key are kept, for those that have no words.
     key_columns: Vec<Option<usize>>,
@@ -214,12 +220,50 @@ struct Config {
     keeps_unmatchable: bool,
     stored: Vec<(StoredSource, DataType)>,
     pairs: Arc<PairJoin>,
+    /// The join with its sides exchanged, for pairs in temp space.
+    mirrored: Option<Arc<Config>>,
+    /// In such a one, the columns of spilled build rows that the keys are in.
+    probes_spilled: Option<Vec<usize>>,
 }
 
 impl Config {
-    /// Whether rows can be told apart by their keys. Not in a null-aware join with a condition: there a NULL meets all rows.
+    fn new(
+        name: &'static str,
+        keys: Vec<Key>,
+        pairs: PairJoin,
+        mut wanted: Wanted,
+        null_equal: bool,
+        null_aware: bool,
+    ) -> Self {
+        // Where hashes are compared, byte strings must be at hand to compare them in turn.
+        let key_columns = keys.iter().enumerate().map(|(index, key)| match key.kind {
+            KeyKind::Word => None,
+            KeyKind::Bytes => Some(match (key.build.as_column(), key.build.data_type()) {
+                (Some(column), logical @ (DataType::Utf8View | DataType::BinaryView)) => {
+                    wanted.keep(StoredSource::Input(column), logical)
+                }
+                _ => wanted.keep(StoredSource::Key(index), &DataType::BinaryView),
+            }),
+            KeyKind::Rows(..) => Some(wanted.keep(StoredSource::Key(index), &DataType::BinaryView)),
+        });
+        Self {
+            name,
+            key_columns: key_columns.collect(),
+            keys,
+            null_equal,
+            null_aware,
+            keeps_unmatchable: marks_held(pairs.join_type) && pairs.join_type != JoinType::LeftSemi,
+            stored: wanted.columns,
+            pairs: Arc::new(pairs),
+            mirrored: None,
+            probes_spilled: None,
+        }
+    }
+
+    /// Whether rows can be told apart by their keys. Not without keys, nor in a null-aware join with a condition: there a NULL meets
+    /// all rows.
     fn can_partition(&self) -> bool {
-        !(self.null_aware && self.pairs.has_residual())
+        !(self.keys.is_empty() || self.null_aware && self.pairs.has_residual())
     }
 
     /// Whether nothing can come out any more because a key of the probe side of `NOT IN` was NULL.
@@ -228,22 +272,31 @@ impl Config {
     }
 }
 
+/// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
+const CLUSTERS_MIN: usize = 4;
+
+const BUFFERS: SpillMemory =
+    SpillMemory { clusters_min: CLUSTERS_MIN, clusters_max: usize::MAX, writes_max: TEMP_WRITES_MAX };
+
 /// What the packets of a join share.
 #[derive(Default)]
 struct Shared {
     gathered: Mutex<build::Gathered>,
     published: Arc<Published>,
-    /// `None` before it is complete, and after it went to temp space.
-    built: Mutex<Option<Arc<Built>>>,
-    /// The buffers of spill files, with what the join needs at least; `None` without temp space.
+    at_rest: Mutex<AtRest>,
+    /// The complete table is on its way to temp space, or there: for packets that look before each batch.
+    is_leaving: AtomicBool,
+    /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or somebody has them.
     buffers: Mutex<Option<SpillBuffers>>,
+    /// Where to spill, until it is known that nothing is; and a reservation for buffers that are made only then.
+    temp: Mutex<Option<(TempSpace, Reservation)>>,
     /// Set when the join does not fit.
     partitions: OnceLock<Arc<Partitions>>,
+    /// Those of the build side that are in memory, while it comes in.
+    resident: OnceLock<Resident>,
     /// The filters of a build side that does not fit, and the keys that they are wanted of.
     filters: OnceLock<SpilledFilters>,
     filter_keys: Vec<usize>,
-    /// The join is asked to go to temp space as far as it can.
-    gives_back: AtomicBool,
     counts: Arc<SpillCounts>,
     /// Packets that may own a spill file, numbered.
     owners: AtomicU64,
@@ -254,11 +307,34 @@ impl Shared {
         self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether rows can go to temp space.
+    fn can_spill(&self) -> bool {
+        self.temp.lock().is_some()
+    }
+
+    /// The buffers of spill files. When there was no memory for them before, they are overdrawn: much more comes back for it.
+    fn buffers(&self) -> Option<SpillBuffers> {
+        let mut buffers = self.buffers.lock();
+        if buffers.is_none() {
+            let (space, mut reservation) =
+                self.temp.lock().as_ref().map(|(space, none)| (space.clone(), none.sibling()))?;
+            reservation.settle(CLUSTERS_MIN * space.cluster_bytes());
+            *buffers = SpillBuffers::new(&space, reservation, BUFFERS).ok();
+        }
+        buffers.clone()
+    }
+
+    /// Nothing is spilled, nor will be.
+    fn end_spilling(&self) {
+        self.buffers.lock().take();
+        self.temp.lock().take();
+    }
+
     /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
     /// made, while the build side comes in. `None` without temp space.
     fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
-        let buffers = self.buffers.lock().clone()?;
-        if let Some(filters) = filters {
+        let buffers = self.buffers()?;
+        if let Some(filters) = filters.filter(|_| !config.keys.is_empty()) {
             self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
         }
         Some(self.partitions.get_or_init(|| {
@@ -266,7 +342,7 @@ impl Shared {
                 true => fan_out(memory_bytes, buffers.space().cluster_bytes()),
                 false => 1,
             };
-            Arc::new(Partitions::new(0, partitions, memory_bytes / CLUSTERS_SHARE, buffers, &self.counts))
+            Arc::new(Partitions::new(0, partitions, memory_bytes, buffers, &self.counts))
         }))
     }
 }

@@ -17,85 +17,33 @@
 //! * Whatever the order of pairs and blocks, a build row comes out once, with its pair, and a probe row without a partner once, when
 //!   it has met all build rows of its pair.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::assemble::Assembling;
-use super::build::CLUSTERS_MIN;
 use super::dump::Dump;
-use super::emit::{marks_held, needs_held_rows};
+use super::emit::marks_held;
 use super::held::{Bits, Later, Published};
 use super::incoming::check_rows;
 use super::loading::{Kept, Loading, copied};
-use super::partitions::{Partitions, Side};
+use super::pair::{Pair, Work, rows_of};
 use super::probe::Lookups;
 use super::splitting::Splitting;
 use super::unmatched::UnmatchedState;
-use super::{Built, Config, Shared};
+use super::{BUFFERS, Built, CLUSTERS_MIN, Config, Shared};
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::sync::{Mutex, atomic::Ordering};
-use crate::temp::{BatchFile, BatchReader, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchReader, SpillBuffers, TempSpace};
 
-/// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not fit then is
-/// one key, or as good as that.
-const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
-
-/// The share of a side, in percent, above which a partition of it is taken for one that cannot be split.
-const HEAVY_PERCENT: u64 = 80;
-
-/// Bytes for each row of a table, beside its columns, while it is made: an estimate.
-const TABLE_BYTES_PER_ROW: usize = 64;
+/// Clusters that rows of a pair must be more than, to be split because somebody else needs memory.
+const ASKED_CLUSTERS: usize = 8;
 
 /// Clusters that stay free for others when one more packet begins.
 const CLUSTERS_FREE: usize = 4;
-
-/// A partition in temp space.
-pub(super) struct Pair {
-    pub build: Option<BatchFile>,
-    pub probe: Option<BatchFile>,
-    /// How often its rows were partitioned.
-    pub level: u32,
-    pub can_split: bool,
-}
-
-impl Pair {
-    /// The pairs that partitions have written, of a build side of so many rows.
-    pub fn all(partitions: &Partitions, build_rows: u64, can_split: bool) -> Vec<Self> {
-        let level = partitions.level + 1;
-        let pair = |partition| {
-            let [build, probe] = [Side::Build, Side::Probe].map(|side| partitions.finish(side, partition));
-            let is_heavy = rows_of(&build) * 100 > build_rows * HEAVY_PERCENT;
-            Pair { build, probe, level, can_split: can_split && !is_heavy && level < LEVELS_MAX }
-        };
-        let pairs = (0..partitions.len()).map(pair);
-        pairs.filter(|pair| pair.build.is_some() || pair.probe.is_some()).collect()
-    }
-
-    /// Whether a row can come out.
-    fn matters(&self, config: &Config) -> bool {
-        let join_type = config.pairs.join_type;
-        match (&self.build, &self.probe) {
-            (None, _) => !needs_held_rows(join_type),
-            (Some(_), None) => marks_held(join_type),
-            _ => true,
-        }
-    }
-
-    /// Bytes of its table while that is made, about.
-    pub fn table_bytes(&self) -> usize {
-        let Some(build) = &self.build else { return 0 };
-        2 * build.file().bytes() as usize + TABLE_BYTES_PER_ROW * build.rows() as usize
-    }
-}
-
-pub(super) fn rows_of(file: &Option<BatchFile>) -> u64 {
-    file.as_ref().map_or(0, BatchFile::rows)
-}
 
 /// The source.
 pub(super) struct Pairs {
@@ -125,21 +73,19 @@ impl Pairs {
 
 impl Source for Pairs {
     fn name(&self) -> &'static str {
-        "HashJoinPairs"
+        self.config.name
     }
 
     fn packets_max(&self) -> usize {
+        let dump = self.shared.end_probe(&self.config);
         let Some(partitions) = self.shared.partitions.get() else {
             // Nothing is spilled any more.
-            self.shared.buffers.lock().take();
+            self.shared.end_spilling();
             return 0;
         };
         let mut queue = self.queue.lock();
-        // Its rows have come out. Whoever was asked to let go of the table has not, if it is not published any more.
-        let is_published = self.shared.published.held.lock().take().is_some();
-        let built = self.shared.built.lock().take();
-        if let Some(built) = built.filter(|_| !is_published) {
-            queue.dump = Some(Dump::new(built, self.config.clone()));
+        if let Some(dump) = dump {
+            queue.dump = Some(dump);
             return partitions.len();
         }
         queue.pairs = Pair::all(partitions, u64::MAX / 100, self.config.can_partition());
@@ -191,19 +137,6 @@ enum Step {
     Unmatched(Box<Work>, UnmatchedState),
     Later(Box<Work>, BatchReader, usize),
     Split(Box<Splitting>),
-}
-
-/// A pair at work.
-pub(super) struct Work {
-    pub pair: Pair,
-    /// Build rows that are not in memory yet; `None` at their end.
-    pub build: Option<BatchReader>,
-    /// Build rows that were read and not kept.
-    pub next: VecDeque<Batch>,
-    /// Whether the build side goes through memory block by block.
-    in_blocks: bool,
-    /// Where that matters: which probe rows have found a partner.
-    later: Option<(Arc<Bits>, Reservation)>,
 }
 
 /// A probe file on its way through a table.
@@ -262,7 +195,11 @@ impl PairsState {
             queue.waiting.push(waker.clone());
             return Ok(Pull::Wait);
         };
-        let Some(table) = self.take_buffers(&pair, queue.working == 0)? else {
+        // Marks of rows that were in a table once would be lost in a mirror.
+        let mirrored = self.config.mirrored.as_ref().filter(|_| !self.shared.is_leaving.load(Ordering::Acquire));
+        let reversed = mirrored.and_then(|mirrored| Some((mirrored.clone(), pair.reversed_bytes()?)));
+        let table_bytes = reversed.as_ref().map_or(pair.table_bytes(), |(_, bytes)| *bytes);
+        let Some(table) = self.take_buffers(table_bytes, queue.working == 0)? else {
             queue.pairs.push(pair);
             queue.waiting.push(waker.clone());
             return Ok(Pull::Wait);
@@ -270,20 +207,22 @@ impl PairsState {
         queue.working += 1;
         drop(queue);
         let buffers = self.buffers()?;
-        let build = pair.build.clone().map(|file| file.into_reader(&buffers));
-        let work = Work { build, pair, next: VecDeque::new(), in_blocks: false, later: None };
-        self.step = Step::Load(Box::new(work), Loading::new(&self.config, table, self.temp.cluster_bytes()));
+        let work = Work::new(pair, &self.config, reversed.map(|(mirrored, _)| mirrored), &buffers);
+        if work.is_reversed {
+            self.shared.counts.reversed();
+        }
+        self.begin_loading(Box::new(work), table);
         Ok(Pull::Again)
     }
 
-    /// Takes the buffers that the join has anyhow, or others, and reserves about what the pair's table needs. `None` if others are
+    /// Takes the buffers that the join has anyhow, or others, and reserves about what a table needs. `None` if others are
     /// at work and there is no memory for it beside them.
-    fn take_buffers(&mut self, pair: &Pair, is_alone: bool) -> Result<Option<Reservation>> {
+    fn take_buffers(&mut self, table_bytes: usize, is_alone: bool) -> Result<Option<Reservation>> {
         let shared = self.shared.buffers.lock().take();
         let own = if shared.is_some() { CLUSTERS_FREE } else { CLUSTERS_FREE + CLUSTERS_MIN };
         let own = own * self.temp.cluster_bytes();
-        let mut table = self.memory.reservation("HashJoin");
-        let fits = table.grow(pair.table_bytes() + own).is_ok();
+        let mut table = self.memory.revocable(self.config.name);
+        let fits = table.grow(table_bytes + own).is_ok();
         if !is_alone && !fits {
             *self.shared.buffers.lock() = shared;
             return Ok(None);
@@ -293,8 +232,7 @@ impl PairsState {
             self.buffers = Some((shared, true));
             return Ok(Some(table));
         }
-        let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-        match SpillBuffers::new(&self.temp, self.memory.reservation("HashJoin"), memory) {
+        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.name), BUFFERS) {
             Err(error) if error.kind() == ErrorKind::Resource && !is_alone => return Ok(None),
             buffers => self.buffers = Some((buffers?, false)),
         }
@@ -341,7 +279,7 @@ impl PairsState {
 
     fn dump(&mut self, mut dump: Dump, waker: &Waker) -> Result<Pull> {
         let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table was dumped nowhere"))?;
-        match dump.poll(partitions, self.owner, waker) {
+        match dump.poll(partitions, waker) {
             Poll::Pending => {
                 self.step = Step::Dump(dump);
                 return Ok(Pull::Wait);
@@ -351,6 +289,12 @@ impl PairsState {
         drop(dump);
         let pairs = Pair::all(partitions, u64::MAX / 100, self.config.can_partition());
         self.release(pairs)
+    }
+
+    /// `table` may hold what the table needs.
+    fn begin_loading(&mut self, work: Box<Work>, table: Reservation) {
+        let loading = Loading::new(&work.config, table, self.temp.cluster_bytes());
+        self.step = Step::Load(work, loading);
     }
 
     fn load(&mut self, mut work: Box<Work>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
@@ -378,7 +322,11 @@ impl PairsState {
             self.buffers()?.release_spare();
             kept = loading.keep(&batch)?;
         }
+        // A small table is probed, and gone, sooner than split.
+        let is_large = loading.bytes() > ASKED_CLUSTERS * self.temp.cluster_bytes();
+        let is_worth_splitting = is_large && !work.in_blocks && work.pair.can_split;
         match kept {
+            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading),
             Kept::Yes => {
                 self.step = Step::Load(work, loading);
                 Ok(Pull::Again)
@@ -405,6 +353,13 @@ impl PairsState {
 
     /// More build rows than these do not fit.
     fn enough(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+        if work.is_reversed {
+            drop(loading);
+            let Work { pair, .. } = *work;
+            let work = Work::new(pair, &self.config, None, &self.buffers()?);
+            self.begin_loading(Box::new(work), self.memory.revocable(self.config.name));
+            return Ok(Pull::Again);
+        }
         if !work.in_blocks && work.pair.can_split {
             let splitting = Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared, self.owner);
             self.step = Step::Split(Box::new(splitting));
@@ -420,12 +375,12 @@ impl PairsState {
             if work.later.is_none() && self.config.pairs.asks_all_held() {
                 let rows = rows_of(&work.pair.probe) as usize;
                 check_rows(rows)?;
-                let mut reservation = self.memory.reservation("HashJoin");
+                let mut reservation = self.memory.reservation(self.config.name);
                 reservation.overdraw(rows / 8);
                 work.later = Some((Arc::new(Bits::new(rows)), reservation));
             }
         }
-        let assembling = Assembling::new(&self.config, loading.into_all(), &[], 1, true)?;
+        let assembling = Assembling::new(&work.config, loading.into_all(), &[], 1, true)?;
         self.step = Step::Assemble(work, assembling, 0);
         Ok(Pull::Again)
     }
@@ -437,12 +392,11 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let later = work.later.as_ref().map(|(matched, _)| Later::new(matched.clone()));
-        let built = assembling.finish(&[], !work.in_blocks, later)?;
+        let built = assembling.finish(&[], !work.in_blocks, later, |_| {})?;
         let buffers = self.buffers()?;
-        let options = ReadOptions { recycle: !work.in_blocks, ..ReadOptions::default() };
-        let reader = work.pair.probe.as_ref().map(|file| file.reader(&buffers, options));
+        let reader = work.probes(&buffers);
         let seen = self.shared.published.seen.clone();
-        let lookups = Lookups::new(self.config.clone(), seen, self.batch_rows);
+        let lookups = Lookups::new(work.config.clone(), seen, self.batch_rows);
         let probing = Probing { built: Arc::new(built), lookups, reader, rows: 0, batch_rows: 0 };
         self.step = Step::Probe(work, probing);
         Ok(Pull::Again)
@@ -482,13 +436,13 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let held = probing.built.held.clone();
-        if !marks_held(self.config.pairs.join_type) {
+        if !marks_held(work.config.pairs.join_type) {
             drop((probing, held));
             return self.next_block(work);
         }
-        let published = Arc::new(Published::new(held, &self.shared.published.seen));
+        let published = Arc::new(Published::reading(&self.shared.published.seen));
         let is_plain = self.config.null_aware && !self.config.pairs.has_residual();
-        let unmatched = UnmatchedState::new(self.config.pairs.clone(), published, is_plain, self.batch_rows)?;
+        let unmatched = UnmatchedState::new(held, work.config.pairs.clone(), published, is_plain, self.batch_rows);
         self.step = Step::Unmatched(work, unmatched);
         Ok(Pull::Again)
     }
@@ -516,8 +470,7 @@ impl PairsState {
 
     fn next_block(&mut self, work: Box<Work>) -> Result<Pull> {
         if work.build.is_some() {
-            let nothing = self.memory.reservation("HashJoin");
-            self.step = Step::Load(work, Loading::new(&self.config, nothing, self.temp.cluster_bytes()));
+            self.begin_loading(work, self.memory.revocable(self.config.name));
             return Ok(Pull::Again);
         }
         let reader = match (&work.later, &work.pair.probe) {
@@ -572,18 +525,5 @@ impl PairsState {
         }
         let pairs = splitting.finish();
         self.release(pairs)
-    }
-}
-
-impl Work {
-    /// The next build rows.
-    pub fn next_build(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
-        if let Some(batch) = self.next.pop_front() {
-            return Poll::Ready(Ok(Some(batch)));
-        }
-        match &mut self.build {
-            None => Poll::Ready(Ok(None)),
-            Some(reader) => reader.poll_next(waker).map(Option::transpose),
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::batch::Batch;
 use crate::operators::hashing::{COMBINE_MULTIPLIER, MULTIPLIER, SEED, folded};
 use crate::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 
@@ -32,8 +32,12 @@ use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 pub(super) const FAN_OUT_MIN: usize = 4;
 const FAN_OUT_MAX: usize = 32;
 
-/// The share of the memory that the clusters being filled may have.
-pub(super) const CLUSTERS_SHARE: usize = 4;
+/// The share of the memory that the clusters being filled may have, one for each file.
+const CLUSTERS_SHARE: usize = 4;
+
+/// The share of the memory that may wait in full clusters for others of their file: small, since what waits keeps partitions out of
+/// memory, and disks without a moving arm gain little by it.
+const GROUPS_SHARE: usize = if cfg!(test) { 4 } else { 16 };
 
 /// Consecutive clusters of one file that are worth holding back for (G in formula (2) of the SHJ paper must be greater than what is
 /// allocated at once): temp space allocates single clusters out of large extents.
@@ -66,8 +70,6 @@ struct Partition {
     is_spilled: AtomicBool,
     /// Whether the build side has rows of it, wherever they are.
     has_build_rows: AtomicBool,
-    /// Bytes of the build side in memory, over all packets.
-    resident_bytes: AtomicUsize,
     build: Mutex<Slot>,
     probe: Mutex<Slot>,
 }
@@ -80,8 +82,6 @@ pub(super) struct Partitions {
     pub buffers: SpillBuffers,
     /// Full clusters that a file holds back to be written as one group; 0 if each is written at once.
     group: usize,
-    /// How often a partition has been spilled: whoever keeps rows looks again when it has changed.
-    spilled_times: AtomicUsize,
     counts: Arc<SpillCounts>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn fan_out(memory_bytes: usize, cluster_bytes: usize) -> usize {
 }
 
 impl Partitions {
-    /// So many partitions (a power of two), all in memory. `memory_bytes`: what the operator may fill with clusters.
+    /// So many partitions (a power of two), all in memory. `memory_bytes`: about what the operator may have.
     pub fn new(
         level: u32,
         fan_out: usize,
@@ -99,7 +99,7 @@ impl Partitions {
         buffers: SpillBuffers,
         counts: &Arc<SpillCounts>,
     ) -> Self {
-        let clusters = memory_bytes / buffers.space().cluster_bytes();
+        let clusters = memory_bytes / GROUPS_SHARE / buffers.space().cluster_bytes();
         counts.partitioned(level, fan_out);
         Self {
             level,
@@ -107,7 +107,6 @@ impl Partitions {
             partitions: (0..fan_out).map(|_| Partition::default()).collect(),
             group: Some(Self::group(clusters, fan_out)).filter(|group| *group > GROUP_CLUSTERS).unwrap_or(0),
             buffers,
-            spilled_times: AtomicUsize::new(0),
             counts: counts.clone(),
         }
     }
@@ -132,32 +131,15 @@ impl Partitions {
         self.partitions[partition].is_spilled.load(Ordering::Acquire)
     }
 
-    pub fn spilled_times(&self) -> usize {
-        self.spilled_times.load(Ordering::Acquire)
-    }
-
     /// From now on nobody keeps rows of the partition in memory.
     pub fn spill(&self, partition: usize) {
         if !self.partitions[partition].is_spilled.swap(true, Ordering::AcqRel) {
-            self.spilled_times.fetch_add(1, Ordering::AcqRel);
             self.counts.spilled_partition();
         }
     }
 
     pub fn spill_all(&self) {
         (0..self.len()).for_each(|partition| self.spill(partition));
-    }
-
-    /// The partition in memory that holds most; `None` if none holds anything.
-    pub fn largest_resident(&self) -> Option<usize> {
-        let bytes = |partition: &usize| self.partitions[*partition].resident_bytes.load(Ordering::Relaxed);
-        let resident = (0..self.len()).filter(|partition| !self.is_spilled(*partition) && bytes(partition) > 0);
-        resident.max_by_key(bytes)
-    }
-
-    /// Rows of the build side were kept in memory.
-    pub fn kept(&self, partition: usize, bytes: usize) {
-        self.partitions[partition].resident_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The build side has rows of the partition.

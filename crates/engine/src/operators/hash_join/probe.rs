@@ -15,8 +15,8 @@ use arrow::buffer::NullBuffer;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
+use super::at_rest::Borrowed;
 use super::cross_pairs::{CrossHeld, CrossPairs};
-use super::dump::Dump;
 use super::emit::{InWork, needs_held_rows};
 use super::held::{Held, ProbeSeen};
 use super::keys::{KeyColumn, KeyData, hash_rows};
@@ -25,7 +25,6 @@ use super::partitions::{Partitions, Side};
 use super::table::{Found, Table, hash_as_word};
 use super::{Built, Config, KeyValues, Lookup, Shared};
 use crate::batch::{Batch, nulls_of, views};
-use crate::memory::Reservation;
 use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
 use crate::query::profile::Spills;
 use crate::sync::atomic::Ordering;
@@ -46,12 +45,11 @@ impl Operator for Probe {
         let owner = self.shared.next_owner();
         Ok(Box::new(ProbeState {
             lookups,
+            table: Borrowed::new(&self.shared),
             shared: self.shared.clone(),
-            built: None,
             owner,
             writes: VecDeque::new(),
             resident: None,
-            dump: None,
         }))
     }
 
@@ -63,30 +61,23 @@ impl Operator for Probe {
 /// One packet of the probe side.
 ///
 /// While no partition is in temp space, each batch is looked up and that is all. Otherwise its rows are told apart: those of
-/// partitions in temp space are written, the others looked up. When the join is asked to give back its memory, a packet lets go of
-/// the table at its next batch; the last one that had it writes it to temp space.
+/// partitions in temp space are written, the others looked up.
 struct ProbeState {
     lookups: Lookups,
     shared: Arc<Shared>,
-    built: Option<Arc<Built>>,
+    table: Borrowed,
     owner: u64,
     /// Rows that go to temp space before anything else.
     writes: VecDeque<(usize, Batch)>,
     /// The rest of their batch, to be looked up.
     resident: Option<Batch>,
-    dump: Option<Dump>,
 }
 
 impl OperatorState for ProbeState {
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
-        if self.shared.gives_back.load(Ordering::Relaxed) {
-            self.let_go();
-        } else if self.built.is_none() {
-            self.built = self.shared.built.lock().clone();
-        }
+        let table = self.table.look();
         let Some(partitions) = self.shared.partitions.get().cloned() else {
-            let built = self.built.as_ref().ok_or_else(no_table)?;
-            return self.lookups.push(built, input, out);
+            return self.lookups.push(table.ok_or_else(no_table)?, input, out);
         };
         if self.lookups.config.is_void(&self.shared) || self.lookups.probe_has_null(&input)? {
             return Ok(Flow::Done);
@@ -104,18 +95,11 @@ impl OperatorState for ProbeState {
                 }
                 self.writes.pop_front();
             }
-            if let Some(dump) = &mut self.dump {
-                match dump.poll(partitions, self.owner, out.waker()) {
-                    Poll::Pending => return Ok(Flow::Wait),
-                    Poll::Ready(done) => done?,
-                }
-                self.dump = None;
-            }
         }
-        let built = self.built.as_ref();
+        let table = self.table.get();
         match self.resident.take() {
-            Some(batch) => self.lookups.push(built.ok_or_else(no_table)?, batch, out),
-            None if self.lookups.is_busy() => self.lookups.more(built.ok_or_else(no_table)?, out),
+            Some(batch) => self.lookups.push(table.ok_or_else(no_table)?, batch, out),
+            None if self.lookups.is_busy() => self.lookups.more(table.ok_or_else(no_table)?, out),
             None => Ok(Flow::NeedInput),
         }
     }
@@ -126,43 +110,20 @@ fn no_table() -> Error {
 }
 
 impl ProbeState {
-    /// Lets go of the table, which the last packet to do so writes to temp space. Nothing happens without temp space.
-    fn let_go(&mut self) {
-        let mut built = self.shared.built.lock();
-        let Some(table) = built.as_ref() else {
-            self.built = None;
-            return;
-        };
-        let bytes = table.held.reservation.as_ref().map_or(0, Reservation::bytes);
-        let Some(partitions) = self.shared.partition(&self.lookups.config, bytes, None) else {
-            self.built = Some(table.clone());
-            return;
-        };
-        partitions.spill_all();
-        // Whatever it has rows of.
-        (0..partitions.len()).for_each(|partition| partitions.belong(partition));
-        *self.shared.published.held.lock() = None;
-        self.built = None;
-        if Arc::strong_count(table) == 1 {
-            self.dump = built.take().map(|built| Dump::new(built, self.lookups.config.clone()));
-        }
-    }
-
     /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any, find what they
     /// find in the table, which is nothing for those that have no partner at all.
     fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
         let config = self.lookups.config.clone();
-        let mut hashes = Vec::with_capacity(input.rows());
         let keys = config.probe_keys(&input)?;
-        hash_rows(&keys, &mut hashes);
+        let hashes = config.hashes(&keys, input.rows());
         let valid = NullBuffer::union_many(keys.iter().map(|key| key.nulls.as_ref()));
-        let valid = valid.filter(|_| self.built.is_some() && !config.null_equal && config.can_partition());
+        let valid = valid.filter(|_| self.table.get().is_some() && !config.null_equal && config.can_partition());
         let mut is_away = vec![false; partitions.len()];
         for (partition, is_away) in is_away.iter_mut().enumerate() {
             *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
         }
         // Without a table at hand, all rows must go where the build rows are.
-        let may_match = match (&self.built, self.shared.filters.get()) {
+        let may_match = match (self.table.get(), self.shared.filters.get()) {
             (Some(_), Some(filters)) if config.can_partition() => filters.may_match(&hashes),
             _ => None,
         };
@@ -243,6 +204,9 @@ impl Lookups {
         if self.probe_has_null(&input)? {
             return Ok(Flow::Done);
         }
+        if config.keys.is_empty() && held.rows > 0 {
+            return self.push_without_keys(input, built, out);
+        }
         let Some(table) = &lookup.table else {
             // Only NULLs on the build side, or nothing.
             if needs_held_rows(pairs.join_type) && !(config.null_aware && pairs.has_residual()) {
@@ -281,6 +245,27 @@ impl Lookups {
         self.begin_pairs(input, built, out)
     }
 
+    /// Each row may have any held row as a partner.
+    fn push_without_keys(&mut self, input: Batch, built: &Built, out: &mut Output) -> Result<Flow> {
+        let config = self.config.clone();
+        let pairs = &config.pairs;
+        if !pairs.has_residual() {
+            if let Some(matched) = built.held.matched.as_ref().filter(|matched| !matched.get(0)) {
+                matched.set_all();
+            }
+            if self.marks_only() {
+                // Nothing more to learn.
+                return Ok(Flow::Done);
+            }
+            if pairs.is_right_existence() {
+                let all: Vec<u32> = (0..input.rows() as u32).collect();
+                pairs.exist(&built.held, &pairs.shape.probe_part(&input), &all, out)?;
+                return Ok(Flow::NeedInput);
+            }
+        }
+        self.begin_pairs(input, built, out)
+    }
+
     /// Goes on with the batch.
     pub fn more(&mut self, built: &Built, out: &mut Output) -> Result<Flow> {
         self.pairs(&built.held, &built.lookup, out)
@@ -314,9 +299,9 @@ impl Lookups {
     /// Computes keys, words and, where needed, hashes.
     fn look_up(&mut self, input: &Batch, table: &Table) -> Result<()> {
         let mut spare = std::mem::take(&mut self.keys).into_iter();
-        for key in &self.config.keys {
+        for key in 0..self.config.keys.len() {
             let words = spare.next().map_or(vec![], KeyColumn::into_words);
-            self.keys.push(key.kind.column_into(&key.probe.evaluate(input)?.flat()?, words)?);
+            self.keys.push(self.config.probe_key(key, input, words)?);
         }
         if table.needs_hashes() {
             hash_rows(&self.keys, &mut self.hashes);
@@ -368,7 +353,10 @@ impl Lookups {
             self.found = Found::default();
         }
         let mut cross = Vec::new();
-        if self.config.null_aware {
+        if self.config.keys.is_empty() {
+            let all = (0..input.rows() as u32).collect();
+            cross.push(CrossPairs::new(all, CrossHeld::All(held.rows)));
+        } else if self.config.null_aware {
             // NOT IN with a condition: a NULL on either side might be equal to anything that fulfils the condition.
             let key = self.config.keys[0].probe.evaluate(&input)?.flat()?;
             let nulls = key.logical_nulls();
@@ -406,11 +394,18 @@ impl Lookups {
             self.found.probe.get(pending.candidate).map_or(pending.work.batch.rows(), |&row| row as usize);
         if is_done {
             for cross in &mut pending.cross {
+                if self.config.pairs.is_right_existence() {
+                    while cross.next_probe().is_some_and(|row| pending.work.matched[row as usize]) {
+                        cross.skip_probe();
+                    }
+                }
                 cross.fill(self.batch_rows, &mut probe, &mut build);
                 is_done &= cross.is_done();
             }
             if !is_done {
-                complete = 0;
+                // Without keys there is but one list of pairs, and it is in the order of the probe rows.
+                let in_order = pending.cross.first().filter(|_| self.config.keys.is_empty());
+                complete = in_order.and_then(CrossPairs::next_probe).map_or(0, |row| row as usize);
             }
         }
         self.config.pairs.consume(held, &mut pending.work, probe, build, complete, out)?;

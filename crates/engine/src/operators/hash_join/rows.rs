@@ -53,9 +53,17 @@ impl Config {
         Ok(Some(BuildRows { rows: batch.rows(), keys, valid, columns, matched: None }))
     }
 
+    /// The hashes of so many rows with these keys. Without keys all rows are alike.
+    pub fn hashes(&self, keys: &[KeyColumn], rows: usize) -> Vec<u64> {
+        let mut hashes = Vec::with_capacity(rows);
+        hash_rows(keys, &mut hashes);
+        hashes.resize(rows, 0);
+        hashes
+    }
+
     /// The keys of a batch of the probe side.
     pub fn probe_keys(&self, batch: &Batch) -> Result<Vec<KeyColumn>> {
-        self.keys.iter().map(|key| key.kind.column(&key.probe.evaluate(batch)?.flat()?)).collect()
+        (0..self.keys.len()).map(|key| self.probe_key(key, batch, vec![])).collect()
     }
 
     /// The rows of a spilled batch.
@@ -119,13 +127,6 @@ impl BuildRows {
             columns.push(Column::flat_array(Arc::new(BooleanArray::new(matched, None))));
         }
         Batch::new(columns, rows)
-    }
-
-    /// The hash of each row's keys.
-    pub fn hashes(&self) -> Vec<u64> {
-        let mut hashes = Vec::with_capacity(self.rows);
-        hash_rows(&self.keys, &mut hashes);
-        hashes
     }
 
     /// Bytes that the keys hold as a chunk.

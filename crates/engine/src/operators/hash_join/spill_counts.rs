@@ -12,6 +12,7 @@ pub(super) struct SpillCounts {
     partitions: AtomicUsize,
     levels: AtomicUsize,
     blocks: AtomicUsize,
+    reversed: AtomicUsize,
 }
 
 impl SpillCounts {
@@ -39,6 +40,11 @@ impl SpillCounts {
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The table of a pair is made of its probe side.
+    pub fn reversed(&self) {
+        self.reversed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The counters at this moment, for tests.
     #[cfg(test)]
     pub fn get(&self) -> Spilled {
@@ -48,6 +54,7 @@ impl SpillCounts {
             partitions_spilled: written.files as usize,
             levels: self.levels.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
+            reversed: self.reversed.load(Ordering::Relaxed),
             bytes: written.bytes,
         }
     }
@@ -61,5 +68,6 @@ pub(super) struct Spilled {
     pub partitions_spilled: usize,
     pub levels: usize,
     pub blocks: usize,
+    pub reversed: usize,
     pub bytes: u64,
 }

@@ -8,10 +8,9 @@ use diligence_base::{ErrorKind, Result};
 
 use super::build::split;
 use super::emit::needs_held_rows;
-use super::keys::hash_rows;
 use super::loading::Loading;
-use super::pairs::{Pair, Work, rows_of};
-use super::partitions::{CLUSTERS_SHARE, FAN_OUT_MIN, Partitions, Side, fan_out};
+use super::pair::{Pair, Work, rows_of};
+use super::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
 use super::{Config, Shared};
 use crate::batch::Batch;
 use crate::memory::Reservation;
@@ -45,8 +44,7 @@ impl Splitting {
         let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
         let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
         let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers));
-        let partitions =
-            Partitions::new(work.pair.level, fan_out, memory_bytes / CLUSTERS_SHARE, buffers, &shared.counts);
+        let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, &shared.counts);
         partitions.spill_all();
         Self {
             config: config.clone(),
@@ -112,8 +110,7 @@ impl Splitting {
 
     fn split_probe(&mut self, batch: &Batch) -> Result<()> {
         let keys = self.config.probe_keys(batch)?;
-        let mut hashes = Vec::with_capacity(batch.rows());
-        hash_rows(&keys, &mut hashes);
+        let hashes = self.config.hashes(&keys, batch.rows());
         let needs_partner = needs_held_rows(self.config.pairs.join_type);
         for (partition, batch) in self.partitions.split(batch, &hashes)? {
             if !needs_partner || self.partitions.has_build_rows(partition) {

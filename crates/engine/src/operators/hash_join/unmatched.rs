@@ -19,7 +19,7 @@ const CLAIM_ROWS: usize = if cfg!(test) { 50 } else { 16 << 10 };
 const PACKET_ROWS: usize = if cfg!(test) { 100 } else { 128 << 10 };
 
 /// The source of such rows.
-pub(in crate::operators) struct Unmatched {
+pub(super) struct Unmatched {
     pub name: &'static str,
     pub pairs: Arc<PairJoin>,
     pub published: Arc<Published>,
@@ -33,13 +33,19 @@ impl Source for Unmatched {
     }
 
     fn packets_max(&self) -> usize {
-        let held = self.published.held.lock();
-        held.as_ref().map_or(0, |held| held.rows.div_ceil(PACKET_ROWS))
+        // Taken, so that it does not leave for temp space any more.
+        let held = self.published.held.lock().take();
+        let rows = held.as_ref().map_or(0, |held| held.rows);
+        *self.published.remaining.lock() = held;
+        rows.div_ceil(PACKET_ROWS)
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let (pairs, published) = (self.pairs.clone(), self.published.clone());
-        Ok(Box::new(UnmatchedState::new(pairs, published, self.null_aware, setup.batch_rows)?))
+        let held = self.published.remaining.lock().clone();
+        let held =
+            held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
+        Ok(Box::new(UnmatchedState::new(held, pairs, published, self.null_aware, setup.batch_rows)))
     }
 }
 
@@ -62,11 +68,14 @@ impl SourceState for UnmatchedState {
 }
 
 impl UnmatchedState {
-    pub fn new(pairs: Arc<PairJoin>, published: Arc<Published>, null_aware: bool, batch_rows: usize) -> Result<Self> {
-        let held = published.held.lock().clone();
-        let held =
-            held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
-        Ok(Self { held, pairs, published, null_aware, batch_rows, rows: vec![], taken: 0 })
+    pub fn new(
+        held: Arc<Held>,
+        pairs: Arc<PairJoin>,
+        published: Arc<Published>,
+        null_aware: bool,
+        batch_rows: usize,
+    ) -> Self {
+        Self { held, pairs, published, null_aware, batch_rows, rows: vec![], taken: 0 }
     }
 
     /// The next batch.

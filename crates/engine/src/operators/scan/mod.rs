@@ -19,7 +19,7 @@ use datafusion_expr::Operator as ExprOperator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal};
 use datafusion_physical_expr::utils::conjunction;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest};
 
 use self::read_ahead::{Next, ReadAhead, Ready};
@@ -231,7 +231,10 @@ impl SourceState for State {
 
 impl State {
     fn take_cluster(&mut self, waker: &Waker) -> Result<Pull> {
-        self.shared.read_ahead.order(&self.setup.memory)?;
+        match self.shared.read_ahead.order(&self.setup.memory) {
+            Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
+            ordered => ordered?,
+        }
         let Ready { index, cluster, fetched, reservation } = match self.shared.read_ahead.next(waker) {
             Next::End => return Ok(Pull::Done),
             Next::Wait => return Ok(Pull::Wait),
@@ -256,7 +259,11 @@ impl State {
             return Err(Error::bug("a scan admits a cluster that it does not hold"));
         };
         let bytes = held.decoder.as_ref().map_or(0, |decoder| decoder.bytes());
-        held.is_admitted = self.shared.read_ahead.make_room(&mut held.reservation, bytes)?;
+        held.is_admitted = match self.shared.read_ahead.make_room(&mut held.reservation, bytes) {
+            // The cluster stays.
+            Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
+            is_admitted => is_admitted?,
+        };
         if !held.is_admitted {
             if let Some(Held { index, cluster, decoder, reservation, .. }) = self.held.take() {
                 drop((decoder, reservation));

@@ -155,6 +155,7 @@ impl TestPacket {
                 self.rows.extend_from_slice(array.as_primitive::<Int64Type>().values());
             }
             Pull::Done => self.state = None,
+            Pull::NoMemory(error) => return Err(error),
         }
         self.woken.0.store(true, Ordering::Relaxed);
         Ok(())
@@ -246,7 +247,7 @@ fn what_decoding_needs_is_reserved_and_goes_before_reading_ahead() {
         let mut scan = TestScan::new(clusters(), packets, false, 100, 0);
         assert_eq!(scan.run().unwrap(), [0, 1, 2, 3, 4]);
         assert!(scan.memory.peak_bytes() >= 90);
-        let error = TestScan::new(clusters(), packets, false, 80, 0).run().unwrap_err();
+        let error = TestScan::new(clusters(), packets, false, 70, 0).run().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resource);
     }
 }

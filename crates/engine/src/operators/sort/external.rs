@@ -38,6 +38,11 @@ use crate::temp::SpillBuffers;
 /// Ranges that packets may be ahead of the reader, for each packet: one is merged while one waits to be read.
 const RANGES_PER_PACKET: usize = 2;
 
+/// The last merge leaves one part in so many of what the query may have to those who read its rows, up to a bound: a writer of Parquet
+/// holds a row group. Runs that are still in memory are written for it.
+const LEFT_DIVISOR: usize = 8;
+const LEFT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// A sort that went to the disk, once its input has ended.
 pub(super) struct External {
     state: Mutex<State>,
@@ -161,7 +166,11 @@ impl Preparing {
         reservation.shrink(reservation.bytes().saturating_sub(held));
         // A range under way keeps the cluster that it finishes, and its rows are held twice until they are read.
         let ranges_max = setup.packets * RANGES_PER_PACKET;
-        let spare = Spare { clusters: setup.packets, bytes: ranges_max * disk.space.cluster_bytes() };
+        let spare = Spare {
+            clusters: setup.packets,
+            bytes: ranges_max * disk.space.cluster_bytes(),
+            left_bytes: (setup.memory.limit_bytes() / LEFT_DIVISOR).min(LEFT_BYTES_MAX),
+        };
         if let Some(merging) = self.last_merge(disk, setup, spare, ranges_max)? {
             return Ok(Some(Poll::Ready(merging)));
         }
@@ -178,7 +187,8 @@ impl Preparing {
         } else {
             // No more of them than makes room to read the rest.
             let wanted = (runs.len() + 1) * merge_plan::CLUSTERS_PER_INPUT * disk.space.cluster_bytes()
-                + spare.total(&disk.space);
+                + spare.total(&disk.space)
+                + spare.left_bytes;
             let (mut written, mut bytes) = (Vec::new(), 0);
             while bytes < wanted
                 && let Some(run) = memory.pop()
@@ -198,7 +208,12 @@ impl Preparing {
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
         let all: Vec<_> = runs.iter().collect();
         let minimal = &buffers[0];
-        let (found, ranges_max) = match MergeMemory::for_all(&all, spare, disk, &setup.memory)? {
+        let mut found = MergeMemory::for_all(&all, spare, disk, &setup.memory)?;
+        if found.is_none() && memory.is_empty() {
+            // There is nothing to write that would leave others more.
+            found = MergeMemory::for_all(&all, Spare { left_bytes: 0, ..spare }, disk, &setup.memory)?;
+        }
+        let (found, ranges_max) = match found {
             Some(found) => (found, ranges_max),
             // Two runs can always be merged, one range after another.
             None if all.len() <= 2 && memory.is_empty() => (MergeMemory::minimal(minimal), 1),

@@ -188,9 +188,9 @@ impl MergeMemory {
             // With less memory less is merged at once: nobody else has to give back anything for it.
             let mut trial = memory.revocable(disk.name);
             let wanted = clusters * space.cluster_bytes() + beside_bytes + spare.bytes;
-            if trial.grow(wanted + long_bytes).is_ok() {
+            if trial.grow(wanted + long_bytes + spare.left_bytes).is_ok() {
                 // Long rows are reserved when they are put together. By then there should be room for them.
-                trial.shrink(long_bytes);
+                trial.shrink(long_bytes + spare.left_bytes);
                 let mut reservation = memory.reservation(disk.name);
                 reservation.absorb(trial);
                 let beside = reservation.split(beside_bytes + spare.bytes);
@@ -213,11 +213,13 @@ impl MergeMemory {
 pub(super) struct Spare {
     pub clusters: usize,
     pub bytes: usize,
+    /// Not taken, but left for those who read the rows: what they hold they need to go on.
+    pub left_bytes: usize,
 }
 
 impl Spare {
     /// To write a run.
-    pub const WRITE: Self = Self { clusters: CLUSTERS_WRITTEN, bytes: 0 };
+    pub const WRITE: Self = Self { clusters: CLUSTERS_WRITTEN, bytes: 0, left_bytes: 0 };
 
     /// All its bytes.
     pub fn total(&self, space: &TempSpace) -> usize {

@@ -7,6 +7,9 @@
 //!
 //! What making a run of the collected rows takes is reserved before they are collected. So whenever memory is refused, what is held
 //! can be written without asking for more.
+//!
+//! The first time only some of the runs are written, and more each time after: if little does not fit, little is written, and if much
+//! does not, there are few runs and long ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,12 +36,19 @@ const SMALL_BATCHES_MAX: usize = 64;
 /// A batch with fewer rows is small.
 const SMALL_BATCH_ROWS: usize = 1024;
 
+/// The first spill writes at least so much of what is held: one part in so many. Each one writes twice as much as the one before, up to
+/// everything.
+const FIRST_SPILL_DIVISOR: usize = 8;
+
 /// A packet's rows that are not in a run yet, and its runs.
 pub(super) struct RunBuilder {
     shared: Arc<Shared>,
     collected: Collected,
     keys: Keys,
-    runs: Vec<Run>,
+    /// The oldest first.
+    runs: VecDeque<Run>,
+    /// How often runs were written.
+    spills: u32,
     /// Rows that were pushed but for which there was no memory yet.
     pending: VecDeque<Batch>,
     /// Bytes of `pending`, as far as they are counted here and not with whoever made them.
@@ -87,7 +97,8 @@ impl RunBuilder {
             shared,
             collected: Collected::default(),
             keys,
-            runs: Vec::new(),
+            runs: VecDeque::new(),
+            spills: 0,
             pending: VecDeque::new(),
             pending_bytes: 0,
             memory,
@@ -146,7 +157,11 @@ impl RunBuilder {
         let columns = self.shared.encoder.columns(&batch)?;
         let key_bytes = self.shared.encoder.bytes_expected(&columns, batch.rows());
         let needed = self.needed_bytes(batch.rows(), held_bytes(&batch)?, key_bytes);
-        if let Err(error) = self.reservation.grow(needed.saturating_sub(self.reservation.bytes())) {
+        let missing = needed.saturating_sub(self.reservation.bytes());
+        // One row cannot be divided, and with nothing else held, nothing can be written in its place.
+        let is_alone = batch.rows() == 1 && self.keys.len() == 0 && self.runs.is_empty() && self.minimal.is_some();
+        let grown = if is_alone { self.reservation.grow_for_one_row(missing) } else { self.reservation.grow(missing) };
+        if let Err(error) = grown {
             return Ok(Taken::NoRoom(batch, error));
         }
         self.shared.encoder.append(&columns, batch.rows(), &mut self.keys)?;
@@ -169,7 +184,7 @@ impl RunBuilder {
         let payload = std::mem::take(&mut self.collected).in_order(&order, &shared)?;
         let run = Run { keys: keys.into_sorted(&order), payload };
         self.run_bytes += run.bytes()?;
-        self.runs.push(run);
+        self.runs.push_back(run);
         self.reserve_held();
         Ok(())
     }
@@ -229,14 +244,26 @@ impl RunBuilder {
         self.spill()
     }
 
-    /// Begins to write the runs to the disk, as one.
+    /// Begins to write runs to the disk, the oldest ones, as one.
     fn spill(&mut self) -> Result<()> {
         let Some(minimal) = &self.minimal else { return Err(Error::bug("a sort without temp space went there")) };
-        let bytes = std::mem::take(&mut self.run_bytes);
         let shared = self.shared.clone();
         let disk = shared.disk()?;
-        let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(self.pending_bytes));
-        let pieces = pieces_of(std::mem::take(&mut self.runs), &mut of_runs)?;
+        let share = (self.run_bytes / FIRST_SPILL_DIVISOR).saturating_mul(1 << self.spills.min(u32::BITS - 1));
+        // A run of less than a few clusters is not worth its place in a merge.
+        let wanted = share.max(disk.work_bytes());
+        self.spills += 1;
+        let (mut written, mut bytes) = (Vec::new(), 0);
+        while bytes < wanted
+            && let Some(run) = self.runs.pop_front()
+        {
+            bytes += run.bytes()?;
+            written.push(run);
+        }
+        self.run_bytes = if self.runs.is_empty() { 0 } else { self.run_bytes.saturating_sub(bytes) };
+        let kept = self.pending_bytes + self.run_bytes;
+        let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(kept));
+        let pieces = pieces_of(written, &mut of_runs)?;
         let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.work);
         // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it will not, more
         // runs are merged before that.
@@ -283,6 +310,10 @@ impl SinkState for RunBuilder {
         self.advance(waker)
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        self.advance(waker)
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         if self.advance(waker)? == Accept::Wait {
             return Ok(Accept::Wait);
@@ -293,7 +324,7 @@ impl SinkState for RunBuilder {
         let mut reservation = std::mem::replace(&mut self.work, nothing);
         reservation.absorb(self.reservation.split(usize::MAX));
         self.run_bytes = 0;
-        self.shared.collect(std::mem::take(&mut self.runs), reservation, self.minimal.take())?;
+        self.shared.collect(std::mem::take(&mut self.runs).into(), reservation, self.minimal.take())?;
         Ok(Accept::More)
     }
 }

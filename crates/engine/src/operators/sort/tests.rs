@@ -256,6 +256,7 @@ fn read(
             }
             Pull::Done => return Ok(()),
             Pull::Wait => {}
+            Pull::NoMemory(error) => return Err(error),
             Pull::Again => panic!("a sort answers with batches"),
         }
         for index in (0..mergers.len()).rev() {
@@ -263,6 +264,7 @@ fn read(
                 Pull::Again => is_stuck = false,
                 Pull::Wait => {}
                 Pull::Done => drop(mergers.swap_remove(index)),
+                Pull::NoMemory(error) => return Err(error),
                 Pull::Batch(_) => panic!("mergers hand their rows over themselves"),
             }
         }

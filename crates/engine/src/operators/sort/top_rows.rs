@@ -262,6 +262,13 @@ impl SinkState for TopRows {
         }
     }
 
+    fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
+        match &mut self.overflow {
+            Overflow::Begun(sort) => sort.give_back(waker),
+            Overflow::No | Overflow::Ready(_) => Ok(Accept::More),
+        }
+    }
+
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
         if !matches!(self.overflow, Overflow::Begun(_))

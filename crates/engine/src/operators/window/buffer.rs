@@ -36,10 +36,13 @@ pub(super) struct PartitionBuffer {
     writer: Option<BatchWriter>,
     /// Batches behind all files.
     batches: VecDeque<Held>,
-    /// Of the batches that can go to temp space, which are all but the newest.
-    settled: Reservation,
-    /// Of the newest batch, and of the clusters in memory.
+    /// Of the batches that can go to temp space: all but the newest, once there are buffers to write them through. Somebody else may ask
+    /// for it.
+    revocable: Reservation,
+    /// Of all other batches, and of the clusters in memory.
     firm: Reservation,
+    /// Bytes of the batches that could go to temp space if there were buffers.
+    waiting_bytes: usize,
     is_writing: bool,
 }
 
@@ -59,8 +62,9 @@ impl PartitionBuffer {
             files: VecDeque::new(),
             writer: None,
             batches: VecDeque::new(),
-            settled: memory.reservation("a window's rows"),
+            revocable: memory.revocable("a window's rows"),
             firm: memory.reservation("a window"),
+            waiting_bytes: 0,
             is_writing: false,
         }
     }
@@ -115,7 +119,12 @@ impl PartitionBuffer {
             return Some(front);
         }
         let held = self.batches.pop_front()?;
-        self.reservation_of(held.is_settled).shrink(held.bytes);
+        if held.is_settled && self.buffers.is_some() {
+            self.revocable.shrink(held.bytes);
+        } else {
+            self.firm.shrink(held.bytes);
+            self.waiting_bytes -= if held.is_settled { held.bytes } else { 0 };
+        }
         Some(held.batch)
     }
 
@@ -125,14 +134,23 @@ impl PartitionBuffer {
         let columns = held.batch.columns().iter().map(|column| compacted(&column.flat()?));
         held.batch = Batch::from_arrays(columns.collect::<Result<Vec<_>>>()?, held.batch.rows());
         held.is_settled = true;
-        self.settled.absorb(self.firm.split(held.bytes));
-        let waits = self.settled.bytes();
-        if let Some(temp) = self.temp.as_ref().filter(|temp| self.buffers.is_none() && waits > temp.cluster_bytes()) {
+        self.waiting_bytes += held.bytes;
+        if let Some(temp) =
+            self.temp.as_ref().filter(|temp| self.buffers.is_none() && self.waiting_bytes > temp.cluster_bytes())
+        {
             // While there is memory: when there is none, it is too late. Without it rows cannot leave.
             let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
             self.buffers = SpillBuffers::new(temp, self.firm.sibling(), memory).ok();
         }
+        if self.buffers.is_some() {
+            self.revocable.absorb(self.firm.split(std::mem::take(&mut self.waiting_bytes)));
+        }
         Ok(())
+    }
+
+    /// Whether somebody else needs the memory of rows that can go to temp space.
+    pub fn is_asked(&self) -> bool {
+        self.revocable.is_asked()
     }
 
     /// Whether a batch is half written: then [`Self::poll_spill`] goes on with it.
@@ -151,12 +169,8 @@ impl PartitionBuffer {
         ready!(writer.poll_write(&held.batch, waker))?;
         self.is_writing = false;
         if let Some(held) = self.batches.pop_front() {
-            self.settled.shrink(held.bytes);
+            self.revocable.shrink(held.bytes);
         }
         Poll::Ready(Ok(true))
-    }
-
-    fn reservation_of(&mut self, is_settled: bool) -> &mut Reservation {
-        if is_settled { &mut self.settled } else { &mut self.firm }
     }
 }

@@ -16,7 +16,7 @@ use super::frames::{Frames, Stretch, reach};
 use super::function::{Arrival, FrameFunction, Nothing, aggregate};
 use super::kept::Kept;
 use super::picks::Picks;
-use super::ranking::{Rank, Ranking};
+use super::ranking::{Ranking, RankingFunction};
 use super::rows::Rows;
 use crate::batch::Batch;
 use crate::expressions::Expr;
@@ -51,12 +51,12 @@ pub(super) fn columns(calls: &[WindowCall], order_by: &[SortKey], types: &[DataT
     let mut all: Vec<Columns> = Vec::new();
     for (place, (call, data_type)) in calls.iter().zip(types).enumerate() {
         let rank = match call.function {
-            WindowFunction::RowNumber => Some(Rank::RowNumber),
-            WindowFunction::Rank => Some(Rank::Rank),
-            WindowFunction::DenseRank => Some(Rank::DenseRank),
-            WindowFunction::PercentRank => Some(Rank::PercentRank),
-            WindowFunction::CumeDist => Some(Rank::CumeDist),
-            WindowFunction::Ntile(tiles) => Some(Rank::Ntile(tiles)),
+            WindowFunction::RowNumber => Some(RankingFunction::RowNumber),
+            WindowFunction::Rank => Some(RankingFunction::Rank),
+            WindowFunction::DenseRank => Some(RankingFunction::DenseRank),
+            WindowFunction::PercentRank => Some(RankingFunction::PercentRank),
+            WindowFunction::CumeDist => Some(RankingFunction::CumeDist),
+            WindowFunction::Ntile(tiles) => Some(RankingFunction::Ntile(tiles)),
             _ => None,
         };
         if let Some(rank) = rank {

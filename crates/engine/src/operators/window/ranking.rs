@@ -9,7 +9,7 @@ use super::rows::Rows;
 
 /// Which rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rank {
+pub(super) enum RankingFunction {
     RowNumber,
     Rank,
     DenseRank,
@@ -20,7 +20,7 @@ pub(super) enum Rank {
 
 /// Ranks row after row.
 pub(super) struct Ranking {
-    rank: Rank,
+    rank: RankingFunction,
     next: u64,
     partition: u64,
     group: u64,
@@ -39,17 +39,23 @@ struct Place {
 }
 
 impl Ranking {
-    pub fn new(rank: Rank) -> Self {
+    pub fn new(rank: RankingFunction) -> Self {
         Self { rank, next: 0, partition: 0, group: 0, first_group: 0 }
     }
 
     pub fn wants_peers(&self) -> bool {
-        matches!(self.rank, Rank::Rank | Rank::DenseRank | Rank::PercentRank | Rank::CumeDist)
+        matches!(
+            self.rank,
+            RankingFunction::Rank
+                | RankingFunction::DenseRank
+                | RankingFunction::PercentRank
+                | RankingFunction::CumeDist
+        )
     }
 
     /// Whether the ranks of the rows before `until`, which have come, are certain.
     pub fn is_ready(&self, rows: &Rows, until: u64) -> bool {
-        if matches!(self.rank, Rank::RowNumber | Rank::Rank | Rank::DenseRank) {
+        if matches!(self.rank, RankingFunction::RowNumber | RankingFunction::Rank | RankingFunction::DenseRank) {
             return true;
         }
         let last = rows.partitions.number_at(self.partition, until - 1);
@@ -59,12 +65,14 @@ impl Ranking {
     /// The ranks of the rows before `until` that were not taken yet.
     pub fn take(&mut self, rows: &Rows, until: u64) -> Result<ArrayRef> {
         let count = (until - self.next) as usize;
-        if matches!(self.rank, Rank::PercentRank | Rank::CumeDist) {
+        if matches!(self.rank, RankingFunction::PercentRank | RankingFunction::CumeDist) {
             let mut shares = Vec::with_capacity(count);
             while let Some((place, stop)) = self.place(rows, until)? {
                 let size = place.end.ok_or_else(uncertain)? - place.begin;
                 let share = match self.rank {
-                    Rank::PercentRank => (place.peers - place.begin) as f64 / size.saturating_sub(1).max(1) as f64,
+                    RankingFunction::PercentRank => {
+                        (place.peers - place.begin) as f64 / size.saturating_sub(1).max(1) as f64
+                    }
                     _ => (place.behind.ok_or_else(uncertain)? - place.begin) as f64 / size as f64,
                 };
                 shares.resize(shares.len() + (stop - self.next) as usize, share);
@@ -76,9 +84,9 @@ impl Ranking {
         while let Some((place, stop)) = self.place(rows, until)? {
             let stretch = (stop - self.next) as usize;
             match self.rank {
-                Rank::Rank => ranks.resize(ranks.len() + stretch, place.peers - place.begin + 1),
-                Rank::DenseRank => ranks.resize(ranks.len() + stretch, place.group + 1),
-                Rank::Ntile(tiles) => {
+                RankingFunction::Rank => ranks.resize(ranks.len() + stretch, place.peers - place.begin + 1),
+                RankingFunction::DenseRank => ranks.resize(ranks.len() + stretch, place.group + 1),
+                RankingFunction::Ntile(tiles) => {
                     let size = place.end.ok_or_else(uncertain)? - place.begin;
                     ranks.extend((self.next..stop).map(|row| tile(row - place.begin, size, tiles)));
                 }

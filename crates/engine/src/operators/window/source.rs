@@ -57,6 +57,9 @@ struct State {
 
 impl SourceState for State {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        if self.work.poll_give_back(waker)?.is_pending() {
+            return Ok(Pull::Wait);
+        }
         if let Some(batch) = self.incoming.take() {
             return match self.work.poll_push(&batch, waker) {
                 Poll::Ready(pushed) => pushed.map(|()| Pull::Again),
@@ -160,6 +163,16 @@ impl Work {
             }
         }
         Poll::Ready(self.push(batch, bytes))
+    }
+
+    /// Writes rows while somebody else needs their memory, and the one that is half written.
+    pub fn poll_give_back(&mut self, waker: &Waker) -> Poll<Result<()>> {
+        while self.buffer.is_writing() || self.buffer.is_asked() {
+            if !ready!(self.buffer.poll_spill(waker))? {
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn push(&mut self, batch: &Batch, bytes: usize) -> Result<()> {

@@ -1,16 +1,21 @@
 //! The work that is left when the input of a spilled aggregate has ended, dealt out to packets.
 //!
 //! ```text
-//!   Writing ------------> Pairs ------------------> Groups -------------------> Done
-//!   what is in memory     partitions of pairs       partitions of groups
+//!   Memory ---------------------------------> Pairs ------------------> Groups -------------------> Done
+//!   what of spilled pieces is in memory is    partitions of pairs       partitions of groups
+//!   written, pieces that stayed are merged
 //! ```
+//! A piece that stayed and is waiting gives its memory up for whoever needs it: then it is written as well.
+//!
 //! Each phase begins when all work of the one before is done. Parts of a partition that was split come before everything else, so that
 //! temp space is free again soon.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use super::super::group_table::Chunk;
 use super::Spill;
 use super::merge::Partition;
 use super::outgoing::Outgoing;
@@ -20,20 +25,45 @@ use crate::sync::Mutex;
 pub(in super::super) enum Job {
     /// To be written.
     Write(Box<Outgoing>),
-    /// To be merged.
-    Merge(Partition),
+    /// To be merged, out of memory.
+    Merge(Resident),
+    /// To be merged, out of temp space.
+    Read(Partition),
+}
+
+/// The groups of a piece of which nothing has spilled.
+#[derive(Default)]
+pub(in super::super) struct Resident {
+    pub chunks: Vec<Chunk>,
+    /// The partitions that have not been merged yet.
+    pub counting: Vec<Range<usize>>,
+}
+
+impl Resident {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(Chunk::bytes).sum()
+    }
+
+    /// The same groups, to be written.
+    pub fn outgoing(self, spill: &Arc<Spill>) -> impl Iterator<Item = Outgoing> {
+        let Self { chunks, counting } = self;
+        chunks.into_iter().map(move |chunk| Outgoing::of_chunk(spill, chunk, &counting))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Writing,
+    Memory,
     Pairs,
     Groups,
 }
 
 struct State {
     phase: Phase,
-    jobs: VecDeque<Job>,
+    writes: VecDeque<Outgoing>,
+    residents: VecDeque<Resident>,
+    partitions: VecDeque<Partition>,
     /// Jobs that somebody is working on.
     active: usize,
     waiting: Vec<Waker>,
@@ -46,11 +76,36 @@ pub(in super::super) struct Board {
 }
 
 impl Board {
-    /// The work that begins with writing `rest`.
-    pub fn new(spill: &Arc<Spill>, rest: VecDeque<Outgoing>) -> Self {
-        let jobs = rest.into_iter().map(|outgoing| Job::Write(Box::new(outgoing))).collect();
-        let state = State { phase: Phase::Writing, jobs, active: 0, waiting: Vec::new() };
+    /// The work that begins with writing `writes` and merging `residents`.
+    pub fn new(spill: &Arc<Spill>, writes: VecDeque<Outgoing>, residents: VecDeque<Resident>) -> Self {
+        let (partitions, waiting) = (VecDeque::new(), Vec::new());
+        let state = State { phase: Phase::Memory, writes, residents, partitions, active: 0, waiting };
         Self { spill: spill.clone(), state: Mutex::new(state) }
+    }
+
+    /// Bytes of pieces that stayed and that nobody works on.
+    pub fn resident_bytes(&self) -> usize {
+        self.state.lock().residents.iter().map(Resident::bytes).sum()
+    }
+
+    /// Takes the largest piece that nobody works on, to be written by somebody who has a job.
+    pub fn evict(&self) -> VecDeque<Outgoing> {
+        self.evict_of(&mut self.state.lock())
+    }
+
+    /// The same for somebody who has none: if there is anything, writing it is one, until that is [`done`](Self::done).
+    pub fn evict_at_rest(&self) -> VecDeque<Outgoing> {
+        let mut state = self.state.lock();
+        let outgoing = self.evict_of(&mut state);
+        state.active += usize::from(!outgoing.is_empty());
+        outgoing
+    }
+
+    fn evict_of(&self, state: &mut State) -> VecDeque<Outgoing> {
+        let largest = state.residents.iter().enumerate().max_by_key(|(_, resident)| resident.bytes());
+        let Some((index, _)) = largest else { return VecDeque::new() };
+        let resident = state.residents.remove(index);
+        resident.into_iter().flat_map(|resident| resident.outgoing(&self.spill)).collect()
     }
 
     /// The next piece of work, `None` if there will be none. After `Pending` the waker is woken when it is worth asking again. Whoever
@@ -58,16 +113,23 @@ impl Board {
     pub fn poll_take(&self, waker: &Waker) -> Poll<Option<Job>> {
         let mut state = self.state.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            let job = if let Some(outgoing) = state.writes.pop_front() {
+                Some(Job::Write(Box::new(outgoing)))
+            } else if let Some(resident) = state.residents.pop_front() {
+                Some(Job::Merge(resident))
+            } else {
+                state.partitions.pop_front().map(Job::Read)
+            };
+            if job.is_some() {
                 state.active += 1;
-                return Poll::Ready(Some(job));
+                return Poll::Ready(job);
             }
             if state.active > 0 {
                 state.waiting.push(waker.clone());
                 return Poll::Pending;
             }
             let (phase, files) = match state.phase {
-                Phase::Writing => (Phase::Pairs, &self.spill.pairs),
+                Phase::Memory => (Phase::Pairs, &self.spill.pairs),
                 Phase::Pairs => (Phase::Groups, &self.spill.groups),
                 Phase::Groups => return Poll::Ready(None),
             };
@@ -85,7 +147,7 @@ impl Board {
         let waiting = {
             let mut state = self.state.lock();
             state.active -= 1;
-            parts.into_iter().rev().for_each(|part| state.jobs.push_front(Job::Merge(part)));
+            parts.into_iter().rev().for_each(|part| state.partitions.push_front(part));
             std::mem::take(&mut state.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);

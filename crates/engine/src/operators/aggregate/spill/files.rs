@@ -96,6 +96,11 @@ impl PartitionFiles {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether nobody has begun to write a partition.
+    pub fn is_untouched(&self, partition: usize) -> bool {
+        self.slots[partition].lock().writer.is_none()
+    }
+
     /// Sends what the files have in memory to the disk. Whether there was anything.
     pub fn close_clusters(&self) -> bool {
         self.slots

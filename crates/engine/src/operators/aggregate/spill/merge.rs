@@ -8,11 +8,12 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::UInt16Type;
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::super::finished::FinishedGroups;
 use super::super::group_table::GroupTable;
 use super::super::key_encoding::EncodedKeys;
 use super::super::key_table::KeyTable;
-use super::super::sink::FinishedGroups;
 use super::super::states::Placement;
+use super::board::{Board, Resident};
 use super::files::PartitionFiles;
 use super::outgoing::Outgoing;
 use super::resolve::Resolve;
@@ -58,6 +59,86 @@ pub(in super::super) enum Merged {
     Pairs(Box<Resolve>),
 }
 
+/// A piece that stayed in memory, while it is merged.
+pub(in super::super) struct Gather {
+    spill: Arc<Spill>,
+    resident: Resident,
+    table: GroupTable,
+    reservation: Reservation,
+    /// On their way to temp space, to make room.
+    outgoing: VecDeque<Outgoing>,
+    /// Whether it is going there itself.
+    given_up: bool,
+}
+
+impl Gather {
+    pub fn new(spill: &Arc<Spill>, mut resident: Resident) -> Result<Self> {
+        resident.chunks.iter_mut().for_each(|chunk| chunk.reservation.hold_firm());
+        let table = GroupTable::new(spill.program.clone())?;
+        let reservation = spill.memory.revocable("Aggregate");
+        let outgoing = VecDeque::new();
+        Ok(Self { spill: spill.clone(), resident, table, reservation, outgoing, given_up: false })
+    }
+
+    /// Merges a chunk. After `Pending` the waker is woken when it is worth going on. Not called after the last answer.
+    pub fn poll(&mut self, board: &Board, waker: &Waker) -> Poll<Result<Merged>> {
+        while let Some(outgoing) = self.outgoing.front_mut() {
+            match outgoing.poll(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(written) => written?,
+            }
+            self.outgoing.pop_front();
+        }
+        if self.given_up {
+            return Poll::Ready(Ok(Merged::Parts(Vec::new())));
+        }
+        Poll::Ready(if self.reservation.is_asked() { self.make_room(board) } else { self.step(board) })
+    }
+
+    fn step(&mut self, board: &Board) -> Result<Merged> {
+        let Some(chunk) = self.resident.chunks.last() else { return self.end(board) };
+        let counting = &self.resident.counting;
+        let ahead = counting.iter().map(|partitions| self.table.merge_chunk_ahead(chunk, partitions));
+        let ahead = ahead.sum::<usize>() + self.table.bytes();
+        if self.reservation.grow(ahead.saturating_sub(self.reservation.bytes())).is_err() {
+            return self.make_room(board);
+        }
+        for partitions in counting {
+            self.table.merge_chunk(chunk, partitions.clone(), &mut |_| Ok(()))?;
+        }
+        self.resident.chunks.pop();
+        Ok(Merged::Again)
+    }
+
+    fn end(&mut self, board: &Board) -> Result<Merged> {
+        self.table.resize_states()?;
+        let held = self.table.bytes() + self.table.finishing_bytes();
+        if self.reservation.grow(held.saturating_sub(self.reservation.bytes())).is_err() {
+            return self.make_room(board);
+        }
+        let (table, reservation) = self.take_table()?;
+        Ok(Merged::Groups(Box::new(FinishedGroups::new(table, reservation)?)))
+    }
+
+    fn take_table(&mut self) -> Result<(GroupTable, Reservation)> {
+        let table = std::mem::replace(&mut self.table, GroupTable::new(self.spill.program.clone())?);
+        let empty = self.reservation.sibling();
+        Ok((table, std::mem::replace(&mut self.reservation, empty)))
+    }
+
+    /// There is no memory to go on: another piece is written, or this one if it is the last.
+    fn make_room(&mut self, board: &Board) -> Result<Merged> {
+        self.outgoing = board.evict();
+        if self.outgoing.is_empty() {
+            self.given_up = true;
+            let (table, reservation) = self.take_table()?;
+            self.outgoing.extend(std::mem::take(&mut self.resident).outgoing(&self.spill));
+            self.outgoing.push_back(Outgoing::of_table(&self.spill, table, reservation)?);
+        }
+        Ok(Merged::Again)
+    }
+}
+
 /// One partition while it is merged.
 pub(in super::super) struct Merge {
     spill: Arc<Spill>,
@@ -70,6 +151,8 @@ pub(in super::super) struct Merge {
     batch: Option<(Batch, usize)>,
     /// Where the parts go, once it has turned out that it does not fit.
     split: Option<(Arc<PartitionFiles>, Outgoing)>,
+    /// Other pieces on their way to temp space, to make room.
+    outgoing: VecDeque<Outgoing>,
 }
 
 impl Merge {
@@ -80,16 +163,24 @@ impl Merge {
             is_pairs,
             reader: file.into_reader(&spill.buffers),
             held: Held::new(spill, is_pairs)?,
-            reservation: spill.memory.reservation("Aggregate"),
+            reservation: spill.memory.revocable("Aggregate"),
             batch: None,
             split: None,
+            outgoing: VecDeque::new(),
             spill: spill.clone(),
         })
     }
 
     /// Works on one cluster's rows or so. After `Pending` the waker is woken when it is worth going on. Not called after the last
     /// answer.
-    pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Merged>> {
+    pub fn poll(&mut self, board: &Board, waker: &Waker) -> Poll<Result<Merged>> {
+        while let Some(outgoing) = self.outgoing.front_mut() {
+            match outgoing.poll(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(written) => written?,
+            }
+            self.outgoing.pop_front();
+        }
         if let Some((files, outgoing)) = &mut self.split {
             match outgoing.poll(waker) {
                 Poll::Pending => return Poll::Pending,
@@ -113,7 +204,7 @@ impl Merge {
                 Poll::Ready(Ok(false)) => return Poll::Ready(self.end()),
             }
         }
-        Poll::Ready(self.absorb_batch().map(|()| Merged::Again))
+        Poll::Ready(self.absorb_batch(board).map(|()| Merged::Again))
     }
 
     /// Reads rows, if there are any.
@@ -126,8 +217,9 @@ impl Merge {
         Poll::Ready(Ok(self.batch.is_some()))
     }
 
-    /// Looks the rows at hand up, as far as memory allows; if it does not, the partition is split.
-    fn absorb_batch(&mut self) -> Result<()> {
+    /// Looks the rows at hand up, as far as memory allows; if it does not, a piece that is in memory is written, and if there is none,
+    /// the partition is split.
+    fn absorb_batch(&mut self, board: &Board) -> Result<()> {
         let Some((batch, mut first)) = self.batch.take() else { return Ok(()) };
         let mut step = STEP_ROWS;
         while first < batch.rows() {
@@ -138,6 +230,10 @@ impl Merge {
             match self.held.absorb(&self.spill, &some, reserve) {
                 Ok(()) => first += rows,
                 Err(error) if error.kind() != ErrorKind::Resource => return Err(error),
+                Err(_) if self.makes_room(board) => {
+                    self.batch = Some((batch, first));
+                    return Ok(());
+                }
                 Err(_) if self.can_split() => {
                     self.batch = Some((batch, first));
                     return self.begin_split();
@@ -162,6 +258,12 @@ impl Merge {
             self.reservation.grow_for_one_row(more)?;
         }
         Ok(())
+    }
+
+    /// Whether a piece that is in memory goes to temp space first.
+    fn makes_room(&mut self, board: &Board) -> bool {
+        self.outgoing = board.evict();
+        !self.outgoing.is_empty()
     }
 
     /// Whether its parts would be smaller.
@@ -263,7 +365,7 @@ fn absorb_groups(
         stored.push(state.of_columns(columns.get(from..to).ok_or_else(too_few)?)?);
         from = to;
     }
-    reserve(table.bytes_ahead(rows) + encoded.stored_text())?;
+    reserve(table.bytes_ahead(rows) + encoded.stored_text() + table.merge_bytes_ahead(&stored, 0..rows))?;
     let before = table.groups();
     let mut ids = Vec::new();
     if program.grouped {

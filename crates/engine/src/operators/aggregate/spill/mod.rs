@@ -1,7 +1,7 @@
 //! Groups that do not fit in memory: partitions of them in temp space, merged one at a time.
 //!
 //! ```text
-//!   tables and chunks --[outgoing]--> files of groups by partition --[merge]--> groups, finished
+//!   chunks of pieces --[outgoing]--> files of groups by partition --[merge]--> groups, finished
 //!                \                        ^                  |  ^
 //!                 \                       | [resolve]        +--+ does not fit: split by other bits of the hash
 //!                  +--> files of DISTINCT's pairs by partition
@@ -9,13 +9,15 @@
 //!                                         +--+ the same
 //! ```
 //!
-//! 1. When memory is refused, a packet takes the groups of whoever holds most and writes them ([`outgoing`]): keys as their words,
-//!    states as partial results, by partition of the key's hash. It goes on with an empty table.
+//! 1. When memory is refused, or somebody else needs it, a packet takes all chunks of the largest piece of the partitions and writes
+//!    them ([`outgoing`]): keys as their words, states as partial results. From then on that piece's groups are written with each
+//!    flush; the other pieces stay where they are. A table of DataFusion's accumulators, which are not cut, goes as a whole.
 //! 2. The pairs of DISTINCT are written apart, as rows of (group, value), partitioned by both, so that one group may have more
 //!    distinct values than memory holds.
-//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pairs, a partition at a
-//!    time, become counts and sums of their groups (*resolved*); then the groups are merged, a partition at a time, and come
-//!    out. A partition that does not fit is split by another hash ([`merge`]), as often as needed.
+//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pieces that stayed are
+//!    merged and come out (or are written after all, if that is what another one needs); then the pairs, a partition at a time, become
+//!    counts and sums of their groups (*resolved*); then the groups in temp space are merged, a partition at a time. A partition
+//!    that does not fit is split by another hash ([`merge`]), as often as needed.
 //!
 //! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as for hybrid
 //! joins), with partial results in place of rows.
@@ -86,17 +88,28 @@ struct Underway {
 }
 
 impl Spill {
-    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
-    fn clusters(setup: &Setup, cluster_bytes: usize) -> (usize, usize) {
-        let share = setup.memory.limit_bytes() / cluster_bytes / CLUSTERS_SHARE;
-        let fan_out = 1 << share.clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2();
-        (fan_out, share.clamp(1, setup.packets.max(1)))
+    /// Clusters that are being filled or read at most.
+    fn clusters_share(setup: &Setup, temp: &TempSpace) -> usize {
+        setup.memory.limit_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
     }
 
-    /// Bytes that are reserved from the beginning.
-    pub fn bytes_min(setup: &Setup, temp: &TempSpace) -> usize {
-        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
-        (fan_out + packets + 1) * temp.cluster_bytes()
+    /// Partitions, a power of two.
+    pub fn fan_out(setup: &Setup, temp: &TempSpace) -> usize {
+        1 << Self::clusters_share(setup, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
+    }
+
+    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
+    fn clusters_min(fan_out: usize, packets: usize) -> usize {
+        fan_out + packets + 1
+    }
+
+    fn packets(setup: &Setup, temp: &TempSpace) -> usize {
+        Self::clusters_share(setup, temp).clamp(1, setup.packets.max(1))
+    }
+
+    /// Bytes that are reserved from the beginning, for so many partitions.
+    pub fn bytes_min(setup: &Setup, temp: &TempSpace, fan_out: usize) -> usize {
+        Self::clusters_min(fan_out, Self::packets(setup, temp)) * temp.cluster_bytes()
     }
 
     /// Prepares spilling; `reservation` has what [`bytes_min`](Self::bytes_min) says.
@@ -104,11 +117,12 @@ impl Spill {
         program: &Arc<Program>,
         setup: &Setup,
         temp: &TempSpace,
+        fan_out: usize,
         reservation: Reservation,
         spills: &Arc<Spills>,
     ) -> Result<Self> {
-        let (fan_out, packets) = Self::clusters(setup, temp.cluster_bytes());
-        let memory = SpillMemory { clusters_min: fan_out + packets + 1, ..SpillMemory::default() };
+        let packets = Self::packets(setup, temp);
+        let memory = SpillMemory { clusters_min: Self::clusters_min(fan_out, packets), ..SpillMemory::default() };
         let buffers = SpillBuffers::new(temp, reservation, memory)?;
         let states = program.states()?;
         let pair_layout = |state: &State| match state {
@@ -147,14 +161,29 @@ impl Spill {
         self.next_owner.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// True if somebody writes groups, so that memory will be free; then the waker is woken when one has done so.
-    pub fn is_underway(&self, waker: &Waker) -> bool {
+    /// Whether somebody writes groups, so that memory will be free.
+    pub fn is_underway(&self) -> bool {
+        self.underway.lock().outgoing > 0
+    }
+
+    /// Pending while somebody writes groups; then the waker is woken when one has done so.
+    pub fn poll_underway(&self, waker: &Waker) -> Poll<()> {
         let mut underway = self.underway.lock();
-        let any = underway.outgoing > 0;
-        if any {
-            underway.waiting.push(waker.clone());
+        if underway.outgoing == 0 {
+            return Poll::Ready(());
         }
-        any
+        underway.waiting.push(waker.clone());
+        Poll::Pending
+    }
+
+    /// Files of groups at level 0, one for each piece of the partitions.
+    pub fn files(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether nothing of a partition is in temp space, or on its way there.
+    pub fn is_untouched(&self, partition: usize) -> bool {
+        self.groups.is_untouched(partition)
     }
 
     /// Appends rows to a partition's file for `owner`. After `Pending` it is called again with the same batch when the waker was woken,
@@ -167,19 +196,23 @@ impl Spill {
         owner: u64,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        loop {
-            match files.poll_write(partition, batch, owner, &self.buffers, waker) {
-                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
-                done => return done,
-            }
-        }
+        self.persist(|| files.poll_write(partition, batch, owner, &self.buffers, waker))
     }
 
     /// The next rows of a file.
     fn poll_read(&self, reader: &mut BatchReader, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+        self.persist(|| reader.poll_next(waker).map(Option::transpose)).map(Result::transpose)
+    }
+
+    /// Where a cluster is refused, sends those to the disk that are being filled, and asks again: their buffers come back.
+    fn persist<T>(&self, mut ask: impl FnMut() -> Poll<Result<T>>) -> Poll<Result<T>> {
+        // Somebody else may have done the same in between, so the refusal may be out of date when there is nothing to close.
+        let mut in_vain = 0;
         loop {
-            match reader.poll_next(waker) {
-                Poll::Ready(Some(Err(error))) if error.kind() == ErrorKind::Resource && self.close_clusters() => {}
+            match ask() {
+                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && in_vain < 2 => {
+                    in_vain = if self.close_clusters() { 0 } else { in_vain + 1 };
+                }
                 done => return done,
             }
         }

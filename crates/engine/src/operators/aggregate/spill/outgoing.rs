@@ -19,6 +19,7 @@ use diligence_base::{Error, Result};
 use super::super::group_table::{Chunk, GroupTable};
 use super::super::key_layout::KeyLayout;
 use super::super::key_table::{KeyTable, Keys};
+use super::super::local::piece_of;
 use super::super::states::distinct::{group_of, set_group};
 use super::super::states::{State, nothing};
 use super::Spill;
@@ -64,6 +65,8 @@ pub(in super::super) struct Outgoing {
     /// Rows with their partition, and whether they are pairs.
     ready: VecDeque<(bool, usize, Batch)>,
     owner: u64,
+    /// The one partition of all groups, if that is known.
+    only: Option<usize>,
     held: Vec<Reservation>,
     ready_held: Reservation,
 }
@@ -107,15 +110,17 @@ impl Outgoing {
             tasks: VecDeque::new(),
             ready: VecDeque::new(),
             owner: spill.owner(),
+            only: None,
             held: Vec::new(),
             ready_held: spill.memory.reservation("Aggregate"),
             spill: spill.clone(),
         }
     }
 
-    /// The groups of a chunk in some partitions, to the files of level 0.
+    /// The groups of a chunk in some partitions, all of one piece, to its file of level 0.
     pub fn of_chunk(spill: &Arc<Spill>, chunk: Chunk, partitions: &[Range<usize>]) -> Self {
         let mut outgoing = Self::empty(spill, &spill.groups, &spill.pairs);
+        outgoing.only = Some(piece_of(&chunk, spill.groups.len()));
         let ranges = partitions.iter().map(|partitions| chunk.groups_in(partitions)).collect::<Vec<_>>();
         outgoing.add_groups(chunk.keys, chunk.states, &ranges, chunk.reservation);
         outgoing
@@ -317,8 +322,10 @@ impl Outgoing {
             return Ok(());
         }
         let files = if is_pairs { &self.pairs } else { &self.groups };
-        if files.len() == 1 {
-            self.ready.push_back((is_pairs, 0, batch));
+        let only = if files.len() == 1 { Some(0) } else { self.only.filter(|_| !is_pairs) };
+        if let Some(partition) = only {
+            self.ready.push_back((is_pairs, partition, batch));
+            self.settle_ready();
             return Ok(());
         }
         let words = batch.flat(usize::from(is_pairs))?;
@@ -339,8 +346,13 @@ impl Outgoing {
             };
             self.ready.push_back((is_pairs, partition, some));
         }
-        self.ready_held.settle(self.ready.iter().map(|(_, _, batch)| batch.bytes()).sum());
+        self.settle_ready();
         Ok(())
+    }
+
+    /// Counts the rows that are made and not written.
+    fn settle_ready(&mut self) {
+        self.ready_held.settle(self.ready.iter().map(|(_, _, batch)| batch.bytes()).sum());
     }
 }
 

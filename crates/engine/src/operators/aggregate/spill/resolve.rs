@@ -75,7 +75,7 @@ impl Resolve {
                 let key_words = self.spill.program.layout.words_max();
                 self.table.keys.keys.widen(key_words);
                 let words = range.clone().flat_map(|pair| &keys.key(pair)[..key_words]).copied().collect::<Vec<_>>();
-                let bytes = MergedBytes { keys, first: self.next, base: None };
+                let bytes = MergedBytes { keys, first: self.next };
                 self.table.keys.lookup(&words, rows, &bytes, &mut ids)?;
             }
             let groups = self.table.groups();

@@ -75,13 +75,17 @@ impl RowCounts {
         }
     }
 
-    pub fn take_permuted(&mut self, order: &[u32]) -> Self {
+    pub fn permuted(&self, order: &[u32]) -> Self {
         match self {
-            Self::Ones(groups) => {
-                *groups = 0;
-                Self::Ones(order.len())
-            }
+            Self::Ones(_) => Self::Ones(order.len()),
             Self::Many(counts) => Self::Many(permuted(counts, order, 0)),
+        }
+    }
+
+    pub fn clear(&mut self) {
+        match self {
+            Self::Ones(groups) => *groups = 0,
+            Self::Many(counts) => counts.clear(),
         }
     }
 

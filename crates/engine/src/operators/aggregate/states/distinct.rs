@@ -21,7 +21,6 @@ use super::count::count_rows;
 use super::sum::{SumKind, SumState};
 use super::{Placement, nothing, permuted, scatter};
 use crate::batch::Column;
-use crate::memory::QueryMemory;
 
 /// Pairs that are merged at a time.
 const MERGE_PAIRS: usize = 8192;
@@ -138,7 +137,6 @@ impl DistinctState {
         );
         let wanted = other.pairs_of(range.clone());
         self.pairs.keys.widen(theirs.stride);
-        let base = self.pairs.adopt_text(theirs, wanted.clone());
         let mut first = wanted.start;
         while first < wanted.end {
             let rows = MERGE_PAIRS.min(wanted.end - first);
@@ -159,7 +157,7 @@ impl DistinctState {
             };
             let known = self.pairs.groups();
             let mut pair_ids = std::mem::take(&mut self.pair_ids);
-            let bytes = MergedBytes { keys: theirs, first, base };
+            let bytes = MergedBytes { keys: theirs, first };
             self.pairs.lookup(&words, rows, &bytes, &mut pair_ids)?;
             let fresh = fresh_rows(&pair_ids, known);
             self.pair_ids = pair_ids;
@@ -251,58 +249,67 @@ impl DistinctState {
     /// Bytes that merging some of another state's groups can add at most.
     pub fn merge_bytes_ahead(&self, other: &DistinctState, groups: Range<usize>) -> usize {
         let pairs = other.pairs_of(groups);
-        let text = if self.pairs.copies_text() { self.pairs.text_of(&other.pairs.keys, pairs.clone()) } else { 0 };
+        let text = self.pairs.text_of(&other.pairs.keys, pairs.clone());
         self.pairs.bytes_ahead(pairs.len()).saturating_sub(self.pairs.bytes()) + text
     }
 
-    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Self {
-        let mut pairs = KeyTable::new(self.pairs.layout.clone());
+    /// The pairs of `order`'s groups, in that order, cut into `pieces` of it. Leaves this state empty.
+    pub fn take_pieces(&mut self, order: &[u32], pieces: &[Range<usize>]) -> Vec<Self> {
         let mut keys = self.pairs.take_keys();
-        if let Some(column) = self.pairs.layout.columns.get(1) {
+        let layout = self.pairs.layout.clone();
+        let bytes_words = self.pairs.bytes_words();
+        let mut starts = vec![0u32; order.len() + 1];
+        let mut groups = vec![0; keys.groups];
+        let mut pair_order = (0..keys.groups as u32).collect::<Vec<_>>();
+        if let Some(column) = layout.columns.get(1) {
             let mut position = vec![0u32; order.len()];
             order.iter().enumerate().for_each(|(new, &old)| position[old as usize] = new as u32);
             // A counting sort of the pairs by their group's new number.
-            let mut starts = vec![0u32; order.len() + 1];
-            let groups =
-                (0..keys.groups).map(|pair| position[group_of(&keys, column, pair) as usize]).collect::<Vec<_>>();
+            let numbers = (0..keys.groups).map(|pair| position[group_of(&keys, column, pair) as usize]);
+            groups.iter_mut().zip(numbers).for_each(|(group, number)| *group = number);
             groups.iter().for_each(|&group| starts[group as usize + 1] += 1);
             (0..order.len()).for_each(|group| starts[group + 1] += starts[group]);
-            let mut pair_order = vec![0u32; keys.groups];
+            let mut next = starts.clone();
             for (pair, &group) in groups.iter().enumerate() {
-                let start = &mut starts[group as usize];
+                let start = &mut next[group as usize];
                 pair_order[*start as usize] = pair as u32;
                 *start += 1;
             }
-            let mut sorted = keys.permuted(&pair_order, memory);
-            let stride = sorted.stride;
-            for (key, &pair) in sorted.words.chunks_exact_mut(stride).zip(&pair_order) {
-                set_group(key, column, groups[pair as usize]);
-            }
-            keys = sorted;
         } else {
-            keys.share(memory);
+            starts[order.len()] = keys.groups as u32;
         }
-        pairs.keys = keys;
-        Self {
-            pairs,
-            grouped: self.grouped,
-            counts: permuted(&mut self.counts, order, 0),
-            sums: self.sums.as_mut().map(|sums| sums.take_permuted(order)),
-            sorted: true,
-            resolved: self.resolved,
-            encoded: EncodedKeys::default(),
-            pair_ids: Vec::new(),
-        }
+        keys.freeze();
+        let taken = pieces.iter().map(|piece| {
+            let pair_order = &pair_order[starts[piece.start] as usize..starts[piece.end] as usize];
+            let mut pairs = KeyTable::new(layout.clone());
+            pairs.keys = keys.permuted(bytes_words, pair_order);
+            if let Some(column) = layout.columns.get(1) {
+                let stride = pairs.keys.stride;
+                for (key, &pair) in pairs.keys.words.chunks_exact_mut(stride).zip(pair_order) {
+                    set_group(key, column, groups[pair as usize] - piece.start as u32);
+                }
+            }
+            let order = &order[piece.clone()];
+            Self {
+                pairs,
+                grouped: self.grouped,
+                counts: permuted(&self.counts, order, 0),
+                sums: self.sums.as_ref().map(|sums| sums.permuted(order)),
+                sorted: true,
+                resolved: self.resolved,
+                encoded: EncodedKeys::default(),
+                pair_ids: Vec::new(),
+            }
+        });
+        let taken = taken.collect();
+        self.counts.clear();
+        self.sums.iter_mut().for_each(SumState::clear);
+        taken
     }
 
-    /// The pairs can be shared: no more are added.
-    pub fn freeze(&mut self, memory: &QueryMemory) {
-        self.pairs.keys.share(memory);
-    }
-
-    /// From now on merges copy long strings.
-    pub fn copy_text(&mut self) {
-        self.pairs.copy_text();
+    /// No more pairs are added, and others may take these in.
+    pub fn freeze(&mut self) {
+        self.pairs.keys.freeze();
     }
 
     /// Nothing is merged any more: counts and sums are all that is left to read.
@@ -311,18 +318,9 @@ impl DistinctState {
         (self.encoded, self.pair_ids) = (EncodedKeys::default(), Vec::new());
     }
 
-    /// Bytes of long strings that nobody else holds, which [`bytes`](Self::bytes) includes.
-    pub fn text_bytes(&self) -> usize {
-        self.pairs.keys.text_bytes()
-    }
-
-    /// Bytes of long strings that are counted apart.
-    pub fn shared_bytes(&self) -> usize {
-        self.pairs.keys.shared_bytes()
-    }
-
     pub fn bytes(&self) -> usize {
-        self.pairs.bytes() + self.counts.capacity() * 8 + self.sums.as_ref().map_or(0, SumState::bytes)
+        let scratch = self.encoded.bytes() + self.pair_ids.capacity() * 4;
+        self.pairs.bytes() + self.counts.capacity() * 8 + self.sums.as_ref().map_or(0, SumState::bytes) + scratch
     }
 
     /// Bytes that are held at most after a batch of so many rows.

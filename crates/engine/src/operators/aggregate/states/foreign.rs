@@ -17,6 +17,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::Placement;
+use crate::batch::compacted;
 
 /// The states of one aggregate in DataFusion's hands.
 pub(in super::super) struct ForeignState {
@@ -126,10 +127,8 @@ impl ForeignState {
         }
     }
 
-    /// The frozen states of `order`'s groups. The accumulator is used up.
-    pub fn take_permuted(&mut self, order: &[u32]) -> Result<Self> {
-        self.resize(order.len())?;
-        self.freeze()?;
+    /// The states of `order`'s groups, in that order, once they are frozen.
+    pub fn permuted(&self, order: &[u32]) -> Result<Self> {
         let Held::States(states) = &self.held else { return Err(Error::bug("a frozen aggregate has no state")) };
         let order = UInt32Array::from(order.to_vec());
         let states = states.iter().map(|state| take(state, &order, None)).collect::<Result<_, _>>();
@@ -155,11 +154,12 @@ impl ForeignState {
         self.columns
     }
 
-    /// Frozen states out of such columns.
-    pub fn of_columns(&self, columns: &[ArrayRef]) -> Self {
+    /// Frozen states out of such columns. Accumulators may keep what they merge, but not the clusters that it was read into.
+    pub fn of_columns(&self, columns: &[ArrayRef]) -> Result<Self> {
         let groups = columns.first().map_or(0, |column| column.len());
+        let columns = columns.iter().map(compacted).collect::<Result<Vec<_>>>()?;
         let (arguments, result) = (self.arguments.clone(), self.result.clone());
-        Self { held: Held::States(columns.to_vec()), arguments, result, groups, ids: Vec::new(), columns: self.columns }
+        Ok(Self { held: Held::States(columns), arguments, result, groups, ids: Vec::new(), columns: self.columns })
     }
 
     /// Computes the results of all groups.

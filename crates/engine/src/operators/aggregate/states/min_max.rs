@@ -1,4 +1,5 @@
-//! The least or the greatest value per group, for every type with a fixed width and an order.
+//! The least or the greatest value per group, for every type with a fixed width and an order, and ([`extreme_bytes`](super::extreme_bytes))
+//! for strings.
 //!
 //! Floats are in total order: NaN is greater than every number. (DataFusion's grouped accumulators take a NaN or not
 //! depending on the order of rows; an answer must not depend on how work was split.)
@@ -15,6 +16,7 @@ use diligence_base::{Error, Result};
 
 use crate::batch::to_logical;
 
+use super::extreme_bytes::extreme_bytes;
 use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, permuted, scatter};
 
 /// The extremes of a column, for all groups.
@@ -25,21 +27,31 @@ pub(in super::super) trait MinMaxState: Send + Sync {
     fn merge(&mut self, other: &dyn MinMaxState, range: Range<usize>, placement: Placement<'_>) -> Result<()>;
     /// Groups up to `groups` exist.
     fn resize(&mut self, groups: usize);
-    /// The extremes of `order`'s groups; leaves this vector empty.
-    fn take_permuted(&mut self, order: &[u32]) -> Box<dyn MinMaxState>;
+    /// The extremes of `order`'s groups, in that order.
+    fn permuted(&self, order: &[u32]) -> Box<dyn MinMaxState>;
+    /// Forgets all groups.
+    fn clear(&mut self);
     /// The extremes of groups `range`.
-    fn output(&self, range: Range<usize>) -> ArrayRef;
+    fn output(&self, range: Range<usize>) -> Result<ArrayRef>;
     /// Extremes of the same kind out of what `output` gave.
     fn of_column(&self, column: &ArrayRef) -> Result<Box<dyn MinMaxState>>;
+    /// Bytes that merging groups `range` into others adds at most, beside those of every group.
+    fn text_bytes(&self, _range: Range<usize>) -> usize {
+        0
+    }
     /// Bytes held.
     fn bytes(&self) -> usize;
+    /// Bytes held at most with so many groups, long strings that are still to come not included.
+    fn bytes_ahead(&self, groups: usize) -> usize {
+        (groups * self.bytes_per_group()).max(self.bytes())
+    }
     /// Bytes of one more group.
     fn bytes_per_group(&self) -> usize;
     /// For merging with its like.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A state for the type, if it has a fixed width and an order.
+/// A state for the type, if there is one.
 pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: bool) -> Option<Box<dyn MinMaxState>> {
     fn state<T: ArrowPrimitiveType>(data_type: &DataType, max: bool, seen: bool) -> Option<Box<dyn MinMaxState>>
     where
@@ -73,6 +85,12 @@ pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: boo
         DataType::Timestamp(TimeUnit::Microsecond, _) => state::<TimestampMicrosecondType>(data_type, max, seen),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => state::<TimestampNanosecondType>(data_type, max, seen),
         DataType::Decimal128(..) => state::<Decimal128Type>(data_type, max, seen),
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView => Some(extreme_bytes(data_type, max)),
         _ => None,
     }
 }
@@ -204,17 +222,21 @@ where
         self.values.resize(groups.max(self.values.len()), Self::START);
     }
 
-    fn take_permuted(&mut self, order: &[u32]) -> Box<dyn MinMaxState> {
-        let values = permuted(&mut self.values, order, Self::START);
-        let seen = self.seen.take_permuted(order, self.always_seen);
-        let data_type = self.data_type.clone();
+    fn permuted(&self, order: &[u32]) -> Box<dyn MinMaxState> {
+        let values = permuted(&self.values, order, Self::START);
+        let (seen, data_type) = (self.seen.permuted(order), self.data_type.clone());
         Box::new(Self { data_type, values, seen, always_seen: self.always_seen, phantom: PhantomData })
     }
 
-    fn output(&self, range: Range<usize>) -> ArrayRef {
+    fn clear(&mut self) {
+        self.values.clear();
+        self.seen = Seen::new(self.always_seen);
+    }
+
+    fn output(&self, range: Range<usize>) -> Result<ArrayRef> {
         let nulls = self.seen.nulls(range.clone());
         let array = PrimitiveArray::<T>::new(self.values[range].to_vec().into(), nulls);
-        Arc::new(array.with_data_type(self.data_type.clone()))
+        Ok(Arc::new(array.with_data_type(self.data_type.clone())))
     }
 
     fn of_column(&self, column: &ArrayRef) -> Result<Box<dyn MinMaxState>> {

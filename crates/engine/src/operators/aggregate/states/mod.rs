@@ -11,6 +11,7 @@
 
 pub(super) mod count;
 pub(super) mod distinct;
+mod extreme_bytes;
 pub(super) mod foreign;
 pub(super) mod min_max;
 pub(super) mod sum;
@@ -22,8 +23,6 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, NullArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::Int64Type;
 use diligence_base::{Error, Result};
-
-use crate::memory::QueryMemory;
 
 use count::RowCounts;
 use distinct::DistinctState;
@@ -105,16 +104,40 @@ impl State {
         Ok(())
     }
 
-    /// The states of `order`'s groups, in that order. Leaves this vector empty.
-    pub fn take_permuted(&mut self, order: &[u32], memory: &QueryMemory) -> Result<State> {
+    /// The states of `order`'s groups, in that order, cut into `pieces` of it. Leaves this vector empty.
+    pub fn take_pieces(&mut self, order: &[u32], pieces: &[Range<usize>]) -> Result<Vec<State>> {
+        let orders = pieces.iter().map(|piece| &order[piece.clone()]);
         Ok(match self {
-            Self::Rows(counts) => Self::Rows(counts.take_permuted(order)),
-            Self::Nulls(counts) if counts.is_empty() => Self::Nulls(Vec::new()),
-            Self::Nulls(counts) => Self::Nulls(permuted(counts, order, 0)),
-            Self::Sum(sums) => Self::Sum(sums.take_permuted(order)),
-            Self::MinMax(values) => Self::MinMax(values.take_permuted(order)),
-            Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.take_permuted(order, memory))),
-            Self::Foreign(foreign) => Self::Foreign(foreign.take_permuted(order)?),
+            Self::Rows(counts) => {
+                let taken = orders.map(|order| Self::Rows(counts.permuted(order))).collect();
+                counts.clear();
+                taken
+            }
+            Self::Nulls(counts) => {
+                let some = |order| if counts.is_empty() { Vec::new() } else { permuted(counts, order, 0) };
+                let taken = orders.map(|order| Self::Nulls(some(order))).collect();
+                counts.clear();
+                taken
+            }
+            Self::Sum(sums) => {
+                let taken = orders.map(|order| Self::Sum(sums.permuted(order))).collect();
+                sums.clear();
+                taken
+            }
+            Self::MinMax(values) => {
+                let taken = orders.map(|order| Self::MinMax(values.permuted(order))).collect();
+                values.clear();
+                taken
+            }
+            Self::Distinct(distinct) => {
+                let taken = distinct.take_pieces(order, pieces).into_iter();
+                taken.map(|taken| Self::Distinct(Box::new(taken))).collect()
+            }
+            Self::Foreign(foreign) => {
+                foreign.resize(order.len())?;
+                foreign.freeze()?;
+                orders.map(|order| Ok(Self::Foreign(foreign.permuted(order)?))).collect::<Result<_>>()?
+            }
         })
     }
 
@@ -129,7 +152,7 @@ impl State {
                 vec![Arc::new(Int64Array::from_iter_values(counts))]
             }
             Self::Sum(sums) => vec![sums.column(range)?],
-            Self::MinMax(values) => vec![values.output(range)],
+            Self::MinMax(values) => vec![values.output(range)?],
             Self::Distinct(distinct) => distinct.columns(range)?,
             Self::Foreign(foreign) => foreign.take_columns(range)?,
         })
@@ -155,7 +178,7 @@ impl State {
             Self::Sum(sums) => Self::Sum(sums.of_column(column)?),
             Self::MinMax(values) => Self::MinMax(values.of_column(column)?),
             Self::Distinct(distinct) => Self::Distinct(Box::new(distinct.of_columns(columns)?)),
-            Self::Foreign(foreign) => Self::Foreign(foreign.of_columns(columns)),
+            Self::Foreign(foreign) => Self::Foreign(foreign.of_columns(columns)?),
         })
     }
 
@@ -168,6 +191,15 @@ impl State {
             Self::MinMax(values) => values.bytes(),
             Self::Distinct(distinct) => distinct.bytes(),
             Self::Foreign(foreign) => foreign.bytes(),
+        }
+    }
+
+    /// Bytes that merging another vector's groups `range` can add at most, beside those that every group has.
+    pub fn merge_bytes_ahead(&self, other: &State, range: Range<usize>) -> usize {
+        match (self, other) {
+            (Self::Distinct(distinct), Self::Distinct(other)) => distinct.merge_bytes_ahead(other, range),
+            (Self::MinMax(_), Self::MinMax(other)) => other.text_bytes(range),
+            _ => 0,
         }
     }
 
@@ -306,9 +338,8 @@ impl Seen {
         self.0.get_or_insert_with(|| vec![1; known])
     }
 
-    pub fn take_permuted(&mut self, order: &[u32], always: bool) -> Self {
-        let taken = std::mem::replace(self, Self::new(always));
-        Self(taken.0.map(|mut flags| permuted(&mut flags, order, 0)))
+    pub fn permuted(&self, order: &[u32]) -> Self {
+        Self(self.0.as_ref().map(|flags| permuted(flags, order, 0)))
     }
 
     /// The groups without a value as NULLs.
@@ -323,13 +354,7 @@ impl Seen {
     }
 }
 
-/// The values of `order`, in that order; groups past the end have `missing`. Leaves `values` empty, with its memory.
-pub(super) fn permuted<T: Copy>(values: &mut Vec<T>, order: &[u32], missing: T) -> Vec<T> {
-    let sorted = if values.len() >= order.len() {
-        order.iter().map(|&group| values[group as usize]).collect()
-    } else {
-        order.iter().map(|&group| values.get(group as usize).copied().unwrap_or(missing)).collect()
-    };
-    values.clear();
-    sorted
+/// The values of `order`, in that order; groups past the end have `missing`.
+pub(super) fn permuted<T: Copy>(values: &[T], order: &[u32], missing: T) -> Vec<T> {
+    order.iter().map(|&group| values.get(group as usize).copied().unwrap_or(missing)).collect()
 }

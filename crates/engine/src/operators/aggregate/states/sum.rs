@@ -206,16 +206,27 @@ impl SumState {
         self.overflowed |= overflowed.get();
     }
 
-    pub fn take_permuted(&mut self, order: &[u32]) -> Self {
-        let sums = match &mut self.sums {
-            Sums::Narrow { sums, bound } => {
-                Sums::Narrow { sums: permuted(sums, order, 0), bound: std::mem::take(bound) }
-            }
+    pub fn permuted(&self, order: &[u32]) -> Self {
+        let sums = match &self.sums {
+            Sums::Narrow { sums, bound } => Sums::Narrow { sums: permuted(sums, order, 0), bound: *bound },
             Sums::Wide(sums) => Sums::Wide(permuted(sums, order, 0)),
             Sums::Float(sums) => Sums::Float(permuted(sums, order, 0.0)),
         };
-        let seen = self.seen.take_permuted(order, self.always_seen);
+        let seen = self.seen.permuted(order);
         Self { sums, seen, always_seen: self.always_seen, overflowed: self.overflowed, scratch: Vec::new() }
+    }
+
+    /// Forgets all groups, but not that a sum has overflowed.
+    pub fn clear(&mut self) {
+        match &mut self.sums {
+            Sums::Narrow { sums, bound } => {
+                sums.clear();
+                *bound = 0;
+            }
+            Sums::Wide(sums) => sums.clear(),
+            Sums::Float(sums) => sums.clear(),
+        }
+        self.seen = Seen::new(self.always_seen);
     }
 
     /// The sums of groups `range` for temp space, in the form that they have. Fails if one has left 128 bits.

@@ -28,14 +28,14 @@ fn temp_options(files: &MemoryTempFiles, threads: usize) -> TempOptions {
 }
 
 /// A query with little memory and a temp space of its own.
-struct Tight {
-    broker: Arc<Broker>,
+pub(super) struct Tight {
+    pub(super) broker: Arc<Broker>,
     temp: TempSpace,
-    setup: Setup,
+    pub(super) setup: Setup,
 }
 
 impl Tight {
-    fn new(budget_bytes: usize, packets: usize, files: &MemoryTempFiles) -> Self {
+    pub(super) fn new(budget_bytes: usize, packets: usize, files: &MemoryTempFiles) -> Self {
         Self::with_threads(budget_bytes, packets, files, 0)
     }
 
@@ -47,7 +47,7 @@ impl Tight {
         Self { broker, temp, setup }
     }
 
-    fn assert_nothing_is_left(&self) {
+    pub(super) fn assert_nothing_is_left(&self) {
         // What is under way to the disk is let go of there.
         self.temp.close();
         assert_eq!(self.broker.reserved_bytes(), 0, "every reservation is given back");
@@ -238,7 +238,7 @@ fn a_query_that_spills_says_so_in_its_profile() {
     use crate::query::QueryOptions;
     use crate::{Engine, EngineOptions};
     let mut dice = Dice(21);
-    let shape = Shape { rows: 40_000, batch_rows: 2000, domain: 40_000, nulls_percent: 5, huge: false };
+    let shape = Shape { rows: 20_000, batch_rows: 1000, domain: 20_000, nulls_percent: 5, huge: false };
     let rows = batches(&mut dice, shape);
     let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
     let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();

@@ -40,6 +40,13 @@ proptest! {
             judge(seed, join_type, true, Memory::Short);
         }
     }
+
+    #[test]
+    fn spilled_nested_loop_joins_agree_with_the_judge(seed: u64) {
+        for join_type in ALL_TYPES {
+            judge(seed, join_type, false, Memory::Short);
+        }
+    }
 }
 
 /// Temp space in memory, of clusters of 4 KiB.
@@ -92,7 +99,7 @@ fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
         for budget in [100_000, 400_000, 1_000_000, 1_600_000] {
             let (rows, spilled, peak) = join_numbers(join_type, &left, &right, budget, 2, None);
             assert!(rows == expected, "{join_type} in {budget} bytes: {} rows, {}", rows.len(), expected.len());
-            assert!(budget > 1_000_000 || spilled.bytes > 0, "{join_type} in {budget} bytes: {spilled:?}");
+            assert!(budget >= 1_000_000 || spilled.bytes > 0, "{join_type} in {budget} bytes: {spilled:?}");
             let stays = spilled.partitions == 0 || spilled.partitions_spilled < spilled.partitions;
             assert!(stays || budget < 1_000_000, "{join_type} in {budget} bytes: {spilled:?}");
             assert!(peak < budget + budget / 4, "{peak} of {budget} bytes");
@@ -161,10 +168,62 @@ fn grouped_writes_lose_nothing() {
 
 #[test]
 fn what_does_not_fit_is_partitioned_again() {
-    let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(100));
+    let (left, right) = (pairs_of_numbers(20_000), pairs_of_numbers(40_000));
     let (rows, spilled, _) = join_numbers(JoinType::Left, &left, &right, 200_000, 1, None);
     assert_eq!(rows.len(), 20_000);
     assert!(spilled.levels >= 2 && spilled.blocks == 0, "{spilled:?}");
+}
+
+#[test]
+fn a_table_is_made_of_the_smaller_side() {
+    let left: Vec<_> = (0..20_000).map(|n| (n % 9_000, n)).collect();
+    let right: Vec<_> = (0..2_500).map(|n| (n * 7 % 12_000, n)).collect();
+    for join_type in ALL_TYPES {
+        let (expected, ..) = join_numbers(join_type, &left, &right, 1 << 30, 2, None);
+        let (rows, spilled, _) = join_numbers(join_type, &left, &right, 200_000, 2, None);
+        assert!(rows == expected, "{join_type}: {} rows, {}", rows.len(), expected.len());
+        assert!(spilled.reversed > 0 && spilled.levels == 1, "{join_type}: {spilled:?}");
+        let (rows, spilled, _) = join_numbers(join_type, &right, &left, 200_000, 2, None);
+        assert!(spilled.reversed == 0 && !rows.is_empty(), "{join_type}: {spilled:?}");
+    }
+}
+
+/// Rows with marks must not lose them.
+#[test]
+fn a_table_that_was_probed_is_not_reversed() {
+    let (left, right) = (pairs_of_numbers(5_000), pairs_of_numbers(3_000));
+    for join_type in ALL_TYPES {
+        let (expected, ..) = join_numbers(join_type, &left, &right, 1 << 30, 1, None);
+        let (rows, spilled, _) = join_numbers(join_type, &left, &right, 1 << 30, 1, Some(13));
+        assert!(rows == expected && spilled.bytes > 0 && spilled.reversed == 0, "{join_type}: {spilled:?}");
+    }
+}
+
+/// Somebody else needs memory while the build side comes in: partitions go.
+#[test]
+fn a_build_side_gives_way() {
+    let (join, schema) = int_join(JoinType::Inner, 1);
+    let parts = hash_join(&join, &schema, &[]).unwrap();
+    let broker = Broker::new(2_000_000);
+    let [memory, other] = [1, 2].map(|query| broker.account(diligence_base::ids::QueryId(query), None));
+    let temp = small_clusters(&MemoryTempFiles::default(), 0);
+    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+    let mut builder = parts.build.open(&setup).unwrap();
+    let rows = pairs_of_numbers(60_000);
+    let mut batches = rows.chunks(500).map(|rows| numbers(rows.iter().copied()));
+    while setup.memory.reserved_bytes() < 900_000 {
+        builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
+    }
+    assert_eq!(parts.spilled(), Spilled::default());
+    let mut wanted = other.reservation("Scan");
+    wanted.grow(broker.budget_bytes() - broker.taken_bytes()).unwrap();
+    wanted.grow(200_000).unwrap();
+    builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
+    let spilled = parts.spilled();
+    assert!(spilled.partitions_spilled > 0, "{spilled:?}");
+    assert!(broker.taken_bytes() <= broker.budget_bytes() + 150_000, "{}", broker.taken_bytes());
+    drop((builder, parts, wanted));
+    is_left_empty(&temp, &broker, "gave way");
 }
 
 #[test]
@@ -186,6 +245,19 @@ fn a_heavy_key_is_joined_block_by_block() {
     ] {
         let (rows, spilled, _) = join_numbers(join_type, &left, &right, 150_000, 2, None);
         assert_eq!(rows.len(), count, "{join_type}");
+        assert!(spilled.reversed > 0, "{join_type}: {spilled:?}");
+    }
+    // So many other rows that the key's partition is no smaller on the probe side.
+    let others = 400_000;
+    let right: Vec<_> = right.into_iter().chain((0..others).map(|n| (n + 10, n))).collect();
+    for (join_type, count) in [
+        (JoinType::Right, 40_002 + others),
+        (JoinType::Full, 40_002 + others),
+        (JoinType::RightAnti, 2 + others),
+        (JoinType::RightMark, 4 + others),
+    ] {
+        let (rows, spilled, _) = join_numbers(join_type, &left, &right, 150_000, 2, None);
+        assert_eq!(rows.len() as i64, count, "{join_type}");
         assert!(spilled.blocks > 1, "{join_type}: {spilled:?}");
     }
 }

@@ -124,6 +124,18 @@ fn what_fits_is_not_spilled() {
 }
 
 #[test]
+fn if_little_does_not_fit_little_is_written() {
+    let (schema, records) = texts(10_000, |row| (row * 7919 % 10_000) as i64, |_| 20);
+    let case = by(&schema, &[0], None);
+    let written = |budget: usize| sorted_within(&case, &records, budget, SortPlan::COST).bytes;
+    let bytes = written(2 * PACKET_BYTES + 100_000);
+    let fits = (1..).map(|step| step * 100_000).find(|&budget| written(budget) == 0).unwrap();
+    let (some, more) = (written(fits - fits / 8), written(fits / 2));
+    assert!(some > 0 && some < bytes / 2, "{some} of {bytes} bytes");
+    assert!(some < more && more <= bytes, "{some}, {more} of {bytes} bytes");
+}
+
+#[test]
 fn many_runs_are_merged_on_several_levels_by_every_plan() {
     let (schema, records) = texts(20_000, |row| (row * 7919 % 20_000) as i64, |_| 20);
     let bytes = 20_000 * 60;
@@ -150,7 +162,7 @@ fn equal_keys_need_no_more_memory_than_others() {
 fn rows_longer_than_a_cluster_are_sorted() {
     // The text is a key as well: codes are as long.
     for keys in [&[0][..], &[1], &[0, 1]] {
-        let length = |row: usize| if row % 7 == 0 { 3 * CLUSTER + 100 * (row % 50) } else { row % 30 };
+        let length = |row: usize| if row.is_multiple_of(7) { 3 * CLUSTER + 100 * (row % 50) } else { row % 30 };
         let (schema, records) = texts(1500, |row| (row * 7919 % 100) as i64, length);
         let spilled = sorted_within(&by(&schema, keys, None), &records, 700_000, SortPlan::COST);
         assert!(spilled.files > 1, "{keys:?}: {spilled:?}");
@@ -285,6 +297,7 @@ fn rows_are_given_back_when_another_query_needs_the_memory() {
     while accept == Accept::Wait {
         accept = state.ready(Waker::noop()).unwrap();
     }
-    assert_eq!(written(), 1);
-    assert!(setup.memory.reserved_bytes() < held / 2, "{} of {held} bytes", setup.memory.reserved_bytes());
+    assert!(written() >= 1);
+    let left = setup.memory.reserved_bytes();
+    assert!(left < held - 45_000, "{left} of {held} bytes");
 }

@@ -1,0 +1,160 @@
+//! What it takes to start a run of a plan: the parts of an engine that live as long as anybody who may start one.
+//!
+//! Apart from the engine itself, because a run may be started by the end of another one, on a worker, and a worker must never be
+//! the last to know the engine, whose end waits for the workers.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use datafusion_execution::TaskContext;
+use datafusion_execution::config::SessionConfig;
+use datafusion_execution::runtime_env::RuntimeEnv;
+use diligence_base::Result;
+use diligence_base::ids::QueryId;
+use diligence_base::limits::QUERY_HISTORY_MAX;
+use diligence_base::seams::Clock;
+
+use crate::engine::Mode;
+use crate::memory::Broker;
+use crate::operators::foreign::ForeignPool;
+use crate::operators::result::Outcome;
+use crate::operators::scan::Io;
+use crate::operators::sort::SpillTo;
+use crate::pipeline::{Graph, Setup, Sink, Surroundings, compile};
+use crate::plan::Plan;
+use crate::query::{QueryInfo, QueryOptions, QueryRun};
+use crate::stages::Scheduler;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use crate::temp::TempSpace;
+
+/// Starts runs.
+pub(crate) struct Launcher {
+    pub scheduler: Arc<Scheduler>,
+    pub io: Io,
+    pub broker: Arc<Broker>,
+    pub temp: TempSpace,
+    pub clock: Arc<dyn Clock>,
+    pub mode: Mode,
+    pub workers: usize,
+    pub runtime_env: Arc<RuntimeEnv>,
+    pub next_query: AtomicU64,
+    pub books: Arc<Books>,
+}
+
+/// Whether people see a run as a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    Yes,
+    /// It works for others, which show it.
+    No,
+}
+
+impl Launcher {
+    /// A number that no query has had.
+    pub fn next_id(&self) -> QueryId {
+        QueryId(self.next_query.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What the operators of a query are opened with; its memory account is made here.
+    pub fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
+        Setup {
+            memory: self.broker.account(id, options.memory_limit_bytes),
+            temp: Some(self.temp.clone()),
+            batch_rows: options.batch_rows.max(1),
+            packets: options.packets.unwrap_or(self.workers).max(1),
+        }
+    }
+
+    /// Cuts a plan into pipelines that end in `result`.
+    pub fn compile(&self, plan: &Plan, result: Arc<dyn Sink>, setup: &Setup, options: &QueryOptions) -> Result<Graph> {
+        let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
+        let runtime_env =
+            RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
+        let task = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime_env));
+        let surroundings = Surroundings {
+            io: self.io.clone(),
+            task: Arc::new(task),
+            batch_rows: setup.batch_rows,
+            spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
+            work_tables: HashMap::new(),
+        };
+        compile(plan, result, &surroundings)
+    }
+
+    /// A run that is in the books and waits to be launched.
+    pub fn create(
+        &self,
+        setup: Setup,
+        id: QueryId,
+        label: String,
+        result: Arc<dyn Outcome>,
+        listed: Listed,
+        on_end: Box<dyn FnOnce(QueryId) + Send>,
+    ) -> Arc<QueryRun> {
+        let books = Arc::downgrade(&self.books);
+        let on_end = Box::new(move |id| {
+            if let Some(books) = books.upgrade() {
+                books.ended(id);
+            }
+            on_end(id);
+        });
+        let (clock, scheduler) = (self.clock.clone(), self.scheduler.clone());
+        let run = QueryRun::new(id, label, setup, result, clock, scheduler, on_end);
+        self.books.enter(&run, listed);
+        run
+    }
+}
+
+/// Running queries and the last ended ones.
+#[derive(Default)]
+pub(crate) struct Books(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    running: BTreeMap<QueryId, (Weak<QueryRun>, Listed)>,
+    ended: VecDeque<QueryInfo>,
+}
+
+impl Books {
+    fn enter(&self, run: &Arc<QueryRun>, listed: Listed) {
+        self.0.lock().running.insert(run.id(), (Arc::downgrade(run), listed));
+    }
+
+    fn ended(&self, id: QueryId) {
+        let mut entries = self.0.lock();
+        let Some((run, Listed::Yes)) = entries.running.remove(&id) else { return };
+        // What waits for a slow reader is still reserved, but soon it is not.
+        let Some(info) = run.upgrade().map(|run| QueryInfo { memory_bytes: 0, ..run.info() }) else { return };
+        if entries.ended.len() >= QUERY_HISTORY_MAX {
+            entries.ended.pop_front();
+        }
+        entries.ended.push_back(info);
+    }
+
+    /// Every run that has not ended.
+    pub fn running(&self) -> Vec<Arc<QueryRun>> {
+        self.0.lock().running.values().filter_map(|(run, _)| run.upgrade()).collect()
+    }
+
+    /// A run that has not ended.
+    pub fn find(&self, id: QueryId) -> Option<Arc<QueryRun>> {
+        self.0.lock().running.get(&id).and_then(|(run, _)| run.upgrade())
+    }
+
+    /// Running queries and the last ended ones, oldest first.
+    pub fn infos(&self) -> Vec<QueryInfo> {
+        let (mut infos, running) = {
+            let entries = self.0.lock();
+            let listed = entries.running.values().filter(|(_, listed)| *listed == Listed::Yes);
+            let running: Vec<_> = listed.filter_map(|(run, _)| run.upgrade()).collect();
+            (entries.ended.iter().cloned().collect::<Vec<_>>(), running)
+        };
+        infos.extend(running.iter().map(|run| run.info()));
+        infos.sort_by_key(|info| info.id);
+        infos.dedup_by_key(|info| info.id);
+        infos
+    }
+}

@@ -1,0 +1,168 @@
+//! A complete build side at rest: in memory, where the probe side reads it, until it is done or somebody else needs the memory.
+//!
+//! ```text
+//!   Coming ----> Ready ------------------------------> Done      the probe side has ended
+//!                  |                                     ^
+//!                  +--> Leaving --------> Going ---------+        all rows are in temp space
+//!                       (packets of the    (its rows are
+//!                        probe side let     being written)
+//!                        go of it)
+//! ```
+//! From `Leaving` on all partitions count as spilled: rows of the probe side are written as well. Nobody has to read a table for
+//! it to go: it may be one that the probe side has not come to yet.
+//!
+//! Invariant: a row's mark, that it has found a partner, is written with it: so the table goes only when nobody marks rows any more.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::{Error, Result};
+
+use super::dump::Dump;
+use super::{Built, Config, Shared};
+use crate::memory::{Reclaim, Reservation};
+use crate::sync::atomic::Ordering;
+
+/// See the module.
+#[derive(Default)]
+pub(super) enum AtRest {
+    #[default]
+    Coming,
+    Ready(Arc<Built>),
+    /// With whoever waits for the probe side to let go of it.
+    Leaving(Arc<Built>, Option<Waker>),
+    Going(Dump),
+    Done,
+}
+
+/// A join's table as something that can give memory back.
+pub(super) struct TableAtRest {
+    pub config: Arc<Config>,
+    pub shared: Arc<Shared>,
+}
+
+impl Reclaim for TableAtRest {
+    fn reclaimable_bytes(&self) -> usize {
+        let can_spill = self.shared.can_spill();
+        match &*self.shared.at_rest.lock() {
+            AtRest::Ready(built) if can_spill && self.shared.is_published() => built.bytes(),
+            AtRest::Leaving(built, _) => built.bytes(),
+            AtRest::Going(dump) => dump.bytes(),
+            _ => 0,
+        }
+    }
+
+    fn poll_reclaim(&self, _: usize, waker: &Waker) -> Poll<Result<()>> {
+        if matches!(&*self.shared.at_rest.lock(), AtRest::Ready(_)) {
+            // Reserving asks others, and whoever is asked looks at this table: so not with its lock held.
+            self.shared.buffers();
+        }
+        let mut at_rest = self.shared.at_rest.lock();
+        if let AtRest::Ready(built) = &*at_rest {
+            let Some(partitions) = self.shared.partition(&self.config, built.bytes(), None) else {
+                return Poll::Ready(Ok(()));
+            };
+            if self.shared.published.held.lock().take().is_none() {
+                // The probe side has ended, and its rows are on their way out.
+                return Poll::Ready(Ok(()));
+            }
+            partitions.spill_all();
+            // Whatever it has rows of.
+            (0..partitions.len()).for_each(|partition| partitions.belong(partition));
+            *at_rest = AtRest::Leaving(built.clone(), None);
+            self.shared.is_leaving.store(true, Ordering::Release);
+        }
+        if let AtRest::Leaving(built, waiting) = &mut *at_rest {
+            if Arc::strong_count(built) > 1 {
+                *waiting = Some(waker.clone());
+                return Poll::Pending;
+            }
+            *at_rest = AtRest::Going(Dump::new(built.clone(), self.config.clone(), self.shared.next_owner()));
+        }
+        let AtRest::Going(dump) = &mut *at_rest else { return Poll::Ready(Ok(())) };
+        let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table is written nowhere"))?;
+        let written = dump.poll(partitions, waker);
+        if let Poll::Ready(Ok(())) = written {
+            *at_rest = AtRest::Done;
+            partitions.close_clusters();
+        }
+        written
+    }
+}
+
+impl Built {
+    fn bytes(&self) -> usize {
+        self.held.reservation.as_ref().map_or(0, Reservation::bytes)
+    }
+}
+
+impl Shared {
+    fn is_published(&self) -> bool {
+        self.published.held.lock().is_some()
+    }
+
+    /// The complete table, for a packet that probes it; `None` if it is not in memory.
+    pub fn table(&self) -> Option<Arc<Built>> {
+        match &*self.at_rest.lock() {
+            AtRest::Ready(built) => Some(built.clone()),
+            _ => None,
+        }
+    }
+
+    /// A packet of the probe side lets go of the table.
+    pub fn let_go(&self, table: Option<Arc<Built>>) {
+        if table.is_none() {
+            return;
+        }
+        drop(table);
+        let waiting = match &mut *self.at_rest.lock() {
+            AtRest::Leaving(built, waiting) if Arc::strong_count(built) == 1 => waiting.take(),
+            _ => None,
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was on its way to temp space.
+    pub fn end_probe(&self, config: &Arc<Config>) -> Option<Dump> {
+        self.published.held.lock().take();
+        self.published.remaining.lock().take();
+        match std::mem::replace(&mut *self.at_rest.lock(), AtRest::Done) {
+            AtRest::Leaving(built, _) => Some(Dump::new(built, config.clone(), self.next_owner())),
+            AtRest::Going(dump) => Some(dump),
+            _ => None,
+        }
+    }
+}
+
+/// What a packet of the probe side has of the table.
+pub(super) struct Borrowed {
+    shared: Arc<Shared>,
+    table: Option<Arc<Built>>,
+}
+
+impl Borrowed {
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), table: None }
+    }
+
+    /// Before a batch: takes the table, or lets go of it if it is to leave.
+    pub fn look(&mut self) -> Option<&Built> {
+        if self.shared.is_leaving.load(Ordering::Acquire) {
+            self.shared.let_go(self.table.take());
+        } else if self.table.is_none() {
+            self.table = self.shared.table();
+        }
+        self.get()
+    }
+
+    /// The table that the present batch is looked up in.
+    pub fn get(&self) -> Option<&Built> {
+        self.table.as_deref()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.shared.let_go(self.table.take());
+    }
+}

@@ -1,0 +1,131 @@
+//! The partitions of a build side that are in memory while it comes in: a store for each, to which all packets add.
+//!
+//! Because stores are shared, whichever packet is short of memory can take rows out of a partition that goes to temp space: nobody
+//! waits for the packet that brought them, and no more partitions are spilled than memory is short of.
+//!
+//! Invariants:
+//! * Rows of a spilled partition leave its store, and none come in.
+//! * A store's lock is held for one batch's rows at most.
+
+use diligence_base::{ErrorKind, Result};
+
+use super::Config;
+use super::assemble::Needs;
+use super::build::keep;
+use super::incoming::Incoming;
+use super::partitions::Partitions;
+use super::rows::BuildRows;
+use crate::batch::Batch;
+use crate::memory::Reservation;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// The part of the memory that the blocks being filled with strings may have, over all partitions.
+const BLOCKS_SHARE: usize = 32;
+
+/// See the module.
+pub(super) struct Resident {
+    stores: Vec<Store>,
+}
+
+struct Store {
+    rows: Mutex<Incoming>,
+    /// What its reservation has, to be looked at without the lock.
+    bytes: AtomicUsize,
+}
+
+/// What became of rows.
+pub(super) enum Kept {
+    Yes,
+    /// Not: their partition is in temp space.
+    Spilled,
+    /// Not: there is no memory for them.
+    Refused,
+}
+
+impl Resident {
+    /// No rows in any of so many partitions. `memory_bytes` is about what the join may have.
+    pub fn new(config: &Config, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
+        let block_bytes = memory_bytes / BLOCKS_SHARE / partitions;
+        let store = |_| Store {
+            rows: Mutex::new(Incoming::in_blocks(&config.stored, reservation.sibling(), block_bytes)),
+            bytes: AtomicUsize::new(0),
+        };
+        Self { stores: (0..partitions).map(store).collect() }
+    }
+
+    /// Keeps rows in memory. Up to `borrow_bytes` they are kept even if they are refused, and `borrowed` says how many were.
+    pub fn keep(
+        &self,
+        partition: usize,
+        rows: BuildRows,
+        partitions: &Partitions,
+        borrow_bytes: usize,
+        borrowed: &mut usize,
+    ) -> Result<Kept> {
+        let store = &self.stores[partition];
+        let mut own = store.rows.lock();
+        if partitions.is_spilled(partition) {
+            return Ok(Kept::Spilled);
+        }
+        *borrowed = 0;
+        let room = match own.make_room(rows.key_bytes(), &rows.columns) {
+            Err(error) if error.kind() == ErrorKind::Resource => {
+                let Some(room) = own.borrow_room(rows.key_bytes(), &rows.columns, borrow_bytes) else {
+                    return Ok(Kept::Refused);
+                };
+                *borrowed = room.bytes();
+                room
+            }
+            room => room?,
+        };
+        keep(&mut own, room, rows)?;
+        store.bytes.store(own.bytes(), Ordering::Relaxed);
+        Ok(Kept::Yes)
+    }
+
+    fn bytes(&self, partition: usize) -> usize {
+        self.stores[partition].bytes.load(Ordering::Relaxed)
+    }
+
+    /// Some rows of a partition that was spilled, as a batch for temp space; `None` if there are none in memory.
+    pub fn pop_spilled(&self, config: &Config, partitions: &Partitions) -> Option<(usize, Batch, Reservation)> {
+        let spilled = |partition: &usize| self.bytes(*partition) > 0 && partitions.is_spilled(*partition);
+        for partition in (0..self.stores.len()).filter(spilled) {
+            let store = &self.stores[partition];
+            let mut own = store.rows.lock();
+            let popped = own.pop();
+            store.bytes.store(own.bytes(), Ordering::Relaxed);
+            drop(own);
+            if let Some((chunk, columns, reservation)) = popped {
+                return Some((partition, BuildRows::of_chunk(chunk, columns).into_spilled(config), reservation));
+            }
+        }
+        None
+    }
+
+    /// Spills the partition that holds most, if one holds anything: from then on its rows are there to be popped.
+    pub fn spill_largest(&self, partitions: &Partitions) -> bool {
+        let resident = |partition: &usize| self.bytes(*partition) > 0 && !partitions.is_spilled(*partition);
+        let largest = (0..self.stores.len()).filter(resident).max_by_key(|partition| self.bytes(*partition));
+        largest.inspect(|partition| partitions.spill(*partition)).is_some()
+    }
+
+    /// What finishing needs to know of the rows.
+    pub fn needs(&self) -> Needs {
+        self.stores.iter().map(|store| Needs::of(&store.rows.lock())).sum()
+    }
+
+    /// Takes all rows out.
+    pub fn take_all(&self) -> Vec<Incoming> {
+        let take = |store: &Store| {
+            let mut own = store.rows.lock();
+            let none = Incoming::new(&[], own.sibling());
+            store.bytes.store(0, Ordering::Relaxed);
+            std::mem::replace(&mut *own, none)
+        };
+        self.stores.iter().map(take).filter(|store| !store.is_empty()).collect()
+    }
+}

@@ -1,0 +1,248 @@
+//! Aggregates of the rows of several queries at once, and what each query makes of them.
+//!
+//! A merged run groups by the keys *and the mask*: the rows of a group are wanted by the same queries. So each group is a cell of the
+//! grid that the queries' constants cut the rows into, and a query's own groups are put together from the cells with its bit: sums of
+//! sums and of counts, the least of minima, averages from sums and counts. All of that is exact, so it is done for functions where it
+//! is, and for no others.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion_common::ScalarValue;
+use datafusion_expr::{AggregateUDF, Operator};
+use datafusion_functions_aggregate::average::Avg;
+use datafusion_functions_aggregate::count::{Count, count_udaf};
+use datafusion_functions_aggregate::min_max::{Max, Min, max_udaf, min_udaf};
+use datafusion_functions_aggregate::sum::{Sum, sum_udaf};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNullExpr, Literal,
+};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+
+use super::masks::with_mask;
+use super::quotient::Quotient;
+use crate::expressions::Expr;
+use crate::operators::aggregate::AverageKind;
+use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+
+/// What is computed for each cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sum,
+    Count,
+    Least,
+    Greatest,
+}
+
+impl Kind {
+    fn function(self) -> Arc<AggregateUDF> {
+        match self {
+            Kind::Sum => sum_udaf(),
+            Kind::Count => count_udaf(),
+            Kind::Least => min_udaf(),
+            Kind::Greatest => max_udaf(),
+        }
+    }
+
+    /// What puts the values of cells together.
+    fn together(self) -> Arc<AggregateUDF> {
+        match self {
+            Kind::Sum | Kind::Count => sum_udaf(),
+            Kind::Least => min_udaf(),
+            Kind::Greatest => max_udaf(),
+        }
+    }
+}
+
+/// What is computed for each cell, from which arguments, of which rows.
+#[derive(PartialEq, Eq)]
+struct Cell {
+    kind: Kind,
+    arguments: Vec<Expr>,
+    filter: Option<Expr>,
+}
+
+/// How an aggregate's result comes from those of the cells, which are named by number.
+enum Part {
+    Sum(usize),
+    Count(usize),
+    Extreme(usize),
+    Average { sum: usize, count: usize, argument: DataType },
+}
+
+/// An aggregate taken apart.
+struct Parts {
+    cells: Vec<Cell>,
+    parts: Vec<Part>,
+}
+
+impl Parts {
+    /// `None` if the results of parts cannot be put together exactly.
+    fn of(aggregate: &Aggregate) -> Option<Self> {
+        let is_plain = matches!(aggregate.grouping_sets.as_slice(), [set] if !set.contains(&true));
+        if !is_plain || aggregate.has_grouping_id || aggregate.limit.is_some() {
+            return None;
+        }
+        let mut parts = Self { cells: Vec::new(), parts: Vec::new() };
+        for call in &aggregate.aggregates {
+            let part = parts.part(call)?;
+            parts.parts.push(part);
+        }
+        Some(parts)
+    }
+
+    fn part(&mut self, call: &AggregateCall) -> Option<Part> {
+        let function = call.function.fun().inner();
+        let field = call.function.field();
+        let result = field.data_type();
+        if call.function.is_distinct() || call.function.ignore_nulls() || !call.function.order_bys().is_empty() {
+            return None;
+        }
+        let [argument] = call.arguments.as_slice() else { return None };
+        if function.is::<Count>() {
+            return Some(Part::Count(self.cell(Kind::Count, call)));
+        }
+        let argument = argument.data_type();
+        if function.is::<Sum>() {
+            let is_exact = result.is_integer()
+                || matches!((argument, result), (DataType::Decimal128(..), DataType::Decimal128(..)));
+            return is_exact.then(|| Part::Sum(self.cell(Kind::Sum, call)));
+        }
+        if function.is::<Avg>() {
+            let is_exact = matches!(AverageKind::new(argument, result), Some(AverageKind::Decimal { .. }));
+            let argument = argument.clone();
+            return is_exact.then(|| Part::Average {
+                sum: self.cell(Kind::Sum, call),
+                count: self.cell(Kind::Count, call),
+                argument,
+            });
+        }
+        let kind = if function.is::<Min>() { Kind::Least } else { Kind::Greatest };
+        ((function.is::<Min>() || function.is::<Max>()) && argument == result)
+            .then(|| Part::Extreme(self.cell(kind, call)))
+    }
+
+    /// The number of a cell value; aggregates with the same one share it.
+    fn cell(&mut self, kind: Kind, call: &AggregateCall) -> usize {
+        let cell = Cell { kind, arguments: call.arguments.clone(), filter: call.filter.clone() };
+        self.cells.iter().position(|other| *other == cell).unwrap_or_else(|| {
+            self.cells.push(cell);
+            self.cells.len() - 1
+        })
+    }
+}
+
+/// Whether queries with this aggregate can be answered by one run.
+pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
+    Parts::of(aggregate).is_some()
+}
+
+/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of the cells.
+pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
+    let parts = parts_of(aggregate)?;
+    let mut groups = aggregate.groups.clone();
+    let width = groups.len();
+    groups.push(Expr::column(input.schema.fields().len() - 1, &input.schema)?);
+    let mut fields = output.fields()[..width].to_vec();
+    fields.push(Arc::new(super::masks::mask_field()));
+    let mut aggregates = Vec::new();
+    for cell in parts.cells {
+        let call = call(cell.kind.function(), cell.arguments, cell.filter, &input.schema)?;
+        fields.push(call.function.field());
+        aggregates.push(call);
+    }
+    let grouping_sets = vec![vec![false; groups.len()]];
+    let input = Box::new(input);
+    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
+    Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
+}
+
+/// The groups of one query, from the cells of a merged run: what `plan`, an aggregate, would have given.
+pub(super) fn own_groups(plan: &Plan, cells: SchemaRef, batches: Vec<RecordBatch>, query: usize) -> Result<Plan> {
+    let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
+    let parts = parts_of(aggregate)?;
+    let width = aggregate.groups.len();
+    let column = |index: usize, schema: &Schema| -> Arc<dyn PhysicalExpr> {
+        Arc::new(ColumnExpr::new(schema.field(index).name(), index))
+    };
+    let bit = literal(ScalarValue::UInt64(Some(1 << query)));
+    let own = Arc::new(BinaryExpr::new(column(width, &cells), Operator::BitwiseAnd, bit));
+    let own = Arc::new(BinaryExpr::new(own, Operator::NotEq, literal(ScalarValue::UInt64(Some(0)))));
+    let predicate = Expr::new(own, &cells)?;
+    let known = Plan::new(Node::Values { batches }, cells.clone());
+    let own = Plan::new(Node::Filter { input: Box::new(known), predicate }, cells.clone());
+
+    let groups = (0..width).map(|index| Expr::column(index, &cells)).collect::<Result<Vec<_>>>()?;
+    let mut fields = plan.schema.fields()[..width].to_vec();
+    let mut aggregates = Vec::new();
+    for (index, cell) in parts.cells.iter().enumerate() {
+        let argument = Expr::column(width + 1 + index, &cells)?;
+        let call = call(cell.kind.together(), vec![argument], None, &cells)?;
+        fields.push(call.function.field());
+        aggregates.push(call);
+    }
+    let grouping_sets = vec![vec![false; width]];
+    let input = Box::new(own);
+    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
+    let together = Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields)));
+
+    let schema = together.schema.clone();
+    let mut expressions = (0..width).map(|index| Expr::column(index, &schema)).collect::<Result<Vec<_>>>()?;
+    for (part, field) in parts.parts.iter().zip(&plan.schema.fields()[width..]) {
+        let of_cell = |cell: usize| column(width + cell, &schema);
+        let value: Arc<dyn PhysicalExpr> = match part {
+            Part::Extreme(cell) => of_cell(*cell),
+            // A sum of sums has more digits by its type, but not by its value.
+            Part::Sum(cell) if schema.field(width + cell).data_type() == field.data_type() => of_cell(*cell),
+            Part::Sum(cell) => Arc::new(CastExpr::new(of_cell(*cell), field.data_type().clone(), None)),
+            Part::Count(cell) => {
+                // Without any row there is no cell to add up, and the count is zero.
+                let none: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(of_cell(*cell)));
+                let zero = literal(ScalarValue::Int64(Some(0)));
+                let counted = CaseExpr::try_new(None, vec![(none, zero)], Some(of_cell(*cell)));
+                Arc::new(counted.map_err(from_datafusion)?)
+            }
+            Part::Average { sum, count, argument } => {
+                let result = field.data_type().clone();
+                Arc::new(Quotient::new(of_cell(*sum), of_cell(*count), argument.clone(), result))
+            }
+        };
+        expressions.push(Expr::new(value, &schema)?);
+    }
+    Ok(Plan {
+        node: Node::Project { input: Box::new(together), expressions },
+        schema: plan.schema.clone(),
+        rows_estimate: plan.rows_estimate,
+        ordered: plan.ordered,
+    })
+}
+
+/// The run for several queries: `aggregate`, a plan of their template, over the rows that any of them wants.
+pub(super) fn merged(aggregate: &Plan, queries: &[Vec<super::Parameter>]) -> Result<Plan> {
+    let Node::Aggregate(node) = &aggregate.node else { return Err(Error::bug("a template without groups")) };
+    by_cells(node, &aggregate.schema, with_mask(&node.input, queries)?)
+}
+
+fn parts_of(aggregate: &Aggregate) -> Result<Parts> {
+    Parts::of(aggregate).ok_or_else(|| Error::bug("an aggregate that cannot be put together was merged"))
+}
+
+fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
+    Arc::new(Literal::new(value))
+}
+
+fn call(
+    function: Arc<AggregateUDF>,
+    arguments: Vec<Expr>,
+    filter: Option<Expr>,
+    input: &SchemaRef,
+) -> Result<AggregateCall> {
+    let physical = arguments.iter().map(|argument| argument.physical().clone()).collect();
+    let name = function.name().to_owned();
+    let function = AggregateExprBuilder::new(function, physical).schema(input.clone()).alias(name).build();
+    Ok(AggregateCall { function: Arc::new(function.map_err(from_datafusion)?), arguments, filter })
+}

@@ -1,0 +1,456 @@
+//! The running plan: which states are being built, who waits for them, and which queries wait to be merged.
+//!
+//! ```text
+//!   member:  Waiting -- chosen, alone or with others of its template --> Building -- its run has ended --> gone; its readers run
+//! ```
+//!
+//! A *member* is one query as its readers see it: equal queries are readers of one member. A *build* is a run, for one member or for
+//! several of a template.
+//!
+//! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at work and fewer
+//! shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest starts, together with all that
+//! wait and have its template: so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
+//! a batch to fill. (Group commit works like this.) A run that takes long stops keeping others from starting after
+//! [`SHARING_PATIENCE`].
+//!
+//! Invariant: no lock is held while a run is started, cancelled or looked at.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use diligence_base::ids::QueryId;
+use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
+use diligence_base::{Error, ErrorKind, Result};
+
+use super::signature::Signature;
+use super::spool::{Built, Spool, State};
+use super::{BuildInfo, Parameter, Role, Shared, SharingInfo, Wish, cut, regroup};
+use crate::launcher::{Launcher, Listed};
+use crate::operators::result::ResultSink;
+use crate::plan::{Node, Plan};
+use crate::query::{QueryOptions, QueryRun};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Templates and plans that are remembered for having had too many rows.
+const OUTGROWN_MAX: usize = 1000;
+
+/// All that is shared in an engine.
+pub(crate) struct RunningPlan {
+    launcher: Arc<Launcher>,
+    books: Mutex<Books>,
+    /// Itself, for whoever ends later.
+    me: Weak<Self>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct MemberId(u64);
+
+#[derive(Default)]
+struct Books {
+    members: HashMap<MemberId, Member>,
+    members_made: u64,
+    by_signature: HashMap<Signature, MemberId>,
+    by_reader: HashMap<QueryId, MemberId>,
+    /// First come, first served.
+    waiting: VecDeque<MemberId>,
+    builds: HashMap<QueryId, Build>,
+    outgrown: HashSet<Signature>,
+    closed: bool,
+    totals: SharingInfo,
+}
+
+struct Member {
+    wish: Wish,
+    readers: Vec<Reader>,
+    /// The run that builds its state; it waits if `None`.
+    build: Option<QueryId>,
+    since_ns: u64,
+}
+
+/// A query that waits for a state.
+#[derive(Clone)]
+struct Reader {
+    run: Arc<QueryRun>,
+    result: Arc<ResultSink>,
+    plan: Arc<Plan>,
+    options: Arc<QueryOptions>,
+    depth: usize,
+    role: Role,
+}
+
+struct Build {
+    run: Option<Arc<QueryRun>>,
+    /// Their bits are their places.
+    members: Vec<MemberId>,
+    template: Option<Signature>,
+    readers: Arc<AtomicUsize>,
+    /// Whether it keeps others from starting.
+    holds: bool,
+    has_timer: bool,
+}
+
+/// A run to be started.
+struct Job {
+    build: QueryId,
+    plan: Arc<Plan>,
+    options: Arc<QueryOptions>,
+    depth: usize,
+    /// What each query differs in, if there are several.
+    queries: Vec<Arc<Vec<Parameter>>>,
+}
+
+impl RunningPlan {
+    pub fn new(launcher: Arc<Launcher>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self { launcher, books: Mutex::default(), me: me.clone() })
+    }
+
+    /// Has a query read what it wishes for, or start the run that builds it.
+    pub fn bind(&self, wish: Wish, plan: &Plan, result: Arc<ResultSink>, options: QueryOptions) -> Arc<QueryRun> {
+        let id = self.launcher.next_id();
+        let me = self.me.clone();
+        let left = Box::new(move |id| {
+            if let Some(me) = me.upgrade() {
+                me.left(id);
+            }
+        });
+        let setup = self.launcher.setup(id, &options);
+        let run = self.launcher.create(setup, id, options.label.clone(), result.clone(), Listed::Yes, left);
+        let (plan, options, depth) = (Arc::new(plan.clone()), Arc::new(options), wish.depth);
+        let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host };
+        let mut books = self.books.lock();
+        if books.closed || books.has_outgrown(&wish) {
+            drop(books);
+            self.run_alone(&reader);
+            return run;
+        }
+        books.totals.queries_total += 1;
+        if let Some(&member) = books.by_signature.get(&wish.exact) {
+            books.join(member, reader);
+            return run;
+        }
+        books.enter(wish, reader, self.launcher.clock.now_ns());
+        let jobs = self.startable(&mut books);
+        let timers = self.timers(&mut books);
+        drop(books);
+        jobs.into_iter().for_each(|job| self.start(job));
+        self.set(timers);
+        run
+    }
+
+    /// A run that was to build a state has ended.
+    pub fn built(&self, build: QueryId, built: Built) {
+        let (readers, jobs, timers) = {
+            let mut books = self.books.lock();
+            let Some(ended) = books.builds.remove(&build) else { return };
+            let is_merged = ended.members.len() > 1;
+            let mut readers = Vec::new();
+            for (bit, member) in ended.members.into_iter().enumerate() {
+                let Some(member) = books.members.remove(&member) else { continue };
+                books.by_signature.remove(&member.wish.exact);
+                if matches!(built, Built::Outgrown) {
+                    books.note_outgrown(if is_merged { ended.template.as_ref() } else { Some(&member.wish.exact) });
+                }
+                for reader in &member.readers {
+                    books.by_reader.remove(&reader.run.id());
+                }
+                readers.extend(member.readers.into_iter().map(|reader| (is_merged.then_some(bit), reader)));
+            }
+            if books.closed {
+                return;
+            }
+            (readers, self.startable(&mut books), self.timers(&mut books))
+        };
+        // The next runs first: they are work for all workers.
+        jobs.into_iter().for_each(|job| self.start(job));
+        self.set(timers);
+        let state = match built {
+            Built::State(state) => state,
+            Built::Failed(error) => return self.retry(readers, Some(&error)),
+            Built::Outgrown => return self.retry(readers, None),
+        };
+        // The last one takes the state with it: when its end is heard of, the memory is free.
+        let mut states = std::iter::repeat_n(state, readers.len());
+        for (bit, reader) in readers {
+            if let Some(state) = states.next() {
+                self.read(&reader, state, bit);
+            }
+        }
+    }
+
+    /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
+    fn retry(&self, readers: Vec<(Option<usize>, Reader)>, error: Option<&Error>) {
+        if let ([(_, reader)], Some(error)) = (readers.as_slice(), error)
+            && reader.role == Role::Host
+            && error.kind() != ErrorKind::Cancelled
+        {
+            return reader.run.fail(error.clone());
+        }
+        self.books.lock().totals.retries_total += readers.len() as u64;
+        readers.iter().for_each(|(_, reader)| self.run_alone(reader));
+    }
+
+    /// A query has ended, perhaps before it got what it waited for. A run without readers is cancelled.
+    fn left(&self, id: QueryId) {
+        let abandoned = {
+            let mut books = self.books.lock();
+            let Some(member_id) = books.by_reader.remove(&id) else { return };
+            let Some(member) = books.members.get_mut(&member_id) else { return };
+            member.readers.retain(|reader| reader.run.id() != id);
+            if !member.readers.is_empty() {
+                return;
+            }
+            let build = member.build;
+            if let Some(member) = books.members.remove(&member_id) {
+                books.by_signature.remove(&member.wish.exact);
+            }
+            books.waiting.retain(|waiting| *waiting != member_id);
+            build.and_then(|build| books.abandoned(build))
+        };
+        if let Some(run) = abandoned {
+            run.cancel();
+        }
+    }
+
+    /// A run takes long: others may start.
+    fn expire(&self, build: QueryId) {
+        let (jobs, timers) = {
+            let mut books = self.books.lock();
+            if let Some(build) = books.builds.get_mut(&build) {
+                build.holds = false;
+            }
+            (self.startable(&mut books), self.timers(&mut books))
+        };
+        jobs.into_iter().for_each(|job| self.start(job));
+        self.set(timers);
+    }
+
+    /// Starts nothing any more.
+    pub fn close(&self) {
+        let mut books = self.books.lock();
+        books.closed = true;
+        books.waiting.clear();
+    }
+
+    /// What is shared at the moment.
+    pub fn info(&self) -> SharingInfo {
+        let now_ns = self.launcher.clock.now_ns();
+        let books = self.books.lock();
+        let mut info = books.totals.clone();
+        let row = |state, members: &[MemberId]| {
+            let members: Vec<_> = members.iter().filter_map(|member| books.members.get(member)).collect();
+            let first = members.iter().min_by_key(|member| member.since_ns)?;
+            Some(BuildInfo {
+                state,
+                queries: members.len(),
+                readers: members.iter().map(|member| member.readers.len()).sum(),
+                elapsed_ns: now_ns.saturating_sub(first.since_ns),
+                label: first.readers.first().map(|reader| reader.options.label.clone()).unwrap_or_default(),
+            })
+        };
+        let building = books.builds.values().filter_map(|build| row("building", &build.members));
+        let waiting = books.waiting.iter().filter_map(|member| row("waiting", &[*member]));
+        info.builds = building.chain(waiting).collect();
+        info
+    }
+
+    /// The runs that may start now.
+    fn startable(&self, books: &mut Books) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        while let Some(members) = books.next(self.launcher.workers.max(2)) {
+            jobs.extend(books.start(members, self.launcher.next_id()));
+        }
+        jobs
+    }
+
+    /// Runs that somebody waits for, and whose time is not measured yet.
+    fn timers(&self, books: &mut Books) -> Vec<QueryId> {
+        if books.waiting.is_empty() || self.launcher.io.inline {
+            return Vec::new();
+        }
+        let holding = books.builds.iter_mut().filter(|(_, build)| build.holds && !build.has_timer);
+        holding.map(|(id, build)| (std::mem::replace(&mut build.has_timer, true), *id).1).collect()
+    }
+
+    fn set(&self, timers: Vec<QueryId>) {
+        for build in timers {
+            let me = self.me.clone();
+            self.launcher.io.runtime.spawn(async move {
+                tokio::time::sleep(SHARING_PATIENCE).await;
+                if let Some(me) = me.upgrade() {
+                    me.expire(build);
+                }
+            });
+        }
+    }
+
+    fn start(&self, job: Job) {
+        let build = job.build;
+        if let Err(error) = self.try_start(job) {
+            self.built(build, Built::Failed(error));
+        }
+    }
+
+    fn try_start(&self, job: Job) -> Result<()> {
+        let Job { build, plan, options, depth, queries } = job;
+        let part = cut::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
+        let part = match queries.as_slice() {
+            [] | [_] => part.clone(),
+            several => regroup::merged(part, &several.iter().map(|query| query.to_vec()).collect::<Vec<_>>())?,
+        };
+        let launcher = &self.launcher;
+        let setup = launcher.setup(build, &options);
+        let bytes_max = SHARED_STATE_BYTES_MAX.min(launcher.broker.budget_bytes() / SHARED_STATE_BUDGET_PART);
+        let memory = setup.memory.reservation("Shared state");
+        let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
+        let graph = launcher.compile(&part, spool.clone(), &setup, &options)?;
+        let run = launcher.create(setup, build, options.label.clone(), spool, Listed::No, Box::new(|_| {}));
+        if self.books.lock().launched(build, &run) {
+            run.launch(graph);
+        } else {
+            run.cancel();
+        }
+        Ok(())
+    }
+
+    /// Runs a reader's own part over a state; over its own cells, if the run was for several queries.
+    fn read(&self, reader: &Reader, state: Arc<State>, bit: Option<usize>) {
+        let part = cut::part_below(&reader.plan, reader.depth).ok_or_else(|| Error::bug("a reader without a part"));
+        let part = part.and_then(|part| match bit {
+            Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit),
+            None => Ok(Plan {
+                node: Node::Values { batches: state.batches.clone() },
+                schema: part.schema.clone(),
+                rows_estimate: part.rows_estimate,
+                ordered: part.ordered,
+            }),
+        });
+        let plan = part.map(|part| cut::with_part(&reader.plan, reader.depth, part));
+        self.launch(reader, plan, Some(state));
+    }
+
+    fn run_alone(&self, reader: &Reader) {
+        self.launch(reader, Ok(reader.plan.as_ref().clone()), None);
+    }
+
+    fn launch(&self, reader: &Reader, plan: Result<Plan>, state: Option<Arc<State>>) {
+        let _entered = crate::sync::enter(&self.launcher.io.runtime);
+        let Reader { run, result, options, .. } = reader;
+        let graph = plan.and_then(|plan| self.launcher.compile(&plan, result.clone(), run.setup(), options));
+        match graph {
+            Ok(mut graph) => {
+                graph.held = state.map(|state| state as _);
+                run.launch(graph);
+            }
+            Err(error) => run.fail(error),
+        }
+    }
+}
+
+impl Books {
+    fn enter(&mut self, wish: Wish, reader: Reader, now_ns: u64) {
+        let id = MemberId(self.members_made);
+        self.members_made += 1;
+        self.by_signature.insert(wish.exact.clone(), id);
+        self.by_reader.insert(reader.run.id(), id);
+        self.members.insert(id, Member { wish, readers: vec![reader], build: None, since_ns: now_ns });
+        self.waiting.push_back(id);
+    }
+
+    /// A later query that wants the same.
+    fn join(&mut self, id: MemberId, reader: Reader) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let reader = Reader { role: Role::Satellite, ..reader };
+        self.by_reader.insert(reader.run.id(), id);
+        self.totals.satellites_total += 1;
+        if let Some(build) = member.build.and_then(|build| self.builds.get(&build)) {
+            build.show(&reader);
+        }
+        member.readers.push(reader);
+    }
+
+    /// Who starts next, together, if `runs` may be at work.
+    fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
+        let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
+        let template = |member: &MemberId| {
+            let template = self.members.get(member).and_then(|member| member.wish.template.as_ref());
+            template.map(|(template, _)| template)
+        };
+        let is_free = |wanted: &Signature| {
+            has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
+        };
+        let first = self.waiting.iter().find(|member| template(member).is_none_or(is_free))?;
+        let Some(shared) = template(first) else { return Some(vec![*first]) };
+        let same = self.waiting.iter().filter(|member| template(member) == Some(shared));
+        Some(same.take(MERGED_QUERIES_MAX).copied().collect())
+    }
+
+    /// Notes that a run starts for these members, which wait.
+    fn start(&mut self, chosen: Vec<MemberId>, id: QueryId) -> Option<Job> {
+        self.waiting.retain(|member| !chosen.contains(member));
+        let mut queries = Vec::new();
+        let mut readers = 0;
+        for member in &chosen {
+            let member = self.members.get_mut(member)?;
+            member.build = Some(id);
+            readers += member.readers.len();
+            queries.extend(member.wish.template.iter().map(|(_, parameters)| parameters.clone()));
+        }
+        let first = self.members.get(chosen.first()?)?;
+        let template = first.wish.template.as_ref().map(|(template, _)| template.clone());
+        let reader = first.readers.first()?;
+        let (plan, options, depth) = (reader.plan.clone(), reader.options.clone(), reader.depth);
+        self.totals.builds_total += 1;
+        if chosen.len() > 1 {
+            self.totals.merged_builds_total += 1;
+            self.totals.merged_queries_total += readers as u64;
+        }
+        let holds = template.is_some();
+        let readers = Arc::new(AtomicUsize::new(0));
+        self.builds.insert(id, Build { run: None, members: chosen, template, readers, holds, has_timer: false });
+        Some(Job { build: id, plan, options, depth, queries })
+    }
+
+    /// Notes the run of a build, and shows it to its readers. False if nobody wants it any more.
+    fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>) -> bool {
+        let Some(build) = self.builds.get_mut(&id) else { return false };
+        build.run = Some(run.clone());
+        let mut wanted = false;
+        for reader in
+            build.members.iter().filter_map(|member| self.members.get(member)).flat_map(|member| &member.readers)
+        {
+            build.show(reader);
+            wanted = true;
+        }
+        wanted
+    }
+
+    /// The run of a build, if it has lost its last member.
+    fn abandoned(&self, id: QueryId) -> Option<Arc<QueryRun>> {
+        let build = self.builds.get(&id)?;
+        let wanted = build.members.iter().any(|member| self.members.contains_key(member));
+        if wanted { None } else { build.run.clone() }
+    }
+
+    fn has_outgrown(&self, wish: &Wish) -> bool {
+        let template = wish.template.as_ref().map(|(template, _)| template);
+        self.outgrown.contains(&wish.exact) || template.is_some_and(|template| self.outgrown.contains(template))
+    }
+
+    fn note_outgrown(&mut self, signature: Option<&Signature>) {
+        if self.outgrown.len() >= OUTGROWN_MAX {
+            self.outgrown.clear();
+        }
+        self.outgrown.extend(signature.cloned());
+    }
+}
+
+impl Build {
+    /// Tells a reader what it shares.
+    fn show(&self, reader: &Reader) {
+        let Some(run) = &self.run else { return };
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        let (build, readers) = (run.clone(), self.readers.clone());
+        reader.run.share(Shared { role: reader.role, build, merged: self.members.len(), readers });
+    }
+}

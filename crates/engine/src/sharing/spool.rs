@@ -1,0 +1,111 @@
+//! The end of a shared run: its rows are kept, for readers that start when it has ended.
+
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use diligence_base::ids::QueryId;
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_arrow;
+
+use super::running::RunningPlan;
+use crate::batch::{Batch, bytes_needed, compacted};
+use crate::memory::Reservation;
+use crate::operators::result::Outcome;
+use crate::pipeline::{Accept, Setup, Sink, SinkState};
+use crate::sync::Mutex;
+
+/// The rows that a run has built, counted as long as anybody reads them.
+pub(crate) struct State {
+    pub schema: SchemaRef,
+    pub batches: Vec<RecordBatch>,
+    _memory: Reservation,
+}
+
+/// How a run ended.
+pub(crate) enum Built {
+    State(Arc<State>),
+    /// Its rows became too many to be kept.
+    Outgrown,
+    Failed(Error),
+}
+
+/// The sink.
+pub(crate) struct Spool {
+    build: QueryId,
+    running: Weak<RunningPlan>,
+    kept: Arc<Kept>,
+}
+
+struct Kept {
+    schema: SchemaRef,
+    bytes_max: usize,
+    rows: Mutex<Option<Rows>>,
+}
+
+struct Rows {
+    batches: Vec<RecordBatch>,
+    memory: Reservation,
+}
+
+impl Spool {
+    /// A sink for rows of this schema, and at most so many bytes of them, which are counted in `memory`.
+    pub fn new(
+        build: QueryId,
+        running: Weak<RunningPlan>,
+        schema: SchemaRef,
+        bytes_max: usize,
+        memory: Reservation,
+    ) -> Arc<Self> {
+        let rows = Mutex::new(Some(Rows { batches: Vec::new(), memory }));
+        Arc::new(Self { build, running, kept: Arc::new(Kept { schema, bytes_max, rows }) })
+    }
+}
+
+impl Outcome for Spool {
+    fn end(&self, error: Option<Error>) {
+        let rows = self.kept.rows.lock().take();
+        let built = match (error, rows) {
+            (Some(error), _) => Built::Failed(error),
+            (None, None) => Built::Outgrown,
+            (None, Some(Rows { batches, memory })) => {
+                Built::State(Arc::new(State { schema: self.kept.schema.clone(), batches, _memory: memory }))
+            }
+        };
+        if let Some(running) = self.running.upgrade() {
+            running.built(self.build, built);
+        }
+    }
+}
+
+impl Sink for Spool {
+    fn name(&self) -> &'static str {
+        "Shared"
+    }
+
+    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+        Ok(Box::new(Packet(self.kept.clone())))
+    }
+}
+
+struct Packet(Arc<Kept>);
+
+impl SinkState for Packet {
+    fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
+        let batch = batch.to_record_batch(&self.0.schema)?;
+        let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum();
+        // What is kept must not keep other rows alive.
+        let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
+        let mut kept = self.0.rows.lock();
+        let Some(rows) = kept.as_mut() else { return Ok(Accept::Enough) };
+        if rows.memory.bytes() + bytes > self.0.bytes_max || rows.memory.grow(bytes).is_err() {
+            *kept = None;
+            return Ok(Accept::Enough);
+        }
+        rows.batches.push(batch);
+        Ok(Accept::More)
+    }
+}

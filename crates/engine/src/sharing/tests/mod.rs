@@ -1,0 +1,283 @@
+//! Many queries at once answer as each of them alone: merged and not, cancelled and failing, on workers and inline.
+
+mod plans;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion_common::JoinType;
+use diligence_base::ErrorKind;
+use diligence_base::seams::Random;
+
+use self::plans::{Tables, Wanted};
+use super::signature::Signature;
+use super::{SharingMode, Wish};
+use crate::plan::Plan;
+use crate::query::{QueryOptions, QueryStream};
+use crate::{Engine, EngineOptions};
+
+fn options(sharing: SharingMode) -> QueryOptions {
+    QueryOptions { sharing, sharing_rows_min: 0, ..QueryOptions::default() }
+}
+
+/// The rows as text, in an order of their own; or the error.
+fn answer(mut stream: QueryStream) -> Result<Vec<String>, String> {
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next_blocking() {
+        batches.push(batch.map_err(|error| error.message().to_owned())?);
+    }
+    Ok(lines(&batches))
+}
+
+fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let options = FormatOptions::new().with_null("NULL");
+    let mut lines = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap());
+        let columns = columns.collect::<Vec<_>>();
+        for row in 0..batch.num_rows() {
+            lines.push(columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(" "));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn alone(engine: &Arc<Engine>, plan: &Plan) -> Result<Vec<String>, String> {
+    answer(engine.run(plan, options(SharingMode::Off)).unwrap())
+}
+
+/// Some engines with workers, some inline.
+fn engines() -> Vec<Arc<Engine>> {
+    let threads = [1, 4].map(|workers| EngineOptions { workers, ..EngineOptions::default() });
+    threads
+        .into_iter()
+        .chain((0..8).map(EngineOptions::inline))
+        .map(|options| Engine::start(options).unwrap())
+        .collect()
+}
+
+/// Whatever was reserved is given back, soon.
+fn is_free(engine: &Engine) {
+    // Inline, what was cancelled drops what it holds when somebody runs it.
+    while engine.scheduler().run_one() {}
+    let end = Instant::now() + Duration::from_secs(10);
+    while engine.broker().reserved_bytes() > 0 {
+        assert!(Instant::now() < end, "{:?} {:?}", engine.broker().holders(), engine.sharing());
+        std::thread::yield_now();
+    }
+    assert!(engine.sharing().builds.is_empty());
+}
+
+/// Runs all at once and compares each with itself alone.
+fn judge(engine: &Arc<Engine>, plans: &[Plan]) {
+    let expected = plans.iter().map(|plan| alone(engine, plan)).collect::<Vec<_>>();
+    let streams = plans.iter().map(|plan| engine.run(plan, options(SharingMode::All)).unwrap()).collect::<Vec<_>>();
+    for (index, (stream, expected)) in streams.into_iter().zip(expected).enumerate() {
+        assert_eq!(answer(stream), expected, "query {index} on {engine:?}\n{}", plans[index]);
+    }
+    is_free(engine);
+}
+
+#[test]
+fn merged_queries_answer_as_lone_ones() {
+    let tables = Tables::new(3000);
+    for engine in engines() {
+        let mut random = Random::new(7);
+        let wanted = (0..100).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
+        judge(&engine, &wanted.iter().map(|wanted| tables.groups(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.total(wanted)).collect::<Vec<_>>());
+        let info = engine.sharing();
+        assert!(info.merged_builds_total >= 2 && info.merged_queries_total > 50, "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
+fn masks_meet_in_joins() {
+    let tables = Tables::new(1000);
+    let types = [
+        JoinType::Inner,
+        JoinType::Left,
+        JoinType::Right,
+        JoinType::LeftSemi,
+        JoinType::LeftAnti,
+        JoinType::RightSemi,
+        JoinType::RightAnti,
+        JoinType::Full,
+    ];
+    for engine in engines() {
+        let mut random = Random::new(11);
+        for join_type in types {
+            for projected in [false, true] {
+                let plans = (0..20).map(|_| tables.joined(&Wanted::random(&mut random), join_type, projected));
+                judge(&engine, &plans.collect::<Vec<_>>());
+            }
+        }
+        assert!(engine.sharing().merged_builds_total >= 14, "{:?}", engine.sharing());
+    }
+}
+
+#[test]
+fn equal_queries_are_answered_by_one_run() {
+    let tables = Tables::new(2000);
+    for engine in engines() {
+        let plan = tables.sorted(&Wanted::between(10, 90));
+        let expected = alone(&engine, &plan).unwrap();
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            streams.push(engine.run(&plan, options(SharingMode::States)).unwrap());
+        }
+        let (builds, satellites) = (engine.sharing().builds_total, engine.sharing().satellites_total);
+        assert_eq!(builds + satellites, 10);
+        let host = streams.remove(0);
+        // The first one leaves: the others get what it started.
+        drop(host);
+        for stream in streams {
+            assert_eq!(answer(stream).unwrap(), expected);
+        }
+        assert_eq!(engine.sharing().retries_total, 0);
+        is_free(&engine);
+    }
+}
+
+#[test]
+fn a_run_that_nobody_reads_is_cancelled() {
+    let tables = Tables::new(50_000);
+    for seed in 0..20 {
+        let engine = Engine::start(EngineOptions::inline(seed)).unwrap();
+        let streams = (0..5).map(|low| tables.groups(&Wanted::between(low, 90)));
+        let streams = streams.map(|plan| engine.run(&plan, options(SharingMode::All)).unwrap()).collect::<Vec<_>>();
+        drop(streams);
+        is_free(&engine);
+    }
+}
+
+#[test]
+fn an_error_belongs_to_the_query_that_causes_it() {
+    let tables = Tables::new(1000);
+    for engine in engines() {
+        // The argument divides by x: whoever wants the rows where it is zero gets an error, in whatever company.
+        let plans = (0..20).map(|low| tables.inverses(&Wanted::between(low % 3, 90))).collect::<Vec<_>>();
+        let failed = plans.iter().filter(|plan| alone(&engine, plan).is_err()).count();
+        assert_eq!(failed, 7);
+        judge(&engine, &plans);
+        assert!(engine.sharing().retries_total > 0);
+        let error = engine.run(&plans[0], options(SharingMode::All)).unwrap().next_blocking().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Value);
+    }
+}
+
+/// Arrivals, reads and cancels in an order given by a seed.
+#[test]
+fn whoever_comes_and_goes_the_others_get_their_rows() {
+    let tables = Tables::new(500);
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let engine = Engine::start(EngineOptions::inline(seed)).unwrap();
+        let mut running = Vec::new();
+        for _ in 0..12 {
+            let wanted = Wanted::random(&mut random);
+            let plan = match random.below(4) {
+                0 => tables.total(&wanted),
+                1 => tables.joined(&wanted, JoinType::Inner, false),
+                2 => tables.inverses(&wanted),
+                _ => tables.groups(&wanted),
+            };
+            let mode = if random.below(4) == 0 { SharingMode::States } else { SharingMode::All };
+            let stream = engine.run(&plan, options(mode)).unwrap();
+            running.push((plan, stream));
+            for _ in 0..random.below(20) {
+                engine.scheduler().run_one();
+            }
+            if random.below(4) == 0 {
+                let gone = random.below(running.len());
+                drop(running.swap_remove(gone));
+            }
+        }
+        let other = Engine::start(EngineOptions::inline(seed)).unwrap();
+        for (plan, stream) in running {
+            assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
+        }
+        is_free(&engine);
+    }
+}
+
+#[test]
+fn too_many_rows_are_not_kept() {
+    let tables = Tables::new(20_000);
+    for memory_bytes in [16 << 20, 64 << 20] {
+        let engine = Engine::start(EngineOptions { memory_bytes, ..EngineOptions::inline(3) }).unwrap();
+        let plan = tables.each_row(&Wanted::between(0, 100));
+        let expected = alone(&engine, &plan).unwrap();
+        for _ in 0..2 {
+            let streams = (0..3).map(|_| engine.run(&plan, options(SharingMode::All)).unwrap()).collect::<Vec<_>>();
+            for stream in streams {
+                assert_eq!(answer(stream).unwrap(), expected);
+            }
+        }
+        // The first time it is tried, the second time it is known.
+        assert_eq!(engine.sharing().retries_total, if memory_bytes == 16 << 20 { 3 } else { 0 });
+        is_free(&engine);
+    }
+}
+
+#[test]
+fn the_profile_says_what_was_shared() {
+    let engine = Engine::start(EngineOptions::inline(1)).unwrap();
+    let tables = Tables::new(2000);
+    let run = |plan: &Plan| engine.run(plan, options(SharingMode::All)).unwrap();
+    let read = |mut stream: QueryStream| {
+        while let Some(batch) = stream.next_blocking() {
+            batch.unwrap();
+        }
+        let profile = stream.profile();
+        assert!(profile.to_string().contains("Scan t"), "the work of the run it shares is shown:\n{profile}");
+        profile.sharing
+    };
+    assert_eq!(read(run(&tables.groups(&Wanted::between(0, 9)))), None, "nobody else was there");
+    let plans = [0, 1, 2, 2].map(|low| tables.groups(&Wanted::between(low, 9)));
+    let streams = plans.iter().map(run).collect::<Vec<_>>();
+    let waiting = engine.sharing().builds;
+    assert_eq!(
+        waiting.iter().map(|build| (build.state, build.readers)).collect::<Vec<_>>(),
+        [("building", 1), ("waiting", 1), ("waiting", 2)]
+    );
+    let said = streams.into_iter().map(read).collect::<Vec<_>>();
+    assert_eq!(said[0], None);
+    assert_eq!(
+        said[1].as_deref(),
+        Some("merged, one run for 2 different queries; this is a host beside 2 other queries")
+    );
+    assert!(said[3].as_ref().is_some_and(|said| said.contains("satellite")));
+}
+
+#[test]
+fn what_is_equal_has_one_signature() {
+    let tables = Tables::new(10);
+    let exact = |plan: &Plan| Signature::exact(plan, &options(SharingMode::All));
+    let template =
+        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|(template, _)| template);
+    let wanted = Wanted::between(3, 7);
+    let plan = tables.groups(&wanted);
+    assert!(exact(&plan).is_some() && exact(&plan) == exact(&tables.groups_written_otherwise(&wanted)));
+    assert!(template(&plan).is_some() && template(&plan) == template(&tables.groups_written_otherwise(&wanted)));
+    let other = tables.groups(&Wanted::between(3, 8));
+    assert!(exact(&plan) != exact(&other) && template(&plan) == template(&other));
+    assert!(template(&plan) != template(&tables.total(&wanted)));
+    // Another state of the table, or other settings.
+    assert!(exact(&plan) != exact(&Tables::new(10).groups(&wanted)));
+    let limited = QueryOptions { memory_limit_bytes: Some(1 << 20), ..options(SharingMode::All) };
+    assert!(exact(&plan) != Signature::exact(&plan, &limited));
+    // What differs from one evaluation to the next is not shared, and neither is what is not known.
+    assert!(exact(&tables.volatile()).is_none());
+    assert!(exact(&crate::query::tests::numbers(3)).is_none());
+}
+
+impl std::fmt::Debug for Signature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Signature")
+    }
+}

@@ -1,0 +1,319 @@
+//! Tables and the plans over them.
+
+use std::sync::Arc;
+
+use arrow::array::{Decimal128Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue};
+use datafusion_expr::{
+    AggregateUDF, ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion_functions_aggregate::average::avg_udaf;
+use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, in_list};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use diligence_base::ids::TableVersion;
+use diligence_base::seams::Random;
+use diligence_storage::memory::MemoryTable;
+
+use crate::expressions::Expr;
+use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, Plan, Scan, SortKey};
+
+type Physical = Arc<dyn PhysicalExpr>;
+
+const WORDS: [&str; 5] = ["ash", "beech", "cedar", "", "elm, a longer one"];
+
+/// What a query wants of table `t`, and of table `u`.
+pub(super) struct Wanted {
+    /// `low <= x < high`.
+    low: i64,
+    high: i64,
+    /// `s` among these; all if there are none.
+    words: Vec<&'static str>,
+    /// `amount <= `, in hundredths.
+    amount: i128,
+    /// `kind = ` of table `u`.
+    kind: i64,
+}
+
+impl Wanted {
+    pub fn between(low: i64, high: i64) -> Self {
+        Self { low, high, words: vec!["ash"], amount: 5000, kind: 1 }
+    }
+
+    pub fn random(random: &mut Random) -> Self {
+        let mut number = |bound| random.below(bound);
+        let (low, width) = (number(100) as i64 - 5, number(60) as i64);
+        let words = (0..1 + number(3)).map(|_| WORDS[number(WORDS.len())]).collect();
+        Self { low, high: low + width, words, amount: number(10_000) as i128, kind: number(4) as i64 }
+    }
+}
+
+/// Table `t(k, x, amount, s)` and table `u(k, kind)`.
+pub(super) struct Tables {
+    t: Arc<MemoryTable>,
+    u: Arc<MemoryTable>,
+}
+
+fn t_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Int64, true),
+        Field::new("x", DataType::Int64, true),
+        Field::new("amount", DataType::Decimal128(15, 2), true),
+        Field::new("s", DataType::Utf8View, true),
+    ]))
+}
+
+fn u_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true), Field::new("kind", DataType::Int64, true)]))
+}
+
+fn column(index: usize, schema: &Schema) -> Physical {
+    Arc::new(Column::new(schema.field(index).name(), index))
+}
+
+fn int(value: i64) -> Physical {
+    Arc::new(Literal::new(ScalarValue::Int64(Some(value))))
+}
+
+fn binary(left: Physical, operator: Operator, right: Physical) -> Physical {
+    Arc::new(BinaryExpr::new(left, operator, right))
+}
+
+impl Tables {
+    pub fn new(rows: i64) -> Self {
+        let some = |row: i64, value: i64| (row % 17 != 0).then_some(value);
+        let t = (0..rows).step_by(250).map(|start| {
+            let range = || start..rows.min(start + 250);
+            let amounts = range().map(|row| some(row + 3, (row * 7919) % 10_000).map(i128::from));
+            let amounts = Decimal128Array::from(amounts.collect::<Vec<_>>());
+            RecordBatch::try_new(
+                t_schema(),
+                vec![
+                    Arc::new(Int64Array::from_iter(range().map(|row| some(row + 1, row % 7)))),
+                    Arc::new(Int64Array::from_iter(range().map(|row| some(row + 2, (row * 31) % 100)))),
+                    Arc::new(amounts.with_precision_and_scale(15, 2).unwrap()),
+                    Arc::new(StringViewArray::from_iter(
+                        range().map(|row| some(row, row).map(|row| WORDS[(row % 5) as usize])),
+                    )),
+                ],
+            )
+            .unwrap()
+        });
+        let t = MemoryTable::new("t", t_schema(), t.collect(), TableVersion(1)).unwrap();
+        let keys = Int64Array::from_iter((0..12).map(|row| (row != 11).then_some(row % 9)));
+        let kinds = Int64Array::from_iter((0..12).map(|row| (row != 10).then_some(row % 4)));
+        let u = RecordBatch::try_new(u_schema(), vec![Arc::new(keys), Arc::new(kinds)]).unwrap();
+        let u = MemoryTable::new("u", u_schema(), vec![u], TableVersion(1)).unwrap();
+        Self { t: Arc::new(t), u: Arc::new(u) }
+    }
+
+    fn scan_t(&self, filters: Vec<Physical>) -> Plan {
+        let filters = filters.into_iter().map(|filter| Expr::new(filter, &t_schema()).unwrap()).collect();
+        let (table, columns) = (self.t.clone(), (0..4).collect());
+        let scan = Scan { table, name: "t".into(), columns, filters, runtime_filters: vec![], limit: None };
+        Plan::new(Node::Scan(scan), t_schema())
+    }
+
+    fn scan_u(&self, kind: i64) -> Plan {
+        let schema = u_schema();
+        let filters = vec![Expr::new(binary(int(kind), Operator::GtEq, column(1, &schema)), &schema).unwrap()];
+        let (table, columns) = (self.u.clone(), vec![0, 1]);
+        let scan = Scan { table, name: "u".into(), columns, filters, runtime_filters: vec![], limit: None };
+        Plan::new(Node::Scan(scan), schema)
+    }
+
+    /// The rows that are wanted, as a query would say it.
+    fn rows(&self, wanted: &Wanted) -> Plan {
+        let schema = t_schema();
+        let x = || column(1, &schema);
+        let range = binary(
+            binary(x(), Operator::GtEq, int(wanted.low)),
+            Operator::And,
+            binary(x(), Operator::Lt, int(wanted.high)),
+        );
+        self.scan_t(vec![range, words(wanted), at_most(wanted), fixed()])
+    }
+
+    pub fn groups(&self, wanted: &Wanted) -> Plan {
+        sort(aggregate(self.rows(wanted), &[0]))
+    }
+
+    /// The same, in another order and with other words.
+    pub fn groups_written_otherwise(&self, wanted: &Wanted) -> Plan {
+        let x: Physical = Arc::new(Column::new("another name", 1));
+        let filters = vec![
+            fixed(),
+            binary(int(wanted.high), Operator::Gt, x.clone()),
+            binary(at_most(wanted), Operator::And, binary(int(wanted.low), Operator::LtEq, x)),
+            words(wanted),
+        ];
+        sort(aggregate(self.scan_t(filters), &[0]))
+    }
+
+    /// Without GROUP BY: one row, whatever is wanted.
+    pub fn total(&self, wanted: &Wanted) -> Plan {
+        aggregate(self.rows(wanted), &[])
+    }
+
+    /// As many groups as there are rows, nearly.
+    pub fn each_row(&self, wanted: &Wanted) -> Plan {
+        aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1])
+    }
+
+    pub fn sorted(&self, wanted: &Wanted) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let keys = (0..4).map(|index| key(index, &schema)).collect();
+        let mut plan = Plan::new(Node::Sort { input: Box::new(rows), keys, fetch: Some(50) }, schema);
+        (plan.ordered, plan.rows_estimate) = (true, Some(50));
+        plan
+    }
+
+    pub fn joined(&self, wanted: &Wanted, join_type: JoinType, projected: bool) -> Plan {
+        let (left, right) = (self.rows(wanted), self.scan_u(wanted.kind));
+        let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
+        let fields: Vec<_> = match join_type {
+            JoinType::LeftSemi | JoinType::LeftAnti => left.schema.fields().to_vec(),
+            JoinType::RightSemi | JoinType::RightAnti => right.schema.fields().to_vec(),
+            _ => left.schema.fields().iter().chain(right.schema.fields()).cloned().collect(),
+        };
+        // Backwards, without the first column.
+        let projection = projected.then(|| (1..fields.len()).rev().collect::<Vec<_>>());
+        let fields = match &projection {
+            Some(projection) => projection.iter().map(|&index| fields[index].clone()).collect(),
+            None => fields,
+        };
+        let join = HashJoin {
+            left: Box::new(left),
+            right: Box::new(right),
+            on,
+            filter: None,
+            join_type,
+            null_equality: NullEquality::NullEqualsNothing,
+            null_aware: false,
+            projection,
+            runtime_filters: vec![],
+        };
+        let joined = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
+        let last = joined.schema.fields().len() - 1;
+        let number = (0..=last).find(|&index| *joined.schema.field(index).data_type() == DataType::Int64).unwrap();
+        let schema = joined.schema.clone();
+        let calls = vec![call(count_udaf(), int(1), &schema), call(sum_udaf(), column(number, &schema), &schema)];
+        aggregate_of(joined, &[last], calls)
+    }
+
+    /// The sum of `1000 / x`, by `k`.
+    pub fn inverses(&self, wanted: &Wanted) -> Plan {
+        let rows = self.rows(&Wanted { words: WORDS.to_vec(), amount: 10_000, ..*wanted });
+        let schema = rows.schema.clone();
+        let inverse = binary(int(1000), Operator::Divide, column(1, &schema));
+        aggregate_of(rows, &[0], vec![call(sum_udaf(), inverse, &schema)])
+    }
+
+    pub fn volatile(&self) -> Plan {
+        let function = Arc::new(ScalarUDF::from(Random1(Signature::nullary(Volatility::Volatile))));
+        let field = Arc::new(Field::new("random", DataType::Int64, false));
+        let random = ScalarFunctionExpr::new("random", function, vec![], field, Arc::default());
+        let schema = t_schema();
+        aggregate_of(self.scan_t(vec![]), &[0], vec![call(sum_udaf(), Arc::new(random), &schema)])
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Random1(Signature);
+
+impl ScalarUDFImpl for Random1 {
+    fn name(&self) -> &str {
+        "random"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(4))))
+    }
+}
+
+/// `s` is one of some words: as a list, or as alternatives.
+fn words(wanted: &Wanted) -> Physical {
+    let schema = t_schema();
+    let word = |word: &&str| Arc::new(Literal::new(ScalarValue::Utf8View(Some((*word).into())))) as Physical;
+    let column = || column(3, &schema);
+    if wanted.words.len() > 2 {
+        return in_list(column(), wanted.words.iter().map(word).collect(), &false, &schema).unwrap();
+    }
+    let alternatives = wanted.words.iter().map(|text| binary(column(), Operator::Eq, word(text)));
+    alternatives.reduce(|left, right| binary(left, Operator::Or, right)).unwrap()
+}
+
+fn at_most(wanted: &Wanted) -> Physical {
+    let amount = Arc::new(Literal::new(ScalarValue::Decimal128(Some(wanted.amount), 15, 2)));
+    binary(column(2, &t_schema()), Operator::LtEq, amount)
+}
+
+/// A condition without a constant to compare with.
+fn fixed() -> Physical {
+    let schema = t_schema();
+    binary(column(0, &schema), Operator::NotEq, column(1, &schema))
+}
+
+fn key(index: usize, schema: &Schema) -> SortKey {
+    SortKey { expression: Expr::column(index, schema).unwrap(), options: SortOptions::default() }
+}
+
+fn sort(input: Plan) -> Plan {
+    let (schema, rows_estimate) = (input.schema.clone(), input.rows_estimate);
+    let keys = vec![key(0, &schema)];
+    let node = Node::Sort { input: Box::new(input), keys, fetch: None };
+    Plan { node, schema, rows_estimate, ordered: true }
+}
+
+fn call(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> AggregateCall {
+    let name = function.name().to_owned();
+    let function = AggregateExprBuilder::new(function, vec![argument.clone()]).schema(schema.clone()).alias(name);
+    let arguments = vec![Expr::new(argument, schema).unwrap()];
+    AggregateCall { function: Arc::new(function.build().unwrap()), arguments, filter: None }
+}
+
+/// Every function that can be put together from parts; two of them only of some rows.
+fn aggregate(input: Plan, groups: &[usize]) -> Plan {
+    let schema = input.schema.clone();
+    let of = |function, index| call(function, column(index, &schema), &schema);
+    let some = || Some(Expr::new(binary(column(1, &schema), Operator::Gt, int(20)), &schema).unwrap());
+    let calls = vec![
+        call(count_udaf(), int(1), &schema),
+        of(count_udaf(), 3),
+        of(sum_udaf(), 1),
+        of(sum_udaf(), 2),
+        of(avg_udaf(), 2),
+        of(min_udaf(), 3),
+        of(max_udaf(), 2),
+        AggregateCall { filter: some(), ..of(avg_udaf(), 2) },
+        AggregateCall { filter: some(), ..call(count_udaf(), int(1), &schema) },
+    ];
+    aggregate_of(input, groups, calls)
+}
+
+fn aggregate_of(input: Plan, groups: &[usize], aggregates: Vec<AggregateCall>) -> Plan {
+    let schema = input.schema.clone();
+    let mut fields = groups.iter().map(|&index| schema.fields()[index].clone()).collect::<Vec<_>>();
+    fields.extend(aggregates.iter().map(|call| call.function.field()));
+    let groups = groups.iter().map(|&index| Expr::column(index, &schema).unwrap()).collect::<Vec<_>>();
+    let grouping_sets = vec![vec![false; groups.len()]];
+    let input = Box::new(input);
+    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
+    let mut plan = Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields)));
+    plan.rows_estimate = Some(100);
+    plan
+}

@@ -1,0 +1,151 @@
+//! What is allocated against what is reserved: an operator that holds more than it says is found out.
+//!
+//! One test in this file, because it counts the allocations of the whole process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::time::Duration;
+
+use diligence_db::{Database, DatabaseOptions};
+use diligence_tests::idle;
+
+/// The system's allocator, which counts bytes. Reads and writes of temp space count, too: their buffers are allocated.
+struct Counting;
+
+static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: everything is done by the system's allocator; counting touches no memory of anybody's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        ALLOCATED.fetch_add(bytes as isize - layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What may be allocated beside what is reserved: the plan, a few batches on their way between operators, and what one operator
+/// makes of one batch. It does not grow with the rows.
+const BESIDE_BYTES: isize = 12 << 20;
+
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_micros(200);
+
+const BUDGETS: [usize; 3] = [16 << 20, 48 << 20, 1 << 30];
+
+/// Each has some 100 MB of rows, groups or pairs.
+const QUERIES: [(&str, &str); 9] = [
+    (
+        "sort",
+        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) ORDER BY s",
+    ),
+    (
+        "join",
+        "SELECT count(*), max(b.s) FROM generate_series(1, 1000000) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) b ON a.value = b.value",
+    ),
+    (
+        "groups",
+        "SELECT count(*), max(s) FROM (SELECT lpad(CAST(value % 800000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1, 1000000) GROUP BY s)",
+    ),
+    (
+        "distinct",
+        "SELECT count(DISTINCT value), count(DISTINCT lpad(CAST(value AS VARCHAR), 80, 'x')) FROM generate_series(1, 600000)",
+    ),
+    (
+        "arrays",
+        "SELECT count(*), max(n) FROM (SELECT value % 1000 AS k, cardinality(array_agg(value)) AS n FROM generate_series(1, 1500000) GROUP BY k)",
+    ),
+    (
+        "window",
+        "SELECT count(w) FROM (SELECT lead(s, 10) OVER (ORDER BY s) AS w FROM (SELECT lpad(CAST(value * 7919 % 600000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000)))",
+    ),
+    (
+        "whole window",
+        "SELECT count(w), max(s) FROM (SELECT s, count(*) OVER () AS w FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000)))",
+    ),
+    (
+        "recursion",
+        "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 200000) UNION SELECT n + 100000, s FROM r WHERE n <= 400000) SELECT count(*), max(s) FROM r",
+    ),
+    (
+        "union",
+        "SELECT count(*) FROM (SELECT value FROM generate_series(1, 2000000) UNION SELECT value FROM generate_series(1000000, 3000000))",
+    ),
+];
+
+/// The most by which what is allocated is above what is reserved while a query runs.
+fn most_beside(database: &Database, sql: &str) -> isize {
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let broker = database.engine().broker();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                // Two looks at what is reserved around that at what is allocated: what happens in between is nobody's fault.
+                let reserved = broker.reserved_bytes();
+                let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
+                let reserved = reserved.max(broker.reserved_bytes()) as isize;
+                most = most.max(allocated - reserved);
+                std::thread::sleep(LOOK);
+            }
+            most
+        });
+        let ended = database.session().execute(sql).and_then(|mut result| {
+            while let Some(batch) = result.next_blocking() {
+                batch?;
+            }
+            Ok(())
+        });
+        // Before anything can panic: the scope waits for the watcher.
+        done.store(true, Ordering::Relaxed);
+        let most = watcher.join().unwrap();
+        ended.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        most
+    })
+}
+
+#[test]
+fn what_is_held_is_reserved() {
+    let mut wrong = Vec::new();
+    for budget in BUDGETS {
+        let options = DatabaseOptions { memory_bytes: Some(budget), workers: Some(2), ..DatabaseOptions::default() };
+        let database = Database::open(options).unwrap();
+        // Threads and caches are made once.
+        most_beside(
+            &database,
+            "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 1000) b USING (value)",
+        );
+        for (name, sql) in QUERIES {
+            let most = most_beside(&database, sql);
+            idle::wait(&database).unwrap();
+            let text =
+                format!("{name} at {} MiB: {:.1} MiB beside what is reserved", budget >> 20, most as f64 / 1048576.0);
+            println!("{text}");
+            if most > BESIDE_BYTES {
+                wrong.push(text);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

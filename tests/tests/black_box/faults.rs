@@ -1,0 +1,162 @@
+//! A disk that fails at the n-th operation, for n from the first to the last: one query ends with an error that says why, or with
+//! the right rows; nothing is left of it; and the next query runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use diligence_base::seams::{Fault, MemoryTempFiles};
+use diligence_base::{Error, ErrorKind};
+use diligence_db::{Database, DatabaseOptions, Session, TempOptions};
+use diligence_tests::idle;
+
+/// Less than a user may say, so that few rows are enough.
+const BUDGETS: [usize; 5] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20];
+
+/// Operations of each query that fail, evenly from the first to the last.
+const POINTS: u64 = 24;
+
+/// Each spills: a sort, a join, groups, a window, and a recursive query whose rounds and seen rows do.
+const QUERIES: [&str; 5] = [
+    "SELECT value, lpad(CAST(value * 7919 % 60000 AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 60000) ORDER BY s, value",
+    "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1, 90000) a
+     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 90000)) b ON a.value = b.value",
+    "SELECT count(*), sum(n), max(s) FROM
+     (SELECT lpad(CAST(value % 50000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1, 100000) GROUP BY s)",
+    "SELECT count(*), sum(r), max(w) FROM (SELECT rank() OVER (ORDER BY s) AS r, max(s) OVER () AS w FROM
+     (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 120000)))",
+    "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1, 40000)
+     UNION SELECT n + 20000 FROM r WHERE n <= 60000) SELECT count(*), sum(n) FROM r",
+];
+
+/// A small database, deterministic but for its temp space's threads, if it has any.
+fn database(files: &MemoryTempFiles, budget_bytes: usize, seed: Option<u64>) -> Result<(Database, Session), Error> {
+    let temp = TempOptions {
+        directories: vec!["/temp".into()],
+        cluster_bytes: 32 << 10,
+        threads: 2,
+        files: Arc::new(files.clone()),
+        ..TempOptions::default()
+    };
+    let options =
+        DatabaseOptions { workers: Some(2), inline_seed: seed, temp: Some(temp), ..DatabaseOptions::default() };
+    let database = Database::open(options)?;
+    database.engine().broker().set_budget_bytes(budget_bytes);
+    let session = database.session();
+    session.set("batch_rows", "1000")?;
+    Ok((database, session))
+}
+
+fn run(session: &Session, sql: &str) -> Result<RecordBatch, Error> {
+    let mut result = session.execute(sql)?;
+    let schema = result.schema();
+    let mut batches = Vec::new();
+    while let Some(batch) = result.next_blocking() {
+        batches.push(batch?);
+    }
+    Ok(concat_batches(&schema, &batches).unwrap())
+}
+
+/// Waits until no packet, reservation, spill file or cluster is left.
+fn is_free(database: &Database, what: &str) {
+    idle::wait(database).unwrap_or_else(|left| panic!("{what}: {left}"));
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let info = database.engine().temp().info();
+        let used = info.directories.iter().map(|directory| directory.clusters_used).sum::<usize>();
+        if (info.files, used) == (0, 0) {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {info:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs a query with one fault, and again without it.
+fn fails_once(query: usize, expected: &RecordBatch, fault: Fault, at: u64, seed: Option<u64>) -> bool {
+    let sql = QUERIES[query];
+    let what = format!("{fault:?} at operation {at}, seed {seed:?}, {sql}");
+    let files = MemoryTempFiles::failing(fault, at);
+    let Ok((database, session)) = database(&files, BUDGETS[query], seed) else {
+        assert!(at == 0 && fault == Fault::Broken, "{what}: the database does not open");
+        return true;
+    };
+    let failed = match run(&session, sql) {
+        Ok(rows) => {
+            assert!(rows == *expected, "{what}: other rows");
+            false
+        }
+        Err(error) => {
+            // What is wrong with the disk is nobody's bug, and says so.
+            assert_ne!(error.kind(), ErrorKind::Bug, "{what}: {error}");
+            let text = error.to_string();
+            let is_clear = ["temp space", "temporary", "disk", "/temp"].iter().any(|word| text.contains(word));
+            assert!(is_clear, "{what}: {text}");
+            true
+        }
+    };
+    is_free(&database, &what);
+    files.heal();
+    let rows = run(&session, sql).unwrap_or_else(|error| panic!("the query after {what}: {error}"));
+    assert!(rows == *expected, "the query after {what}: other rows");
+    is_free(&database, &what);
+    drop((session, database));
+    assert_eq!((files.files(), files.bytes()), (0, 0), "{what}");
+    failed
+}
+
+fn sweep(query: usize) {
+    let sql = QUERIES[query];
+    let seed = Some(query as u64);
+    let files = MemoryTempFiles::default();
+    let (database, session) = database(&files, BUDGETS[query], seed).unwrap();
+    let expected = run(&session, sql).unwrap();
+    is_free(&database, sql);
+    drop((session, database));
+    let operations = files.operations();
+    assert!(operations > 50, "{operations} operations do not spill much: {sql}");
+
+    let slow = Fault::Slow(Duration::from_millis(20));
+    for fault in [Fault::Full, Fault::Broken, Fault::Short, Fault::Empty, Fault::Flip, slow] {
+        let points = (0..POINTS).map(|point| point * operations / POINTS);
+        let failures = points.filter(|at| fails_once(query, &expected, fault, *at, seed)).count() as u64;
+        let (least, most) = match fault {
+            Fault::Full => (POINTS / 2, POINTS),
+            Fault::Broken | Fault::Flip => (1, POINTS),
+            // What is short goes on behind what was done; what is late comes.
+            Fault::Short | Fault::Slow(_) => (0, 0),
+            Fault::Empty => (0, POINTS),
+        };
+        assert!((least..=most).contains(&failures), "{failures} of {POINTS} queries failed after {fault:?}: {sql}");
+        // The same with threads, where the n-th operation may be another one each time.
+        for at in [operations / 7, operations / 3] {
+            fails_once(query, &expected, fault, at, None);
+        }
+    }
+}
+
+#[test]
+fn a_sort_on_a_failing_disk() {
+    sweep(0);
+}
+
+#[test]
+fn a_join_on_a_failing_disk() {
+    sweep(1);
+}
+
+#[test]
+fn groups_on_a_failing_disk() {
+    sweep(2);
+}
+
+#[test]
+fn windows_on_a_failing_disk() {
+    sweep(3);
+}
+
+#[test]
+fn a_recursive_query_on_a_failing_disk() {
+    sweep(4);
+}

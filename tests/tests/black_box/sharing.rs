@@ -1,0 +1,139 @@
+//! Many clients at once get what each would get alone, and what they share is seen.
+
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use diligence_base::Error;
+use diligence_base::seams::Random;
+use diligence_db::{Database, DatabaseOptions, Session};
+
+const CLIENTS: usize = 16;
+const QUERIES_PER_CLIENT: usize = 12;
+
+fn database(inline_seed: Option<u64>) -> Database {
+    let settings = vec![("sharing_rows".to_owned(), "0".to_owned())];
+    let database = DatabaseOptions { workers: Some(2), inline_seed, settings, ..DatabaseOptions::default() };
+    let database = Database::open(database).unwrap();
+    let session = database.session();
+    for sql in [
+        "CREATE TABLE sales AS SELECT value AS id, value % 13 AS shop, date '2024-01-01' + CAST(value % 366 AS INT) AS day,
+            CAST(value % 9973 AS DECIMAL(12, 2)) / 4 AS amount, CASE value % 3 WHEN 0 THEN 'web' WHEN 1 THEN 'phone' ELSE 'desk' END AS door
+         FROM generate_series(1, 20000)",
+        "CREATE TABLE shops AS SELECT value AS shop, 'town ' || value % 5 AS town, value % 4 AS size FROM generate_series(0, 11)",
+    ] {
+        session.execute(sql).unwrap().collect().unwrap();
+    }
+    database
+}
+
+fn text(batches: &[RecordBatch]) -> String {
+    pretty_format_batches(batches).unwrap().to_string()
+}
+
+fn answer(session: &Session, sql: &str) -> Result<String, Error> {
+    Ok(text(&session.execute(sql)?.collect()?))
+}
+
+/// A statement with constants of its own. The last kind fails for some constants.
+fn statement(random: &mut Random) -> String {
+    let first = random.below(300);
+    let day = |day: usize| format!("date '2024-01-01' + {day}");
+    let (from, to) = (day(first), day(first + 1 + random.below(60)));
+    let door = ["web", "phone", "desk", "none"][random.below(4)];
+    let size = random.below(4);
+    match random.below(5) {
+        0 => format!(
+            "SELECT door, count(*), sum(amount), avg(amount), min(day), max(id) FROM sales WHERE day <= {to} GROUP BY door ORDER BY door"
+        ),
+        1 => format!("SELECT sum(amount), count(*) FROM sales WHERE day >= {from} AND day < {to} AND door = '{door}'"),
+        2 => format!(
+            "SELECT town, sum(amount) AS s FROM sales JOIN shops ON sales.shop = shops.shop
+             WHERE day BETWEEN {from} AND {to} AND size >= {size} GROUP BY town HAVING count(*) > 3 ORDER BY s DESC, town LIMIT 3"
+        ),
+        3 => format!(
+            "SELECT shop, count(*) FROM sales WHERE door IN ('{door}', 'web') AND amount < {first}
+             AND shop IN (SELECT shop FROM shops WHERE size <> 2) GROUP BY shop ORDER BY shop"
+        ),
+        _ => format!("SELECT sum(1000 / (id - 77)) FROM sales WHERE id >= {} AND id < 5000", first / 2),
+    }
+}
+
+#[test]
+fn many_clients_get_what_each_would_get_alone() {
+    let database = database(None);
+    let alone = database.session();
+    alone.set("sharing", "off").unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (session, alone) = (database.session(), &alone);
+            scope.spawn(move || {
+                let mut random = Random::new(client as u64);
+                for _ in 0..QUERIES_PER_CLIENT {
+                    let sql = statement(&mut random);
+                    if random.below(8) == 0 {
+                        // Asked for, and given up.
+                        drop(session.start(&sql));
+                    }
+                    let (got, expected) = (answer(&session, &sql), answer(alone, &sql));
+                    match (got, expected) {
+                        (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{sql}"),
+                        (Err(got), Err(expected)) => assert_eq!(got.message(), expected.message(), "{sql}"),
+                        (got, expected) => panic!("{sql}\n{got:?}\n{expected:?}"),
+                    }
+                }
+            });
+        }
+    });
+    let sharing = database.engine().sharing();
+    assert!(sharing.merged_queries_total > 0, "{sharing:?}");
+}
+
+#[test]
+fn on_one_thread_too() {
+    for seed in 0..20 {
+        let database = database(Some(seed));
+        let (session, alone) = (database.session(), database.session());
+        alone.set("sharing", "off").unwrap();
+        let mut random = Random::new(seed);
+        let statements: Vec<_> = (0..20).map(|_| statement(&mut random)).collect();
+        let started: Vec<_> = statements.iter().map(|sql| session.start(sql).unwrap()).collect();
+        for (sql, result) in statements.iter().zip(started) {
+            match (result.collect(), answer(&alone, sql)) {
+                (Ok(got), Ok(expected)) => assert_eq!(text(&got), expected, "seed {seed}: {sql}"),
+                (Err(_), Err(_)) => {}
+                (got, expected) => panic!("seed {seed}: {sql}\n{got:?}\n{expected:?}"),
+            }
+        }
+        assert!(database.engine().sharing().merged_builds_total > 0);
+    }
+}
+
+#[test]
+fn a_later_query_sees_what_was_changed_before_it() {
+    let database = database(Some(1));
+    let session = database.session();
+    let sql = "SELECT count(*) FROM sales WHERE shop >= 0";
+    let before = session.start(sql).unwrap();
+    session.execute("INSERT INTO sales SELECT * FROM sales WHERE id <= 10").unwrap();
+    let after = session.start(sql).unwrap();
+    assert!(text(&after.collect().unwrap()).contains("20010"));
+    assert!(text(&before.collect().unwrap()).contains("20000"));
+}
+
+#[test]
+fn what_waits_and_what_was_shared_is_shown() {
+    let database = database(Some(2));
+    let session = database.session();
+    let sql = |shop| format!("SELECT count(*), sum(amount) FROM sales WHERE shop = {shop}");
+    let mut started: Vec<_> = (0..4).map(|shop| session.start(&sql(shop)).unwrap()).collect();
+    let explained = session.start(&format!("EXPLAIN ANALYZE {}", sql(3))).unwrap();
+    let shown = answer(&session, "SELECT state, queries, readers FROM system.sharing ORDER BY state, readers").unwrap();
+    assert_eq!(shown.matches("waiting").count(), 3, "{shown}");
+    let explained = text(&explained.collect().unwrap());
+    assert!(explained.contains("Sharing: merged, one run for 3 different queries; this is a satellite"), "{explained}");
+    assert!(explained.contains("Mask by shop"), "{explained}");
+    started.drain(..).for_each(|result| drop(result.collect().unwrap()));
+    assert!(!answer(&session, "SELECT * FROM system.sharing").unwrap().contains("ing "));
+    session.set("sharing", "off").unwrap();
+    assert!(!answer(&session, &format!("EXPLAIN ANALYZE {}", sql(3))).unwrap().contains("Sharing"));
+    assert!(session.set("sharing", "sometimes").is_err());
+}
