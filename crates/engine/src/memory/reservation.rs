@@ -94,6 +94,19 @@ impl Reservation {
         self.hold(bytes);
     }
 
+    /// Reserves `bytes` more for buffers with which much more is given back: overdraws if they are refused, but not more than a quarter
+    /// of what the query may have.
+    pub fn grow_to_spill(&mut self, bytes: usize) -> Result<()> {
+        /// The part, as its divisor.
+        const PART: usize = 4;
+        let Err(error) = self.grow(bytes) else { return Ok(()) };
+        if bytes > self.account.most_bytes() / PART {
+            return Err(error);
+        }
+        self.overdraw(bytes);
+        Ok(())
+    }
+
     /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the query may have.
     pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
         let Err(error) = self.grow(bytes) else { return Ok(()) };

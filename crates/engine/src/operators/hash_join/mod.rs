@@ -312,13 +312,16 @@ impl Shared {
         self.temp.lock().is_some()
     }
 
-    /// The buffers of spill files. When there was no memory for them before, they are overdrawn: much more comes back for it.
+    /// The buffers of spill files, which are made now if there was no memory for them before. `None` if there is far too little, and will be.
     fn buffers(&self) -> Option<SpillBuffers> {
         let mut buffers = self.buffers.lock();
         if buffers.is_none() {
             let (space, mut reservation) =
                 self.temp.lock().as_ref().map(|(space, none)| (space.clone(), none.sibling()))?;
-            reservation.settle(CLUSTERS_MIN * space.cluster_bytes());
+            if reservation.grow_to_spill(CLUSTERS_MIN * space.cluster_bytes()).is_err() {
+                self.temp.lock().take();
+                return None;
+            }
             *buffers = SpillBuffers::new(&space, reservation, BUFFERS).ok();
         }
         buffers.clone()

@@ -207,8 +207,8 @@ fn whoever_comes_and_goes_the_others_get_their_rows() {
 
 #[test]
 fn too_many_rows_are_not_kept() {
-    let tables = Tables::new(20_000);
-    for memory_bytes in [16 << 20, 64 << 20] {
+    let tables = Tables::new(50_000);
+    for memory_bytes in [16 << 20, 128 << 20] {
         let engine = Engine::start(EngineOptions { memory_bytes, ..EngineOptions::inline(3) }).unwrap();
         let plan = tables.each_row(&Wanted::between(0, 100));
         let expected = alone(&engine, &plan).unwrap();
