@@ -12,7 +12,7 @@ use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
 use super::measured::run::{Ran, Setup, run as run_query, warm};
-use super::measured::{Common, save};
+use super::measured::{Common, progress, save};
 use crate::budgets::records;
 use crate::curve;
 use crate::report::{median, print_table};
@@ -188,6 +188,7 @@ fn measure(part: Part, title: &str, cases: &[Case], arguments: &Arguments) -> Re
             if one.rows != expected {
                 return Err(Error::value(format!("{}: {} of {expected} records came back", case.name, one.rows)));
             }
+            progress(&case.name, one.seconds, &one.counters);
             ran.push(one);
         }
     }

@@ -65,7 +65,9 @@ pub fn run_all(arguments: &Arguments) -> Result<Value> {
         let mut outcomes = [Vec::new(), Vec::new()];
         for _ in 0..arguments.common.rounds {
             for (method, outcomes) in Method::ALL.into_iter().zip(&mut outcomes) {
-                outcomes.push(measure(arguments, tables, method, count)?);
+                let outcome = measure(arguments, tables, method, count)?;
+                super::progress(&format!("{}, {}", tables.name, method.name()), outcome.seconds, &outcome.counters);
+                outcomes.push(outcome);
             }
         }
         for (index, (method, outcomes)) in Method::ALL.into_iter().zip(&outcomes).enumerate() {

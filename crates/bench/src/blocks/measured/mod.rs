@@ -19,6 +19,7 @@ use diligence_base::limits::{IO_THREADS, TEMP_CLUSTER_BYTES};
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
+use self::counters::Counters;
 use self::page_cache::Limit;
 use self::run::Setup;
 
@@ -28,8 +29,8 @@ pub struct Common {
     /// Where temp space is: on the disk that is measured.
     #[arg(long)]
     temp: PathBuf,
-    /// The memory budget of a query, in MiB.
-    #[arg(long, default_value_t = 16)]
+    /// The memory budget of a query, in MiB. A row group of the records takes 12 of them.
+    #[arg(long, default_value_t = 32)]
     memory_mib: usize,
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
@@ -165,6 +166,12 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
         println!();
     }
     Ok(report)
+}
+
+/// Says on standard error what has been measured: the tables come when all has.
+pub fn progress(what: &str, seconds: f64, counters: &Counters) {
+    let (read, written) = (counters.read_bytes / 1_000_000, counters.written_bytes / 1_000_000);
+    eprintln!("{what}: {seconds:.2} s, {read} MB from the disk, {written} MB to it");
 }
 
 /// Writes a drawing into a folder.

@@ -7,6 +7,7 @@ use std::path::Path;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
+use super::counters::Counters;
 use super::run::{Setup, run, warm};
 use super::{Arguments, Common};
 use crate::blocks::cache::{Cache, Replacement, Replay, ratio};
@@ -57,6 +58,7 @@ pub fn run_all(arguments: &Arguments, root: &Path) -> Result<Value> {
         warm(&folder)?;
         for (index, (variant, paper_written)) in sort::VARIANTS.into_iter().zip(table.write_percent).enumerate() {
             let one = measure(arguments, common, &folder, SORT_PLANS[index], records)?;
+            super::progress(&format!("{}, {}", table.name, variant.name), one.seconds, &one.counters);
             seconds[index].push(Some(one.seconds));
             let paper_read = table.paper_read_percent(&variant);
             rows.push(vec![
@@ -72,13 +74,13 @@ pub fn run_all(arguments: &Arguments, root: &Path) -> Result<Value> {
                 format!("{:.0}", one.written_percent),
                 one.simulated.map_or_else(String::new, |(_, written)| format!("{written:.0}")),
                 format!("{paper_written:.0}"),
-                format!("{:.0}", one.disk_request_kib),
+                format!("{:.0}", one.counters.disk_request_kib()),
             ]);
             values.push(json!({
                 "table": table.name, "records": records, "sort": variant.name, "seconds": one.seconds,
                 "asked_read_mb": one.asked_read_mb, "asked_written_mb": one.asked_written_mb,
                 "read_percent": one.read_percent, "written_percent": one.written_percent,
-                "simulated_percent": one.simulated, "disk_request_kib": one.disk_request_kib,
+                "simulated_percent": one.simulated, "disk_request_kib": one.counters.disk_request_kib(),
                 "paper_read_percent": paper_read, "paper_written_percent": paper_written,
             }));
         }
@@ -102,7 +104,7 @@ struct One {
     written_percent: f64,
     /// What the simulated cache makes of the requests that the engine logged, read and written, in percent.
     simulated: Option<(f64, f64)>,
-    disk_request_kib: f64,
+    counters: Counters,
 }
 
 fn measure(arguments: &Arguments, common: &Common, data: &Path, plan: &str, records: u64) -> Result<One> {
@@ -129,7 +131,7 @@ fn measure(arguments: &Arguments, common: &Common, data: &Path, plan: &str, reco
         read_percent: 100.0 * ratio(ran.counters.read_bytes, ran.temp.read_bytes_total),
         written_percent: 100.0 * ratio(ran.counters.written_bytes, ran.temp.written_bytes_total),
         simulated,
-        disk_request_kib: ran.counters.disk_request_kib(),
+        counters: ran.counters,
     })
 }
 
