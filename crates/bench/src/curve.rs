@@ -10,7 +10,7 @@ const RIGHT: f64 = 140.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 /// One for each contestant, ourselves first.
-const COLORS: [&str; 6] = ["#c0392b", "#2c6fbb", "#2e8b57", "#8e5ea2", "#d98c00", "#555555"];
+const COLORS: [&str; 7] = ["#c0392b", "#2c6fbb", "#2e8b57", "#8e5ea2", "#d98c00", "#555555", "#00a0a0"];
 /// Lines across at most.
 const GRID_LINES: f64 = 6.0;
 
