@@ -9,6 +9,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use diligence_base::{Error, Result};
+use diligence_db::TempOptions;
 use serde_json::{Value, json};
 
 use super::measured::run::{Ran, Setup, run as run_query, warm};
@@ -109,9 +110,12 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
             ("time over the size of a cluster", sizes.into_iter().map(of).collect())
         }
         Part::Memory => {
-            let sizes = [16, 32, 64, 128, 256, 512, 1024, 2048];
-            let of =
-                |mib: usize| case(format!("{mib} MiB"), mib as u64, Setup { memory_bytes: mib << 20, ..setup.clone() });
+            let sizes = [32, 64, 128, 256, 512, 1024, 2048];
+            let of = |mib: usize| {
+                let (memory_bytes, clusters) = (mib << 20, TempOptions::within(mib << 20));
+                let setup = Setup { memory_bytes, cluster_bytes: clusters.cluster_bytes, ..setup.clone() };
+                case(format!("{mib} MiB"), mib as u64, setup)
+            };
             ("time over memory", sizes.into_iter().map(of).collect())
         }
         Part::Batches => {

@@ -15,8 +15,9 @@ mod sorts;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use diligence_base::limits::{IO_THREADS, TEMP_CLUSTER_BYTES};
+use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
+use diligence_db::TempOptions;
 use serde_json::{Value, json};
 
 use self::counters::Counters;
@@ -51,7 +52,7 @@ impl Common {
             temp: self.temp.clone(),
             workers: self.workers,
             memory_bytes: self.memory_mib << 20,
-            cluster_bytes: TEMP_CLUSTER_BYTES,
+            cluster_bytes: TempOptions::within(self.memory_mib << 20).cluster_bytes,
             io_threads: IO_THREADS,
             cache: None,
             request_log: None,

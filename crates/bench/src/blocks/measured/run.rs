@@ -71,7 +71,7 @@ pub fn run(setup: &Setup, sql: &str, ordered: bool) -> Result<Ran> {
         data: Some(setup.data.clone()),
         workers: Some(setup.workers),
         memory_bytes: Some(setup.memory_bytes),
-        temp,
+        temp: Some(temp),
         settings: setup.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         ..DatabaseOptions::default()
     };
