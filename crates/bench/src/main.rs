@@ -6,6 +6,7 @@
 mod blocks;
 mod budgets;
 mod concurrent;
+mod curve;
 mod policies;
 mod report;
 mod rivals;
@@ -57,6 +58,10 @@ enum Benchmark {
     Serve(serve::Arguments),
     /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
     Blocks(blocks::Arguments),
+    /// The same experiments with real files, under a page cache of a given size: six sorts by the engine, partitions of joins.
+    BlocksMeasured(blocks::measured::Arguments),
+    /// What a parallel sort's time depends on: clusters, memory, batches, I/O threads, affinity, workers, size.
+    SortStudy(blocks::sort_study::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +86,8 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
+        Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,
+        Benchmark::SortStudy(arguments) => blocks::sort_study::run(arguments, &command.data)?,
     };
     if let Some(path) = &command.json {
         std::fs::write(path, format!("{report:#}\n"))

@@ -69,6 +69,9 @@ pub struct DatabaseArguments {
     /// Whether rows in temp space are compressed
     #[arg(long, value_enum, default_value_t = TempCompression::None)]
     pub temp_compression: TempCompression,
+    /// Log what is asked of temp space into a new file, for `diligence-bench blocks --replay`
+    #[arg(long, value_name = "FILE")]
+    pub temp_log: Option<PathBuf>,
     /// A setting, as in the statement SET; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,

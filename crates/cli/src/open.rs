@@ -27,6 +27,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
             TempCompression::None => Compression::None,
             TempCompression::Lz4 => Compression::Lz4,
         },
+        request_log: arguments.temp_log.clone(),
         ..defaults
     };
     let options = DatabaseOptions {

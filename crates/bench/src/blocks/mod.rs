@@ -1,4 +1,5 @@
-//! `diligence-bench blocks`: the I/O laboratory. What sequences of block requests cost, simulated.
+//! The I/O laboratory. `diligence-bench blocks`: what sequences of block requests cost, simulated. `blocks-measured`: the same
+//! experiments with real files ([`measured`]). `sort-study`: what a parallel sort's time depends on ([`sort_study`]).
 //!
 //! A [`sequence`] of requests gets places on [`disk`] and is replayed by a page [`cache`]. Sequences come from the paper's
 //! sorts ([`sort`]) and joins ([`join`]), or from a log. The paper is Wang & Cherniack, "Improving Query I/O Performance by
@@ -8,8 +9,10 @@ mod cache;
 mod disk;
 mod examples;
 mod join;
+pub mod measured;
 mod sequence;
 mod sort;
+pub mod sort_study;
 mod study;
 
 use std::fs::File;

@@ -4,10 +4,9 @@
 //! system. Contestants take turns; medians of the rounds count, after one that does not. In that one answers are compared and
 //! files that were written are read again: rows in order, none missing, none too many.
 
-mod curve;
 mod disk;
 mod queries;
-mod records;
+pub mod records;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +15,7 @@ use clap::Args;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
+use crate::curve;
 use crate::report::{median, print_table};
 use crate::rivals::{Answer, Limits, Rival};
 use crate::tpch::agree;
@@ -125,7 +125,7 @@ fn measure(task: &Task, common: &Common) -> Result<Value> {
             .enumerate()
             .map(|(index, name)| (name.clone(), points.iter().map(|point| point[index].seconds()).collect()))
             .collect();
-        let drawing = curve::draw(&format!("{}: time over memory", task.name), &budgets, &lines);
+        let drawing = curve::draw(&format!("{}: time over memory", task.name), "s", &budgets, &lines);
         std::fs::write(path, drawing)
             .map_err(|error| Error::file(format!("cannot write {}: {error}", path.display())))?;
     }

@@ -2,7 +2,7 @@
 //! files; and the judge of a sorted file.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
@@ -23,11 +23,15 @@ use super::{Common, Task, measure};
 
 const KEY_BYTES: usize = 10;
 const PAYLOAD_BYTES: usize = 90;
+/// Bytes of a record.
+pub const RECORD_BYTES: u64 = (KEY_BYTES + PAYLOAD_BYTES) as u64;
 /// Rows of a row group, and of a batch when it is read again.
 const ROW_GROUP_ROWS: usize = 120_000;
 const READ_ROWS: usize = 8192;
 /// Records are the same each time.
 const SEED: u64 = 20;
+/// The file in its folder: the table `records` with the columns `key` and `payload`.
+const FILE: &str = "records.parquet";
 const QUERY: &str = "SELECT * FROM records ORDER BY key";
 
 /// What to run.
@@ -42,14 +46,8 @@ pub struct Arguments {
 
 /// `diligence-bench sort`: Parquet in, Parquet out, both with Snappy.
 pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
-    let folder = root.join(format!("records-{}", arguments.rows));
-    let path = folder.join("records.parquet");
-    if !path.exists() {
-        std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
-        let unfinished = folder.join(".records.unfinished");
-        let written = generate(&unfinished, arguments.rows).map_err(|error| unusable(&unfinished, &error));
-        written.and_then(|()| std::fs::rename(&unfinished, &path).map_err(|error| unusable(&path, &error)))?;
-    }
+    let folder = folder(root, arguments.rows)?;
+    let path = folder.join(FILE);
     let expected = Content::of(&path, false)?;
     let bandwidth = Bandwidth::of(&folder)?;
     // DuckDB reads the Parquet file like everybody else.
@@ -71,7 +69,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
         let _ = std::fs::remove_file(path);
     }
     let file_bytes = std::fs::metadata(&path).map_err(|error| unusable(&path, &error))?.len();
-    let data_bytes = arguments.rows * (KEY_BYTES + PAYLOAD_BYTES) as u64;
+    let data_bytes = arguments.rows * RECORD_BYTES;
     println!(
         "the disk reads {:.0} MB/s and writes {:.0} MB/s past the page cache; the input has {} MB",
         bandwidth.read / 1e6,
@@ -92,6 +90,19 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     report["disk_write_bytes_per_s"] = json!(bandwidth.write);
     report["physical_limits"] = json!(limits);
     Ok(report)
+}
+
+/// The folder with so many records, made if it is missing.
+pub fn folder(root: &Path, rows: u64) -> Result<PathBuf> {
+    let folder = root.join(format!("records-{rows}"));
+    let path = folder.join(FILE);
+    if !path.exists() {
+        std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
+        let unfinished = folder.join(".records.unfinished");
+        let written = generate(&unfinished, rows).map_err(|error| unusable(&unfinished, &error));
+        written.and_then(|()| std::fs::rename(&unfinished, &path).map_err(|error| unusable(&path, &error)))?;
+    }
+    Ok(folder)
 }
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
@@ -193,8 +204,6 @@ fn hash(key: &[u8], payload: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     fn file(name: &str) -> PathBuf {

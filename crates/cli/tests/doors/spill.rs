@@ -31,6 +31,36 @@ fn the_smallest_budget_is_said_where_less_is_asked_for() {
     assert!(ran.code == Some(0) && ran.stdout.contains("42"), "{}", ran.stderr);
 }
 
+/// Each cluster that is read was written before; one that is freed or whose place another one takes is not read any more.
+#[test]
+fn a_log_of_block_requests_is_whole_when_the_command_has_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let sql = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 2000000))";
+    let ran = run(home.path(), &["sql", "--memory", "16MiB", "--temp-cluster", "64KiB", "--temp-log", "log", sql], "");
+    assert!(ran.code == Some(0) && ran.stdout.contains("2000000"), "{}{}", ran.stdout, ran.stderr);
+    let log = fs::read_to_string(home.path().join("log")).unwrap();
+    assert!(log.starts_with("block 65536\n") && log.ends_with('\n'));
+    let mut live = std::collections::HashSet::new();
+    let (mut read, mut written) = (0, 0);
+    for line in log.lines().skip(1).filter(|line| !line.starts_with('#')) {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["w", file, cluster] | ["w", file, cluster, "over", _, _] => {
+                written += 1;
+                assert!(live.insert((file.to_owned(), cluster.to_owned())), "written twice: {line}");
+            }
+            ["r", file, cluster] => {
+                read += 1;
+                assert!(live.contains(&(file.to_owned(), cluster.to_owned())), "not there: {line}");
+            }
+            ["f", file, cluster] => assert!(live.remove(&(file.to_owned(), cluster.to_owned())), "not there: {line}"),
+            _ => panic!("no request: {line}"),
+        }
+    }
+    assert!(written > 100 && read >= written && live.is_empty(), "{written} written, {read} read, {} left", live.len());
+    let ran = run(home.path(), &["sql", "--temp-log", "nowhere/log", "SELECT 1"], "");
+    assert!(ran.code == Some(2) && ran.stderr.contains("nowhere/log"), "{}", ran.stderr);
+}
+
 /// Bytes that a process has written, to files that have a name or none.
 #[cfg(target_os = "linux")]
 fn written_bytes(child: &Child) -> u64 {

@@ -1,4 +1,5 @@
-//! Times over memory budgets, drawn: Gamma's figure 14 (DeWitt et al. 1990), with logarithmic memory.
+//! Numbers over a quantity of which each value is a multiple of the one before, drawn: times over memory budgets as in Gamma's
+//! figure 14 (DeWitt et al. 1990), over sizes, over workers.
 
 use std::fmt::Write;
 
@@ -9,48 +10,49 @@ const RIGHT: f64 = 140.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 /// One for each contestant, ourselves first.
-const COLORS: [&str; 6] = ["#c0392b", "#2c6fbb", "#2e8b57", "#8e5ea2", "#d98c00", "#555555"];
+const COLORS: [&str; 7] = ["#c0392b", "#2c6fbb", "#2e8b57", "#8e5ea2", "#d98c00", "#555555", "#00a0a0"];
 /// Lines across at most.
 const GRID_LINES: f64 = 6.0;
 
-/// An SVG with a line for each contestant: seconds at each budget, none where it failed.
-pub fn draw(title: &str, budgets: &[(String, u64)], lines: &[(String, Vec<Option<f64>>)]) -> String {
-    let logs: Vec<f64> = budgets.iter().map(|(_, bytes)| (*bytes as f64).log2()).collect();
+/// An SVG with a line for each contestant: a number of `unit` at each point of the axis (its name and its value, drawn
+/// logarithmically), none where it failed.
+pub fn draw(title: &str, unit: &str, axis: &[(String, u64)], lines: &[(String, Vec<Option<f64>>)]) -> String {
+    let logs: Vec<f64> = axis.iter().map(|(_, value)| (*value as f64).log2()).collect();
     let (least, most) = logs.iter().fold((f64::MAX, f64::MIN), |(a, b), &log| (a.min(log), b.max(log)));
     let x = |log: f64| {
         let share = if most > least { (log - least) / (most - least) } else { 0.5 };
         LEFT + share * (WIDTH - LEFT - RIGHT)
     };
-    let longest = lines.iter().flat_map(|(_, times)| times.iter().flatten()).fold(1e-3_f64, |a, &b| a.max(b));
+    let longest = lines.iter().flat_map(|(_, numbers)| numbers.iter().flatten()).fold(1e-3_f64, |a, &b| a.max(b));
     let step = grid_step(longest);
     let top = (longest / step).ceil() * step;
-    let y = |seconds: f64| HEIGHT - BOTTOM - seconds / top * (HEIGHT - TOP - BOTTOM);
+    let y = |number: f64| HEIGHT - BOTTOM - number / top * (HEIGHT - TOP - BOTTOM);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{title}</text>\n"
     );
     // Writing to a string does not fail.
-    let mut seconds = 0.0;
-    while seconds <= top + step / 2.0 {
-        let (at, right) = (y(seconds), WIDTH - RIGHT);
+    let mut number = 0.0;
+    while number <= top + step / 2.0 {
+        let (at, right) = (y(number), WIDTH - RIGHT);
         let _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>");
         let _ = writeln!(
             svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{} s</text>",
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{} {unit}</text>",
             LEFT - 6.0,
             at + 4.0,
-            short(seconds)
+            short(number)
         );
-        seconds += step;
+        number += step;
     }
-    for ((name, _), &log) in budgets.iter().zip(&logs) {
+    for ((name, _), &log) in axis.iter().zip(&logs) {
         let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>", x(log), HEIGHT - 26.0);
     }
-    for (index, (name, times)) in lines.iter().enumerate() {
+    for (index, (name, numbers)) in lines.iter().enumerate() {
         let color = COLORS[index % COLORS.len()];
         let mut points: Vec<(f64, f64)> =
-            logs.iter().zip(times).filter_map(|(&log, time)| Some((x(log), y((*time)?)))).collect();
+            logs.iter().zip(numbers).filter_map(|(&log, number)| Some((x(log), y((*number)?)))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -88,7 +90,7 @@ mod tests {
     fn every_contestant_has_a_line_and_failures_have_no_point() {
         let budgets = [("256MB".to_owned(), 256), ("1GB".to_owned(), 1000)];
         let lines = [("a".to_owned(), vec![Some(4.0), Some(2.0)]), ("b".to_owned(), vec![None, Some(3.0)])];
-        let svg = draw("sort", &budgets, &lines);
+        let svg = draw("sort", "s", &budgets, &lines);
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<circle").count()), (2, 3));
         assert!(svg.contains(">256MB<") && svg.ends_with("</svg>\n"));
     }
