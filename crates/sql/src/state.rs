@@ -11,6 +11,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use diligence_base::limits::BATCH_ROWS_MAX;
 
 use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, SessionCatalogs};
+use crate::write::parquet::BoundedRowGroups;
 use crate::{bounded, rules};
 
 /// How deep the parser's own recursion may go. The nesting guard of [`parse`](crate::parse) is the limit that users meet;
@@ -37,6 +38,9 @@ pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> Ses
     state
 }
 
+/// Bytes of a file that are written with one request: the fewest that object stores take.
+const FILE_PART_BYTES: usize = 5 << 20;
+
 /// Rows of a row group that is written.
 const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
 
@@ -49,6 +53,7 @@ pub fn set_defaults(options: &mut ConfigOptions) {
     let parquet = &mut options.execution.parquet;
     parquet.compression = Some("snappy".to_owned());
     parquet.max_row_group_size = PARQUET_ROW_GROUP_ROWS;
+    options.execution.objectstore_writer_buffer_size = FILE_PART_BYTES;
 }
 
 /// Options that our lowering and engine rely on. Set at the start and again after every SET of a DataFusion option.
@@ -93,5 +98,6 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     // Our scans have every filter that they can take from the logical plan already.
     rules.retain(|rule| !USELESS.contains(&rule.name()) && !rule.name().starts_with("FilterPushdown"));
-    rules.into_iter().flat_map(|rule| rules::physical(rule.name()).into_iter().chain([rule])).collect()
+    let rules = rules.into_iter().flat_map(|rule| rules::physical(rule.name()).into_iter().chain([rule]));
+    rules.chain([Arc::new(BoundedRowGroups) as _]).collect()
 }

@@ -7,6 +7,7 @@
 //! `options` reads what COPY says about the format, `plan` is what the writers are asked for, `store` is what they write to.
 
 mod options;
+pub(crate) mod parquet;
 pub(crate) mod plan;
 mod store;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::sync::Mutex;
 use datafusion_common::{DataFusionError, Result};
-use datafusion_execution::memory_pool::{MemoryPool, MemoryReservation};
+use datafusion_execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
 
 use crate::memory::{QueryMemory, Reservation};
 
@@ -13,12 +13,13 @@ use crate::memory::{QueryMemory, Reservation};
 #[derive(Debug)]
 pub struct ForeignPool {
     held: Mutex<Reservation>,
+    limit_bytes: usize,
 }
 
 impl ForeignPool {
     /// A pool that takes from this account.
     pub fn new(memory: &QueryMemory) -> Self {
-        Self { held: Mutex::new(memory.reservation("a foreign operator")) }
+        Self { held: Mutex::new(memory.reservation("a foreign operator")), limit_bytes: memory.limit_bytes() }
     }
 }
 
@@ -48,6 +49,10 @@ impl MemoryPool for ForeignPool {
 
     fn reserved(&self) -> usize {
         self.held.lock().bytes()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.limit_bytes)
     }
 }
 

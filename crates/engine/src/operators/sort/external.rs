@@ -40,7 +40,7 @@ const RANGES_PER_PACKET: usize = 2;
 
 /// The last merge leaves one part in so many of what the query may have to those who read its rows, up to a bound: a writer of Parquet
 /// holds a row group. Runs that are still in memory are written for it.
-const LEFT_DIVISOR: usize = 8;
+const LEFT_DIVISOR: usize = 4;
 const LEFT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A sort that went to the disk, once its input has ended.

@@ -1,0 +1,500 @@
+//! Parquet files as they are written: row groups of bounded size, encoded side by side, appended in the order of their rows.
+//!
+//! ```text
+//!   batches ──▶ gathered ──▶ encoded, up to two row groups at a time ──▶ appended ──▶ parts of the file
+//! ```
+//!
+//! This takes the place of DataFusion's own sink, whose row groups have a number of rows but no number of bytes, and whose uploads are
+//! not counted. Here rows are counted as long as they are gathered or encoded; where memory is short, a row group ends early,
+//! and what is being encoded is waited for. So writing needs little, and is never refused it.
+//!
+//! Dictionaries are tried for each column until a row group's became too large to be of use: the row groups after it have none.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::common::config::{ConfigOptions, TableParquetOptions};
+use datafusion::common::runtime::{JoinSet, SpawnedTask};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::file_format::parquet::ParquetSink;
+use datafusion::datasource::file_format::write::demux::DemuxedStreamReceiver;
+use datafusion::datasource::file_format::write::get_writer_schema;
+use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
+};
+use datafusion::parquet::basic::{Encoding, PageType};
+use datafusion::parquet::file::metadata::{ColumnChunkMetaData, SortingColumn};
+use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::schema::types::ColumnPath;
+use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use diligence_engine::batch::{bytes_needed, compacted};
+use diligence_storage::foreign_error::to_datafusion;
+use object_store::ObjectStore;
+use object_store::buffered::BufWriter;
+use object_store::path::Path as StorePath;
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::Receiver;
+
+/// Row groups that are encoded at the same time.
+const ENCODED_AT_ONCE: usize = 2;
+
+/// A row group has one part in so many of what the query may have, before it is encoded: one is gathered while others are
+/// encoded, and those hold the rows and what is made of them.
+const ROW_GROUP_PART: usize = 24;
+/// And within these bounds.
+const ROW_GROUP_BYTES_MIN: usize = 1 << 20;
+const ROW_GROUP_BYTES_MAX: usize = 64 << 20;
+
+/// Parts of a file that are on their way at the same time.
+const PARTS_AT_ONCE: usize = 2;
+
+/// The rule that has our sink write what DataFusion's would.
+#[derive(Debug)]
+pub(crate) struct BoundedRowGroups;
+
+impl PhysicalOptimizerRule for BoundedRowGroups {
+    fn name(&self) -> &str {
+        "bounded_row_groups"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(exec) = plan.downcast_ref::<DataSinkExec>() else { return Ok(plan) };
+        let Some(theirs) = exec.sink().downcast_ref::<ParquetSink>() else { return Ok(plan) };
+        let options = theirs.parquet_options().clone();
+        // Where a row group ends must not depend on memory then: the same rows are to make the same pages.
+        if options.global.content_defined_chunking.enabled {
+            return Ok(plan);
+        }
+        let config = theirs.config().clone();
+        let schema = get_writer_schema(&config);
+        let sorting =
+            exec.sort_order().as_ref().and_then(|order| sorting_columns(order, config.output_schema(), &schema));
+        let sink = Sink { config, schema, options, sorting };
+        Ok(Arc::new(DataSinkExec::new(exec.input().clone(), Arc::new(sink), exec.sort_order().clone())))
+    }
+}
+
+/// The order of the rows as a file's metadata has it: as many of its columns as are columns of the file, if all columns are flat.
+fn sorting_columns(order: &LexRequirement, input: &Schema, file: &Schema) -> Option<Vec<SortingColumn>> {
+    if file.fields().iter().any(|field| field.data_type().is_nested()) {
+        return None;
+    }
+    let column = |requirement: &datafusion::physical_expr::PhysicalSortRequirement| {
+        let index = requirement.expr.downcast_ref::<Column>()?.index();
+        let options = requirement.options.unwrap_or_default();
+        Some(SortingColumn {
+            column_idx: i32::try_from(file.index_of(input.field(index).name()).ok()?).ok()?,
+            descending: options.descending,
+            nulls_first: options.nulls_first,
+        })
+    };
+    let columns: Vec<_> = order.iter().map_while(column).collect();
+    Some(columns).filter(|columns| !columns.is_empty())
+}
+
+/// The sink.
+#[derive(Debug)]
+struct Sink {
+    config: FileSinkConfig,
+    /// Of the files.
+    schema: SchemaRef,
+    options: TableParquetOptions,
+    sorting: Option<Vec<SortingColumn>>,
+}
+
+impl DisplayAs for Sink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ParquetSink")
+    }
+}
+
+#[async_trait]
+impl DataSink for Sink {
+    fn schema(&self) -> &SchemaRef {
+        self.config.output_schema()
+    }
+
+    async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        FileSink::write_all(self, data, context).await
+    }
+}
+
+#[async_trait]
+impl FileSink for Sink {
+    fn config(&self) -> &FileSinkConfig {
+        &self.config
+    }
+
+    async fn spawn_writer_tasks_and_join(
+        &self,
+        context: &Arc<TaskContext>,
+        demux_task: SpawnedTask<Result<()>>,
+        mut file_stream_rx: DemuxedStreamReceiver,
+        object_store: Arc<dyn ObjectStore>,
+    ) -> Result<u64> {
+        let mut files = JoinSet::new();
+        while let Some((path, rows)) = file_stream_rx.recv().await {
+            let file = FileWriter::new(self, path, object_store.clone(), context)?;
+            files.spawn(file.write(rows));
+        }
+        let mut rows = 0;
+        while let Some(file) = files.join_next().await {
+            rows += file.map_err(joined)??;
+        }
+        demux_task.join_unwind().await.map_err(joined)??;
+        Ok(rows)
+    }
+}
+
+fn joined(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
+
+/// What has been encoded, on its way from the file's writer to the store.
+#[derive(Clone, Default)]
+struct Outbox(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Outbox {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One file while it is written.
+struct FileWriter {
+    schema: SchemaRef,
+    columns: ArrowRowGroupWriterFactory,
+    skip_arrow_metadata: bool,
+    /// Leaf columns without a dictionary, beside those that were not to have one.
+    plain: HashSet<ColumnPath>,
+    file: SerializedFileWriter<Outbox>,
+    outbox: Outbox,
+    store: BufWriter,
+    rows_max: usize,
+    bytes_max: usize,
+    gathered: Gathered,
+    encoding: VecDeque<SpawnedTask<Result<Encoded>>>,
+}
+
+/// Rows of the row group that comes next.
+struct Gathered {
+    /// The arrays of each column.
+    columns: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    bytes: usize,
+    reservation: MemoryReservation,
+}
+
+/// A row group that can be appended.
+struct Encoded {
+    chunks: Vec<ArrowColumnChunk>,
+    /// Leaf columns whose dictionary became too large.
+    outgrown: Vec<ColumnPath>,
+    _reservation: MemoryReservation,
+}
+
+impl FileWriter {
+    fn new(sink: &Sink, path: StorePath, store: Arc<dyn ObjectStore>, context: &Arc<TaskContext>) -> Result<Self> {
+        let execution = &context.session_config().options().execution;
+        let mut options = sink.options.clone();
+        if !options.global.skip_arrow_metadata {
+            options.arrow_schema(&sink.schema);
+        }
+        let builder = WriterPropertiesBuilder::try_from(&options)?.set_sorting_columns(sink.sorting.clone());
+        let outbox = Outbox::default();
+        let skip_arrow_metadata = options.global.skip_arrow_metadata;
+        let (file, columns) = writers(outbox.clone(), &sink.schema, builder.build(), skip_arrow_metadata)?;
+        let limit = match context.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes,
+            _ => usize::MAX,
+        };
+        let reservation = MemoryConsumer::new("ParquetSink").register(context.memory_pool());
+        Ok(Self {
+            columns,
+            skip_arrow_metadata,
+            plain: HashSet::new(),
+            file,
+            outbox,
+            store: BufWriter::with_capacity(store, path, execution.objectstore_writer_buffer_size)
+                .with_max_concurrency(PARTS_AT_ONCE),
+            rows_max: options.global.max_row_group_size.max(1),
+            bytes_max: (limit / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX),
+            gathered: Gathered::new(&sink.schema, reservation),
+            encoding: VecDeque::new(),
+            schema: sink.schema.clone(),
+        })
+    }
+
+    /// Writes all rows, and says how many they were.
+    async fn write(mut self, mut batches: Receiver<RecordBatch>) -> Result<u64> {
+        let mut rows = 0;
+        while let Some(batch) = batches.recv().await {
+            rows += batch.num_rows() as u64;
+            let mut from = 0;
+            while from < batch.num_rows() {
+                let some = (batch.num_rows() - from).min(self.rows_max - self.gathered.rows);
+                self.gather(&batch.slice(from, some)).await?;
+                from += some;
+            }
+        }
+        if self.gathered.rows > 0 {
+            self.encode().await?;
+        }
+        while !self.encoding.is_empty() {
+            self.append_oldest().await?;
+        }
+        self.file.finish()?;
+        self.send().await?;
+        self.store.shutdown().await?;
+        Ok(rows)
+    }
+
+    async fn gather(&mut self, batch: &RecordBatch) -> Result<()> {
+        // What is kept must not keep other rows alive.
+        let arrays = batch.columns().iter().map(compacted).collect::<diligence_base::Result<Vec<_>>>();
+        let arrays = arrays.map_err(to_datafusion)?;
+        let bytes = arrays.iter().map(|array| bytes_needed(array)).sum();
+        while self.gathered.reservation.try_grow(bytes).is_err() {
+            if self.gathered.rows > 0 {
+                self.encode().await?;
+            } else if !self.encoding.is_empty() {
+                self.append_oldest().await?;
+            } else {
+                // Nothing else is held: a batch can always be written.
+                self.gathered.reservation.grow(bytes);
+                break;
+            }
+        }
+        self.gathered.add(arrays, batch.num_rows(), bytes);
+        if self.gathered.rows >= self.rows_max || self.gathered.bytes >= self.bytes_max {
+            self.encode().await?;
+        }
+        Ok(())
+    }
+
+    /// Has what is gathered encoded beside whatever comes next.
+    async fn encode(&mut self) -> Result<()> {
+        if self.encoding.len() >= ENCODED_AT_ONCE {
+            self.append_oldest().await?;
+        }
+        let rows = self.gathered.take(&self.schema);
+        let writers = self.columns.create_column_writers(self.file.flushed_row_groups().len())?;
+        let schema = self.schema.clone();
+        self.encoding.push_back(SpawnedTask::spawn_blocking(move || rows.encode(&schema, writers)));
+        Ok(())
+    }
+
+    async fn append_oldest(&mut self) -> Result<()> {
+        let Some(oldest) = self.encoding.pop_front() else { return Ok(()) };
+        let encoded = oldest.join_unwind().await.map_err(joined)??;
+        let mut row_group = self.file.next_row_group()?;
+        for chunk in encoded.chunks {
+            chunk.append_to_row_group(&mut row_group)?;
+        }
+        row_group.close()?;
+        let known = self.plain.len();
+        self.plain.extend(encoded.outgrown);
+        if self.plain.len() > known {
+            let builder = self.file.properties().as_ref().clone().into_builder();
+            let plain = |builder: WriterPropertiesBuilder, path| builder.set_column_dictionary_enabled(path, false);
+            let properties = self.plain.iter().cloned().fold(builder, plain).build();
+            // The file's writer has the properties that it was made with; those of its columns' writers may be others.
+            (_, self.columns) = writers(std::io::sink(), &self.schema, properties, self.skip_arrow_metadata)?;
+        }
+        self.send().await
+    }
+
+    /// Sends what the file's writer has written.
+    async fn send(&mut self) -> Result<()> {
+        let bytes = std::mem::take(&mut *self.outbox.0.lock());
+        Ok(self.store.put(Bytes::from(bytes)).await?)
+    }
+}
+
+impl Gathered {
+    fn new(schema: &Schema, reservation: MemoryReservation) -> Self {
+        Self { columns: vec![vec![]; schema.fields().len()], rows: 0, bytes: 0, reservation }
+    }
+
+    fn add(&mut self, arrays: Vec<ArrayRef>, rows: usize, bytes: usize) {
+        self.columns.iter_mut().zip(arrays).for_each(|(column, array)| column.push(array));
+        self.rows += rows;
+        self.bytes += bytes;
+    }
+
+    /// Takes the rows out, with what is reserved for them.
+    fn take(&mut self, schema: &Schema) -> Self {
+        let none = Self::new(schema, self.reservation.new_empty());
+        std::mem::replace(self, none)
+    }
+
+    fn encode(self, schema: &Schema, writers: Vec<ArrowColumnWriter>) -> Result<Encoded> {
+        let Self { columns, mut bytes, reservation, .. } = self;
+        let mut writers = writers.into_iter();
+        let mut encoded: Vec<ArrowColumnChunk> = Vec::new();
+        for (field, arrays) in schema.fields().iter().zip(columns) {
+            let mut own: Vec<ArrowColumnWriter> = Vec::new();
+            for array in arrays {
+                let leaves = compute_leaves(field, &array)?;
+                if own.is_empty() {
+                    own = writers.by_ref().take(leaves.len()).collect();
+                }
+                for (writer, leaf) in own.iter_mut().zip(&leaves) {
+                    writer.write(leaf)?;
+                }
+                bytes -= bytes_needed(&array).min(bytes);
+            }
+            for writer in own {
+                encoded.push(writer.close()?);
+            }
+            let held: usize = encoded.iter().map(|chunk| chunk.close().bytes_written as usize).sum();
+            reservation.resize(bytes + held);
+        }
+        let outgrown = encoded.iter().map(|chunk| &chunk.close().metadata).filter(|column| has_outgrown(column));
+        let outgrown = outgrown.map(|column| column.column_path().clone()).collect();
+        Ok(Encoded { chunks: encoded, outgrown, _reservation: reservation })
+    }
+}
+
+/// Whether a column began with a dictionary and went on without.
+fn has_outgrown(column: &ColumnChunkMetaData) -> bool {
+    let pages = column.page_encoding_stats().map_or(&[][..], Vec::as_slice);
+    column.dictionary_page_offset().is_some()
+        && pages.iter().any(|pages| {
+            matches!(pages.page_type, PageType::DATA_PAGE | PageType::DATA_PAGE_V2)
+                && !matches!(pages.encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY)
+        })
+}
+
+/// A writer of a file's bytes, and one of its columns.
+fn writers<W: Write + Send>(
+    to: W,
+    schema: &SchemaRef,
+    properties: WriterProperties,
+    skip_arrow_metadata: bool,
+) -> Result<(SerializedFileWriter<W>, ArrowRowGroupWriterFactory)> {
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(skip_arrow_metadata);
+    Ok(ArrowWriter::try_new_with_options(to, schema.clone(), options)?.into_serialized_writer()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringViewArray};
+    use datafusion::datasource::listing::ListingTableUrl;
+    use datafusion::datasource::physical_plan::FileOutputMode;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::object_store::ObjectStoreUrl;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::logical_expr::dml::InsertOp;
+    use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    const ROWS: usize = 40_000;
+
+    /// Writes numbers, which repeat, beside texts, which do not, with so much memory; gives back the file.
+    fn written(memory_bytes: usize) -> Bytes {
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)));
+        let mut config = SessionConfig::new();
+        crate::state::set_defaults(config.options_mut());
+        config.options_mut().execution.parquet.max_row_group_size = ROWS / 4;
+        let context = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
+        let texts = (0..ROWS).map(|row| format!("{row:0>200}"));
+        let numbers = (0..ROWS as i64).map(|row| row % 10);
+        let batch = RecordBatch::try_from_iter([
+            ("a number", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef),
+            ("a.text", Arc::new(StringViewArray::from_iter_values(texts))),
+        ])
+        .unwrap();
+        let config = FileSinkConfig {
+            original_url: String::new(),
+            object_store_url: ObjectStoreUrl::local_filesystem(),
+            file_group: Vec::new().into(),
+            table_paths: Vec::<ListingTableUrl>::new(),
+            output_schema: batch.schema(),
+            table_partition_cols: vec![],
+            insert_op: InsertOp::Append,
+            keep_partition_by_columns: false,
+            file_extension: "parquet".to_owned(),
+            file_output_mode: FileOutputMode::SingleFile,
+        };
+        let options = TableParquetOptions {
+            global: context.state().config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
+        let sink = Sink { config, schema: batch.schema(), options, sorting: None };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        runtime.block_on(async {
+            let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+            let (send, receive) = tokio::sync::mpsc::channel(2);
+            let path = StorePath::from("rows.parquet");
+            let file = FileWriter::new(&sink, path.clone(), store.clone(), &context.task_ctx()).unwrap();
+            let writing = tokio::spawn(file.write(receive));
+            for from in (0..ROWS).step_by(1000) {
+                send.send(batch.slice(from, 1000)).await.unwrap();
+            }
+            drop(send);
+            assert_eq!(writing.await.unwrap().unwrap(), ROWS as u64);
+            assert_eq!(context.runtime_env().memory_pool.reserved(), 0);
+            let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+            let read = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).unwrap().build().unwrap();
+            let read: Vec<_> = read.collect::<std::result::Result<_, _>>().unwrap();
+            assert_eq!(arrow::compute::concat_batches(&batch.schema(), &read).unwrap(), batch);
+            bytes
+        })
+    }
+
+    fn row_groups(file: Bytes) -> Vec<(usize, Vec<bool>)> {
+        let metadata = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().metadata().clone();
+        let has_dictionary = |column: &ColumnChunkMetaData| column.dictionary_page_offset().is_some();
+        let row_group = |group: &datafusion::parquet::file::metadata::RowGroupMetaData| {
+            (group.num_rows() as usize, group.columns().iter().map(has_dictionary).collect())
+        };
+        metadata.row_groups().iter().map(row_group).collect()
+    }
+
+    #[test]
+    fn a_dictionary_that_was_of_no_use_is_not_tried_for_ever() {
+        let groups = row_groups(written(1 << 30));
+        assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), [ROWS / 4; 4]);
+        assert_eq!(groups.first().unwrap().1, [true, true]);
+        assert_eq!(groups.last().unwrap().1, [true, false]);
+    }
+
+    #[test]
+    fn with_little_memory_row_groups_are_small() {
+        for (memory_bytes, rows_max) in [(24 << 20, 6000), (2 << 20, 6000), (100_000, 1000)] {
+            let groups = row_groups(written(memory_bytes));
+            let most = groups.iter().map(|group| group.0).max().unwrap();
+            assert!(most <= rows_max, "{memory_bytes}: {most}");
+        }
+    }
+}
