@@ -8,6 +8,7 @@
 //!
 //! Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense. A closed output (`| head`) is not an error.
 
+mod allocator;
 mod arguments;
 mod failure;
 mod generate;
@@ -28,9 +29,6 @@ use clap::Parser;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let done = match Arguments::parse_from(std::env::args_os().map(not_a_flag)).command {

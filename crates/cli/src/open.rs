@@ -3,6 +3,7 @@
 use diligence_base::ErrorKind;
 use diligence_db::{Compression, Database, DatabaseOptions, TempOptions};
 
+use crate::allocator;
 use crate::arguments::{DatabaseArguments, TempCompression};
 use crate::failure::Failure;
 
@@ -38,8 +39,10 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         settings: arguments.settings.clone(),
         ..DatabaseOptions::default()
     };
-    Database::open(options).map_err(|error| match error.kind() {
+    let database = Database::open(options).map_err(|error| match error.kind() {
         ErrorKind::Input => Failure::Usage(error.to_string()),
         _ => Failure::Other(error.to_string()),
-    })
+    })?;
+    allocator::keep_within(database.engine().broker().budget_bytes());
+    Ok(database)
 }

@@ -141,10 +141,10 @@ impl Broker {
         self.take_below(bytes, self.budget_bytes())
     }
 
-    /// Takes bytes of the budget or of the slack above it.
-    pub(super) fn try_take_slack(&self, bytes: usize) -> bool {
+    /// Takes bytes of the budget or of the slack above it: of one part in so many.
+    pub(super) fn try_take_slack(&self, bytes: usize, part: usize) -> bool {
         let budget = self.budget_bytes();
-        self.take_below(bytes, budget.saturating_add(slack_bytes(budget)))
+        self.take_below(bytes, budget.saturating_add(slack_bytes(budget) / part))
     }
 
     fn take_below(&self, bytes: usize, bound: usize) -> bool {

@@ -10,8 +10,8 @@ use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
-/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment; where
-/// the budget is one that a database accepts.
+/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment, and one of
+/// more out of its first half; where the budget is one that a database accepts.
 const LITTLE_BYTES: usize = 256 << 10;
 
 /// An operator's part of its query's memory. Dropping it gives the bytes back.
@@ -39,13 +39,13 @@ impl Reservation {
             return Ok(());
         }
         let account = &self.account;
-        let refused = match account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)) {
-            Err(refused) if self.may_take_slack(bytes, &refused) => {
-                let limit = account.limit_bytes.saturating_add(slack_bytes(account.limit_bytes));
-                account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond)).err()
-            }
-            other => other.err(),
-        };
+        let mut refused = account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)).err();
+        if let Some(short) = &refused
+            && let Some(part) = self.slack_part(bytes, short)
+        {
+            let limit = account.limit_bytes.saturating_add(slack_bytes(account.limit_bytes) / part);
+            refused = account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, part)).err();
+        }
         match refused {
             None => {
                 self.hold(bytes);
@@ -60,8 +60,8 @@ impl Reservation {
         }
     }
 
-    /// Memory is short: whether somebody was asked to give back, so that these bytes may be had before.
-    fn may_take_slack(&self, bytes: usize, refused: &Refused) -> bool {
+    /// Memory is short: what part of the slack these bytes may be had out of, as its divisor.
+    fn slack_part(&self, bytes: usize, refused: &Refused) -> Option<usize> {
         let account = &self.account;
         let broker = &account.broker;
         let revocable = self.holder.kind == Kind::Revocable;
@@ -77,10 +77,13 @@ impl Reservation {
         };
         if asked {
             account.owe();
+            return Some(1);
         }
-        // To fail for so little helps nobody: most often there is more in a moment.
-        let is_little = bytes <= LITTLE_BYTES && broker.budget_bytes() >= MEMORY_BYTES_MIN;
-        asked || is_little && !revocable && account.is_query()
+        // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first half of the slack:
+        // most often there is more in a moment.
+        let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
+        let may = is_accepted && !revocable && account.is_query();
+        may.then_some(if bytes <= LITTLE_BYTES { 1 } else { 2 })
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.

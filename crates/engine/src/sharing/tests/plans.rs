@@ -89,7 +89,7 @@ impl Tables {
         let some = |row: i64, value: i64| (row % 17 != 0).then_some(value);
         let t = (0..rows).step_by(250).map(|start| {
             let range = || start..rows.min(start + 250);
-            let amounts = range().map(|row| some(row + 3, (row * 7919) % 10_000).map(i128::from));
+            let amounts = range().map(|row| some(row + 3, (row * 7919) % rows.max(10_000)).map(i128::from));
             let amounts = Decimal128Array::from(amounts.collect::<Vec<_>>());
             RecordBatch::try_new(
                 t_schema(),
