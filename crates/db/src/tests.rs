@@ -114,7 +114,7 @@ fn schemas_hold_tables() {
     session.execute("DROP SCHEMA lab CASCADE").unwrap();
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
-        ["memory", "queries", "settings", "stages", "temp", "workers"]
+        ["memory", "queries", "settings", "sharing", "stages", "temp", "workers"]
     );
 }
 

@@ -260,6 +260,10 @@ mod tests {
         let stage = Stage::start("test", 1, 8).unwrap();
         let error = stage.run::<()>(|| panic!("on purpose")).await.unwrap_err();
         assert_eq!(error.kind(), diligence_base::ErrorKind::Bug);
+        // The caller has its answer a moment before the thread is free.
+        while stage.info().running > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let (release, held) = channel::<()>();
         let blocking = tokio::spawn({
             let stage = stage.clone();

@@ -49,7 +49,7 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
     let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default() };
-    let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
+    let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalFiles) };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
 

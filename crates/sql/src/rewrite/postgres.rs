@@ -449,7 +449,7 @@ mod tests {
             ("SELECT pg_catalog.pg_table_is_visible(c.oid)", "SELECT (c.oid < 1000000000) AS pg_table_is_visible"),
             (
                 "SELECT 1 WHERE oid = 'public.\"T\"'::regclass",
-                "SELECT 1 WHERE oid = (SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names AS _c \
+                "SELECT 1 WHERE oid = (SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c \
                  WHERE _c.class_name = 'T')",
             ),
         ] {
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn a_select_over_nothing_needs_no_subqueries() {
         let sql = "SELECT polname, array(SELECT rolname FROM pg_roles) FROM pg_catalog.pg_policy pol";
-        assert_eq!(rewritten(sql), "SELECT polname, CAST(NULL AS TEXT) FROM pg_catalog.pg_policy AS pol");
+        assert_eq!(rewritten(sql), "SELECT polname, CAST(NULL AS TEXT) FROM pg_catalog.pg_policy pol");
         let kept = "SELECT (SELECT 1) FROM pg_policy";
         assert_eq!(rewritten(kept), kept, "the name may be a user's table");
         let sql = "SELECT (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef d WHERE d.adnum = a.b) FROM a";
