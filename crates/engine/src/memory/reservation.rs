@@ -97,6 +97,15 @@ impl Reservation {
         self.hold(bytes);
     }
 
+    /// Reserves `bytes` more of what can be given back, as firmly as if it could not: the operator has given back all that it had, and
+    /// needs them to go on.
+    pub fn grow_firm(&mut self, bytes: usize) -> Result<()> {
+        let mut firm = Self::new(self.account.clone(), self.account.holder(self.holder.operator, Kind::Firm));
+        firm.grow(bytes)?;
+        self.absorb(firm);
+        Ok(())
+    }
+
     /// Reserves `bytes` more for buffers with which much more is given back: overdraws if they are refused, but not more than a quarter
     /// of what the query may have.
     pub fn grow_to_spill(&mut self, bytes: usize) -> Result<()> {

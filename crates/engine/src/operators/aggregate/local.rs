@@ -110,6 +110,9 @@ pub(super) struct Groups {
     consolidation: Option<Consolidation>,
 }
 
+/// Rows that are so few that there must be memory for them.
+const FEW_ROWS: usize = 512;
+
 /// What became of a batch.
 enum Added {
     /// It has been added.
@@ -175,6 +178,8 @@ impl LocalGroups {
                     } else if self.shared.poll_spilling(waker).is_pending() {
                         self.pending.push_front(batch);
                         return Ok(Accept::Wait);
+                    } else if batch.rows() <= FEW_ROWS && self.groups.lock().reserve_firm(&batch).is_ok() {
+                        self.pending.push_front(batch);
                     } else if batch.rows() > 1 && self.setup.temp.is_some() {
                         // Nobody holds anything: what a few rows need may be there.
                         let half = batch.rows() / 2;
@@ -297,11 +302,21 @@ impl Groups {
 
     /// Reserves what the next rows can need at most.
     fn reserve(&mut self, rows: usize) -> Result<()> {
-        let ahead = self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4;
+        let ahead = self.bytes_ahead(rows);
         if ahead > self.reservation.bytes() {
             self.reservation.resize(ahead)?;
         }
         Ok(())
+    }
+
+    /// The same for rows without which the query cannot go on.
+    fn reserve_firm(&mut self, batch: &Batch) -> Result<()> {
+        let ahead = self.bytes_ahead(batch.rows() * self.program.sets.len().max(1));
+        self.reservation.grow_firm(ahead.saturating_sub(self.reservation.bytes()))
+    }
+
+    fn bytes_ahead(&self, rows: usize) -> usize {
+        self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4
     }
 
     /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be overdrawn.
