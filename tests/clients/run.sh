@@ -1,15 +1,16 @@
 #!/bin/bash
 # Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, and HTTP.
-#   run.sh PATH_TO_DILIGENCE [VENV]
+#   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
 # psql comes from Debian's package postgresql-client; the Python clients are installed from PyPI into VENV [default: target/clients-venv].
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
 venv=${2:-$here/../../target/clients-venv}
-command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql-client; }
-if [ ! -x "$venv/bin/python" ]; then
-  python3 -m venv "$venv"
-  "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests
+missing() { echo "clients: left out, since there is no $1 to be had here"; exit 77; }
+command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql-client; } || missing psql
+if ! "$venv/bin/python" -c 'import psycopg, asyncpg, sqlalchemy, requests' 2>/dev/null; then
+  python3 -m venv "$venv" || { apt-get install -y -qq python3-venv && python3 -m venv "$venv"; } || missing "Python environment"
+  "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests || missing "client library"
 fi
 work=$(mktemp -d)
 trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT

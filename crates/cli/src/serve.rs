@@ -14,13 +14,19 @@ use crate::arguments::ServeArguments;
 use crate::failure::{Failure, complain};
 use crate::open::open;
 
+/// The setting for the time zone of sessions.
+const TIME_ZONE: &str = "datafusion.execution.time_zone";
+
 /// Runs the subcommand.
 pub fn run(arguments: &ServeArguments) -> Done {
     if arguments.hash_password {
         return hash_password();
     }
     let options = options(arguments)?;
-    let database = open(&arguments.database)?;
+    let mut opened = arguments.database.clone();
+    // Clients expect a TIMESTAMP WITH TIME ZONE to have one.
+    opened.settings.insert(0, (TIME_ZONE.to_owned(), "+00:00".to_owned()));
+    let database = open(&opened)?;
     for (name, why) in database.left_out() {
         complain(format!("warning: the folder '{name}' is no table: {why}"));
     }
