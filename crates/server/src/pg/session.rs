@@ -461,7 +461,9 @@ impl PgSession {
         let (statement, forms) = if target == b'S' {
             (self.statement(name)?, vec![])
         } else {
-            let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+            // What DECLARE has opened is a portal, too.
+            let cursor = || self.cursors.get(name).map(|(portal, _)| portal);
+            let portal = self.portals.get(name).or_else(cursor).ok_or_else(|| no_portal(name))?;
             (portal.statement.clone(), portal.forms.clone())
         };
         if target == b'S' {
