@@ -376,7 +376,7 @@ impl PgSession {
         let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
         let parameters = description.parameters.iter().enumerate().map(|(index, known)| match oids.get(index) {
             Some(oid) if *oid != 0 && *oid != 705 => *oid,
-            _ => column_type(known).oid,
+            _ => number_of_object(&text, index + 1).unwrap_or_else(|| column_type(known).oid),
         });
         let parameters = parameters.collect();
         Ok(Prepared { text, kind: Kind::Statement(parsed, description), parameters })
@@ -595,6 +595,15 @@ fn command_line_settings(options: &str) -> Vec<(String, String)> {
     settings
 }
 
+/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog before it knows any
+/// other type must be told of one that it knows.
+fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
+    const OID: u32 = 26;
+    const OID_ARRAY: u32 = 1028;
+    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
+    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
+}
+
 fn no_portal(name: &str) -> Error {
     Error::input(format!("no portal is named '{name}'")).with_code("34000")
 }
@@ -607,6 +616,13 @@ pub(super) fn failed_block() -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_that_number_objects_are_known() {
+        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
+        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
+        assert_eq!(found, [Some(26), Some(1028), None, None]);
+    }
 
     #[test]
     fn settings_of_the_command_line_are_read() {
