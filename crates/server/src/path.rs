@@ -98,7 +98,7 @@ impl Path {
     }
 
     /// Cuts a script into statements.
-    pub async fn split(&self, script: String) -> Result<Vec<String>> {
+    pub async fn statements_of(&self, script: String) -> Result<Vec<String>> {
         self.parse.run(move || Session::split(&script).map_err(|error| error.with_code("42601"))).await
     }
 
