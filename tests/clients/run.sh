@@ -1,5 +1,6 @@
 #!/bin/bash
-# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, and HTTP.
+# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy (which stops at primary keys today, so this
+# fails there), and HTTP.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
 # psql comes from Debian's package postgresql-client; the Python clients are installed from PyPI into VENV [default: target/clients-venv].
 set -euo pipefail

@@ -14,14 +14,16 @@
 //!   go to temp space ([`Reclaim`]).
 //! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
 //!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
-//! * Only if nobody has anything to give back, a firm one is refused with an error of kind `Resource` that ends its query.
+//! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the slack, and a little one
+//!   all of it. Then it is refused with an error of kind `Resource`, which ends its query.
 //!
 //! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue.
 //!
 //! Invariants:
 //! * Every byte counted in a broker belongs to exactly one live [`Reservation`], or to the unused part of a query's grant;
 //!   dropping it gives them back.
-//! * What is reserved is never more than the budget and the slack, but for what was overdrawn because it was held already.
+//! * What is reserved is never more than the budget and the slack, but for what was overdrawn: because it was held already, for one
+//!   row that cannot be divided, or for the buffers with which more is given back.
 //! * A packet of a query that is asked to give back never waits for memory: so whoever waits, waits for one that runs.
 
 mod account;
