@@ -95,12 +95,11 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, script, patience=PATIENCE):
-        """Waits until the script gives something true, and gives that."""
+        """Waits until the script gives something true."""
         end = time.time() + patience
         while True:
-            value = self.evaluate(script)
-            if value:
-                return value
+            if self.evaluate(f"Boolean({script})"):
+                return
             if time.time() > end:
                 raise AssertionError(f"it does not come true: {script}\n{self.evaluate('document.body.innerText')}")
             time.sleep(0.05)

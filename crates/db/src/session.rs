@@ -223,6 +223,11 @@ impl Session {
         self.0.planner.catalogs().names().iter().map(ToString::to_string).collect()
     }
 
+    /// Words of SQL's own, in capitals.
+    pub fn keywords() -> &'static [&'static str] {
+        &KEYWORDS
+    }
+
     /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.
     pub fn completions(&self) -> Vec<String> {
         let mut words = KEYWORDS.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();

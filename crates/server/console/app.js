@@ -164,6 +164,8 @@ function fail(error, statement, head, aborted) {
     editor.focus();
   }
   byId("summary").textContent = "";
+  shown = plan = null;
+  chooseResult("table");
   say("error", told.message, told.hint, [where, told.code && `SQLSTATE ${told.code}`].filter(Boolean).join(" · "));
 }
 
@@ -251,6 +253,7 @@ function closeSide() {
 
 function edited() {
   keep("diligence.text", editor.text);
+  clearMessage();
   scope();
 }
 

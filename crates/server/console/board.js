@@ -129,7 +129,7 @@ export class Board {
       event.target.textContent = "Cancelling…";
       await cancel(query.id);
     };
-    const progress = !isRunning ? null : part === null
+    const progress = query.state !== "running" ? null : part === null
       ? h("span", { class: "meter moving" }, h("i", {}))
       : h("span", { class: "meter", role: "progressbar", "aria-valuenow": Math.round(part * 100), "aria-label": `Query ${query.id}`, title: `${count(query.clusters_done)} of ${count(query.clusters_total)} clusters read` }, h("i", { style: { width: `${part * 100}%` } }));
     return h(

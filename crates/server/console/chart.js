@@ -8,7 +8,11 @@ import { h, svg } from "./dom.js";
 const BARS_MAX = 60;
 const POINTS_MAX = 2000;
 const SERIES_MAX = 4;
-const MARGIN = { left: 56, right: 16, top: 16, bottom: 52 };
+const MARGIN = { left: 56, right: 16, top: 16, bottom: 34 };
+/** What slanted labels need. */
+const SLANTED_BOTTOM = 78;
+/** At first only columns are drawn together whose values are not further apart. */
+const APART_MAX = 20;
 
 export class Chart {
   #host;
@@ -40,7 +44,9 @@ export class Chart {
     const numbers = columns.flatMap((column, index) => (isNumber(column) && index !== along ? [index] : []));
     if (along < 0 && numbers.length > 1) along = numbers.shift();
     const line = along >= 0 && (isTime(columns[along]) || isNumber(columns[along]));
-    this.#choice = { kind: line ? "line" : "bar", along, series: new Set(numbers.slice(0, numbers.length > SERIES_MAX ? 1 : SERIES_MAX)) };
+    const most = new Map(numbers.map((index) => [index, Math.max(...result.rows.slice(0, POINTS_MAX).map((row) => Math.abs(Number(row[index]) || 0)))]));
+    const alike = numbers.filter((index) => most.get(index) * APART_MAX >= most.get(numbers[0]) && most.get(index) <= most.get(numbers[0]) * APART_MAX);
+    this.#choice = { kind: line ? "line" : "bar", along, series: new Set(alike.slice(0, SERIES_MAX)) };
     this.#drawControls();
     this.#draw();
   }
@@ -81,17 +87,18 @@ export class Chart {
     const shown = [...series].sort((a, b) => a - b);
     const { clientWidth: width, clientHeight: height } = this.#picture;
     if (width < 80 || height < 80) return;
-    this.#picture.querySelector("svg")?.remove();
-    this.#picture.querySelector(".quiet")?.remove();
+    this.#picture.querySelectorAll("svg, .quiet").forEach((old) => old.remove());
     if (!shown.length) return this.#picture.append(h("p", { class: "quiet" }, "Choose a column to draw."));
     const taken = rows.slice(0, kind === "bar" ? BARS_MAX : POINTS_MAX);
     const values = shown.map((index) => taken.map((row) => (row[index] === null ? null : Number(row[index]))));
     const labels = taken.map((row, index) => (along < 0 ? String(index + 1) : row[along] === null ? "NULL" : text(row[along])));
     const there = values.flat().filter(Number.isFinite);
     const scale = ticks(Math.min(0, ...there), Math.max(0, ...there), Math.max(2, Math.floor(height / 60)));
-    const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
+    const step = (width - MARGIN.left - MARGIN.right) / Math.max(1, kind === "line" ? taken.length - 1 : taken.length);
+    const slanted = isSlanted(labels, step);
+    const foot = slanted ? SLANTED_BOTTOM : MARGIN.bottom;
+    const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - foot };
     const y = (value) => MARGIN.top + inner.height * (1 - (value - scale.low) / (scale.high - scale.low));
-    const step = inner.width / Math.max(1, kind === "line" ? taken.length - 1 : taken.length);
     const x = (index) => MARGIN.left + step * (kind === "line" ? index : index + 0.5);
     const picture = svg("svg", { width, height, role: "img", "aria-label": `${kind === "bar" ? "Bars" : "Lines"} of ${shown.map((index) => columns[index].name).join(", ")}` });
     for (const value of scale.all) {
@@ -100,7 +107,7 @@ export class Chart {
         svg("text", { class: "label", x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, short(value)),
       );
     }
-    picture.append(...bottom(labels, x, step, height - MARGIN.bottom + 18, width));
+    picture.append(...bottom(labels, x, step, slanted, height - foot + 18, width));
     values.forEach((own, at) => picture.append(kind === "bar" ? bars(own, at, shown.length, x, y, step) : lines(own, at, x, y)));
     const mark = svg("line", { class: "mark", y1: MARGIN.top, y2: MARGIN.top + inner.height, visibility: "hidden" });
     picture.append(mark);
@@ -157,11 +164,15 @@ function lines(values, at, x, y) {
   return group;
 }
 
-/** The labels along the bottom: as many as have room, slanted if they are long. */
-function bottom(labels, x, step, top, width) {
-  const longest = Math.max(...labels.map((label) => label.length));
-  const flat = Math.min(longest, 14) * 7 + 10;
-  const slanted = labels.length > 1 && flat > step && longest > 4;
+/** The room that a label needs when it is not slanted. */
+const flatWidth = (labels) => Math.min(Math.max(...labels.map((label) => label.length)), 14) * 7 + 10;
+
+/** Labels are slanted if they are long and there is no room for each: numbers and dates are rather left out. */
+const isSlanted = (labels, step) => labels.length > 1 && labels.length <= BARS_MAX && flatWidth(labels) > step && labels.some((label) => !/^[\d.:-]*$/.test(label));
+
+/** The labels along the bottom: as many as have room. */
+function bottom(labels, x, step, slanted, top, width) {
+  const flat = flatWidth(labels);
   const every = Math.ceil((slanted ? 22 : flat) / Math.max(step, 0.01));
   return labels.flatMap((label, index) => {
     if (index % every) return [];

@@ -5,8 +5,8 @@
 import { bytes, count, counted, duration, short } from "./format.js";
 import { h, svg } from "./dom.js";
 
-const CARD = { width: 212, height: 92 };
-const GAP = { across: 22, down: 54 };
+const CARD = { width: 212, height: 88 };
+const GAP = { across: 22, down: 42 };
 /** An estimate that is so many times too high or too low is marked. */
 const FAR_OFF = 10;
 

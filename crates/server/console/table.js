@@ -35,15 +35,15 @@ export class Table {
     const digits = Math.max(2, String(rows.length).length);
     const widths = columns.map((column, index) => {
       const longest = rows.slice(0, MEASURED).reduce((most, row) => Math.max(most, width(row[index])), 0);
-      return Math.min(WIDTH_MAX, Math.max(longest, column.name.length, column.type.length * 0.8, 4));
+      return Math.min(WIDTH_MAX, Math.max(longest, column.name.length, column.type.length * 0.9, 4));
     });
     this.#body = h("tbody", {});
     const table = h(
       "table",
       { "aria-rowcount": rows.length + 1 },
-      h("colgroup", {}, h("col", { style: { width: `calc(${digits}ch + 22px)` } }), widths.map((wide) => h("col", { style: { width: `calc(${wide}ch + 26px)` } }))),
+      h("colgroup", {}, h("col", { style: { width: `calc(${digits}ch + 22px)` } }), widths.map((wide) => h("col", { style: { width: `calc(${wide}ch + 26px)` } })), h("col", {})),
       h("thead", {}, h("tr", {}, h("th", { class: "number", "aria-label": "Row" }), columns.map((column) =>
-        h("th", { scope: "col", class: isNumber(column) ? "right" : null, title: `${column.name} ${column.type}` }, column.name, h("small", {}, column.type))))),
+        h("th", { scope: "col", class: isNumber(column) ? "right" : null, title: `${column.name} ${column.type}` }, column.name, h("small", {}, column.type))), h("th", { class: "rest", "aria-hidden": "true" }))),
       this.#body,
     );
     table.style.setProperty("width", `calc(${widths.reduce((sum, wide) => sum + wide, digits)}ch + ${22 + 26 * columns.length}px)`);
@@ -71,12 +71,12 @@ export class Table {
     const drawn = `${first}-${last}`;
     if (!anew && drawn === this.#drawn) return;
     this.#drawn = drawn;
-    const space = (count) => h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns.length + 1, style: { height: `${count * ROW_HEIGHT}px` } }));
+    const space = (count) => h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns.length + 2, style: { height: `${count * ROW_HEIGHT}px` } }));
     const shown = [];
     if (first > 0) shown.push(space(first));
     for (let row = first; row < last; row++) {
       const cells = columns.map((column, index) => cell(column, rows[row][index], index));
-      shown.push(h("tr", { "data-row": row, "aria-rowindex": row + 2, class: row % 2 ? "odd" : null }, h("td", { class: "number" }, String(row + 1)), cells));
+      shown.push(h("tr", { "data-row": row, "aria-rowindex": row + 2, class: row % 2 ? "odd" : null }, h("td", { class: "number" }, String(row + 1)), cells, h("td", { "aria-hidden": "true" })));
     }
     if (last < rows.length) shown.push(space(rows.length - last));
     this.#body.replaceChildren(...shown);
