@@ -43,5 +43,6 @@ stop
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
 POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+DILIGENCE=$binary POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$here/shell.sh"
 stop
 echo "all clients are served"

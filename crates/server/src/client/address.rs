@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_and_show_no_password() {
-        for url in ["http://x", "postgres://x:y", "postgres://ann:%zz@x", "postgres://x?sslmode=allow", "postgres://x?a=b"] {
+        for url in
+            ["http://x", "postgres://x:y", "postgres://ann:%zz@x", "postgres://x?sslmode=allow", "postgres://x?a=b"]
+        {
             assert!(Address::parse(url).is_err(), "{url}");
         }
         let error = Address::parse("postgres://ann:secret@host:port/").unwrap_err().to_string();

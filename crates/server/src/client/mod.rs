@@ -30,6 +30,8 @@ const PROTOCOL: u32 = 3 << 16;
 const CANCEL_REQUEST: u32 = 80_877_102;
 /// How long connecting may take, answer by answer.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long the server may take to hear a request to cancel.
+const CANCEL_TIME_MAX: Duration = Duration::from_secs(3);
 /// Bytes of a message at most: what is longer is no PostgreSQL server.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// Rows of a batch at most. One is given sooner when no more rows have arrived.
@@ -76,13 +78,17 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the server to end the statement that runs. Whether it does is seen on the connection.
+    /// Asks the server to end the statement that runs, and waits until it has heard it, so that a late request cannot hit the
+    /// next statement. Whether the statement ends is seen on the connection.
     pub fn cancel(&self) -> Result<()> {
         let mut channel = Channel::open(&self.address)?;
         let mut request = ((8 + self.key.len()) as u32).to_be_bytes().to_vec();
         request.extend(CANCEL_REQUEST.to_be_bytes());
         request.extend(&self.key);
-        channel.write_all(&request).and_then(|()| channel.flush()).map_err(|error| lost(&error))
+        channel.write_all(&request).and_then(|()| channel.flush()).map_err(|error| lost(&error))?;
+        // The server closes without an answer. One that takes too long is not waited for.
+        let _ = channel.wait_at_most(CANCEL_TIME_MAX).and_then(|()| channel.read(&mut [0]));
+        Ok(())
     }
 }
 
