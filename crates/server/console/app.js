@@ -2,7 +2,7 @@
 
 import { Board, pulse } from "./board.js";
 import { Chart } from "./chart.js";
-import { QueryError, cancel, queries, run, status } from "./client.js";
+import { QueryError, queries, run, status } from "./client.js";
 import { Editor } from "./editor.js";
 import { Table, csv, tabbed } from "./table.js";
 import { ago, count, counted, duration, text } from "./format.js";
@@ -34,7 +34,7 @@ const chooseView = tabs(byId("views"), (view) => {
 const chooseSide = tabs(byId("sideTabs"), (side) => side === "history" && drawHistory());
 const chooseResult = tabs(byId("resultTabs"), drawResult);
 
-/** The statement that runs: `{abort, began, sql, id}`. */
+/** The statement that runs: `{abort, began, at, sql, progress}`. */
 let active = null;
 let shown = null;
 let plan = null;
@@ -59,7 +59,7 @@ async function start(explain) {
   editor.clearError();
   const abort = new AbortController();
   const head = explain && !/^explain\b/i.test(statement.text) ? EXPLAIN : "";
-  active = { abort, began: performance.now(), at: Date.now(), sql: head + statement.text, id: null };
+  active = { abort, began: performance.now(), at: Date.now(), sql: head + statement.text };
   byId("cancel").hidden = false;
   byId("run").disabled = byId("explain").disabled = true;
   const clock = setInterval(tick, 100);
@@ -199,14 +199,12 @@ async function follow() {
   if (own !== active) return;
   const query = all.findLast((query) => query.state === "running" && own.sql.startsWith(query.statement.slice(0, 200)));
   if (!query) return;
-  own.id = query.id;
   own.progress = query.clusters_total ? query.clusters_done / query.clusters_total : undefined;
 }
 
+/** Ends what runs: the server cancels a query whose client leaves. */
 function stop() {
-  if (!active) return;
-  if (active.id) cancel(active.id);
-  active.abort.abort();
+  active?.abort.abort();
 }
 
 // ---- the side ----

@@ -46,7 +46,7 @@ export function tabs(list, chosen) {
     if (tab) choose(tab, false);
   });
   list.addEventListener("keydown", (event) => {
-    const shown = all();
+    const shown = all().filter((tab) => !tab.disabled);
     const at = shown.indexOf(document.activeElement);
     const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: shown.length - 1 }[event.key];
     if (next === undefined || at < 0) return;

@@ -177,7 +177,6 @@ export class Editor {
       ),
     );
     this.#list.hidden = false;
-    this.#area.setAttribute("aria-expanded", "true");
     const place = this.#placeOf(suggested.start)?.screen;
     if (place) {
       const { offsetWidth: width, offsetHeight: height } = this.#list;
@@ -207,7 +206,6 @@ export class Editor {
   #close() {
     this.#suggested = null;
     this.#list.hidden = true;
-    this.#area.setAttribute("aria-expanded", "false");
     this.#area.removeAttribute("aria-activedescendant");
   }
 }

@@ -91,6 +91,12 @@ export function pieceAt(text, offset) {
 const BEFORE_RELATIONS = new Set(["FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", "UPDATE", "COPY"]);
 const SUGGESTIONS_MAX = 60;
 
+/** Whether a text or a quoted name has its end. */
+function isClosed(piece) {
+  const mark = piece[0] === "$" ? /^\$\w*\$/.exec(piece)[0] : piece[0];
+  return piece.length >= 2 * mark.length && piece.endsWith(mark);
+}
+
 /** The relations that a statement names, by the names that its columns may be called with. */
 function named(pieces, catalog) {
   const words = pieces.filter((token) => !["space", "comment"].includes(token.kind));
@@ -131,8 +137,8 @@ export function complete(text, place, catalog, asked) {
   const all = tokens(text);
   const inside = all.find((token) => token.start < place && place <= token.end);
   const none = { start: place, end: place, items: [] };
-  const insideText = ["string", "comment", "number", "parameter"].includes(inside?.kind);
-  if (insideText && (place < inside.end || inside.kind === "comment" || inside.kind === "number")) return none;
+  if (["comment", "number", "parameter"].includes(inside?.kind)) return none;
+  if (["string", "name"].includes(inside?.kind) && (place < inside.end || !isClosed(inside.text))) return none;
   const isWord = inside && ["word", "keyword", "function"].includes(inside.kind);
   const typed = isWord ? text.slice(inside.start, place) : "";
   const start = isWord ? inside.start : place;
