@@ -134,7 +134,7 @@ def a_chart_is_drawn():
 def a_plan_is_drawn():
     run("SELECT maker, count(*) FROM sales JOIN makers ON sales.product = makers.product GROUP BY maker ORDER BY 2", modifiers=CTRL | SHIFT)
     browser.until("document.querySelectorAll('#plan .node').length >= 4")
-    titles = browser.evaluate("[...document.querySelectorAll('#plan .node strong')].map((title) => title.textContent)")
+    titles = browser.evaluate("[...document.querySelectorAll('#plan .node strong')].map((title) => title.firstChild.textContent)")
     assert "HashJoin Inner" in titles and titles.count("Scan") == 2, titles
     labels = browser.evaluate("[...document.querySelectorAll('#plan .edgeLabel')].map((label) => label.textContent)")
     assert "750 rows" in labels and "3 rows" in labels, labels

@@ -210,8 +210,8 @@ impl Running for RemoteRunning<'_> {
             Ok(Answer::Columns(schema)) => self.schema = schema,
             Ok(Answer::Rows(batch)) => return Poll::Ready(Some(Ok(batch))),
             Ok(Answer::Done(tag)) => {
-                let reads = ["SELECT", "SET", "SHOW", "EXPLAIN"].iter().any(|word| tag.starts_with(word));
-                self.changed.set(self.changed.get() || !reads);
+                let changes = self.schema.fields().is_empty() && tag != "SET";
+                self.changed.set(self.changed.get() || changes);
                 self.tag = Some(tag);
             }
             Ok(Answer::Notice(text)) => complain(format!("notice: {}", printable(&text))),

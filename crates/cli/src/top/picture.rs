@@ -36,7 +36,8 @@ pub fn lines(look: &Look, before: Option<&Look>, width: usize, coloured: bool) -
     let title =
         format!("{:<14}{:>18}{:>18}{:>12}{:>10}{:>12}", "engine", "running", "queue", "turns", "per s", "workers");
     lines.push(paint.title(&title));
-    for stage in &look.stages {
+    // What was never used only takes room.
+    for stage in look.stages.iter().filter(|stage| stage.turns_total + stage.queued + stage.running > 0) {
         let then = before.and_then(|before| before.stages.iter().find(|other| other.name == stage.name));
         let rate = per_second(stage.turns_total, then.map(|then| then.turns_total));
         let busy = match (seconds, then) {
@@ -181,7 +182,12 @@ mod tests {
             refused_total: 0,
             wait_us_total: Some(done * 40),
         };
-        let scan = EngineStage { name: "scan".to_owned(), service_us_total: done * 1000, ..EngineStage::default() };
+        let scan = EngineStage {
+            name: "scan".to_owned(),
+            turns_total: done,
+            service_us_total: done * 1000,
+            ..EngineStage::default()
+        };
         let running = Query {
             id: 7,
             state: "running".to_owned(),
