@@ -17,6 +17,8 @@ const ROWS_MAX = 10_000;
 /** How often the board looks, and how often while nobody looks at it, in milliseconds. */
 const LOOK_EVERY = 1000;
 const GLANCE_EVERY = 4000;
+/** SQLSTATE of a statement that somebody has ended. */
+const CANCELLED = "57014";
 const EXPLAIN = "EXPLAIN (ANALYZE, FORMAT JSON)\n";
 const FIRST_TEXT = "-- Ctrl+Enter runs the statement at the cursor\nSELECT * FROM system.settings LIMIT 20;\n";
 
@@ -69,11 +71,12 @@ async function start(explain) {
   let rows = null;
   try {
     const result = await run(begun.sql, { signal: abort.signal, rowsMax: ROWS_MAX, arrived: throttled((result) => preview(result, begun)) });
-    rows = result.rows?.length ?? result.rows ?? null;
+    rows = planOf(result) ? null : (result.rows?.length ?? result.rows ?? null);
     finish(result, begun, explain);
   } catch (error) {
-    failed = abort.signal.aborted ? "cancelled" : error.message;
-    fail(error, statement, head, abort.signal.aborted);
+    const cancelled = abort.signal.aborted || error.code === CANCELLED;
+    failed = cancelled ? "cancelled" : error.message;
+    fail(error, statement, head, cancelled);
   }
   clearInterval(clock);
   clearInterval(watch);
@@ -149,8 +152,8 @@ function drawResult(panel) {
   if (panel === "plan") byId("plan").replaceChildren(...(plan ? [plan].flat() : [h("p", { class: "quiet empty" }, "Explain draws a statement’s plan here.")]));
 }
 
-function fail(error, statement, head, aborted) {
-  if (aborted) return say("quiet", "Cancelled.");
+function fail(error, statement, head, cancelled) {
+  if (cancelled) return say("quiet", "Cancelled.");
   const told = error instanceof QueryError ? error : new QueryError(String(error));
   let where = null;
   if (told.place) {

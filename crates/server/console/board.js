@@ -4,8 +4,10 @@ import { bytes, count, counted, duration, short } from "./format.js";
 import { byId, h, svg } from "./dom.js";
 import { cancel } from "./client.js";
 
-/** Looks that a curve shows: one a second. */
-const LOOKS_KEPT = 60;
+/** The time that a curve shows, in milliseconds. */
+const CURVE_TIME = 60_000;
+/** A look that comes sooner after the one before takes its place: rates of shorter times say nothing. */
+const APART_MIN = 500;
 /** Queries that have ended and are still listed. */
 const ENDED_SHOWN = 12;
 
@@ -21,7 +23,6 @@ const WHAT = {
 export class Board {
   #looks = [];
   #use;
-  #drawnAt = 0;
 
   /** `use` puts a statement into the editor. */
   constructor(use) {
@@ -30,21 +31,23 @@ export class Board {
 
   /** Takes a look at the server, and shows it. */
   take(status, queries) {
-    this.#looks.push({ at: performance.now(), status });
-    if (this.#looks.length > LOOKS_KEPT) this.#looks.shift();
+    const at = performance.now();
+    if (this.#looks.length > 1 && at - this.#looks.at(-1).at < APART_MIN) this.#looks.pop();
+    this.#looks.push({ at, status });
+    while (this.#looks[0].at < at - CURVE_TIME) this.#looks.shift();
     if (byId("board").hidden) return;
     this.#drawFront(status);
     this.#drawStages(status);
     this.#drawMachine(status);
     this.#drawQueries(queries);
-    this.#drawnAt = performance.now();
   }
 
-  /** How much a counter has grown per second, look by look. */
+  /** How much a counter has grown per second, look by look; a look too soon after the first says nothing. */
   #rates(counter) {
     const rates = [];
     for (let index = 1; index < this.#looks.length; index++) {
       const [before, after] = [this.#looks[index - 1], this.#looks[index]];
+      if (after.at - before.at < APART_MIN) continue;
       const [from, to] = [counter(before.status), counter(after.status)];
       rates.push(from === undefined || to === undefined ? 0 : Math.max(0, ((to - from) * 1000) / (after.at - before.at)));
     }
@@ -66,7 +69,7 @@ export class Board {
         slots(stage.running, stage.running_max),
         gauge("queue", stage.queued, stage.queue_max),
         stage.waiting ? h("p", { class: "held" }, `${counted(stage.waiting, "asker")} held back`) : null,
-        curve(rates),
+        curve(rates, this.#looks.slice(-rates.length).map((look) => this.#looks.at(-1).at - look.at)),
         h("footer", {}, h("span", {}, h("b", {}, short(rates.at(-1) ?? 0)), " /s"), h("span", { title: "average wait in its queue" }, `waits ${average(stage.wait_us_total, stage.done_total)}`)),
         stage.refused_total ? h("p", { class: "held" }, `${count(stage.refused_total)} refused so far`) : null,
       );
@@ -76,7 +79,9 @@ export class Board {
 
   #drawStages(status) {
     const share = new Map(status.stages.map((stage) => [stage.name, this.#rates((look) => look.stages.find((other) => other.name === stage.name)?.service_us_total)]));
-    const rows = status.stages.map((stage) => {
+    // What was never used only takes room.
+    const used = status.stages.filter((stage) => stage.turns_total + stage.queued + stage.running > 0);
+    const rows = used.map((stage) => {
       const busy = (share.get(stage.name).at(-1) ?? 0) / 1e6;
       const part = Math.min(1, busy / Math.max(1, status.workers.length));
       return h(
@@ -90,7 +95,7 @@ export class Board {
         h("td", { class: "load" }, h("i", { style: { width: `${part * 100}%` } }), h("span", {}, `${Math.round(part * 100)} %`)),
       );
     });
-    byId("stages").replaceChildren(...rows);
+    byId("stages").replaceChildren(...(rows.length ? rows : [h("tr", {}, h("td", { colspan: 6, class: "quiet" }, "Nothing has run yet."))]));
   }
 
   #drawMachine(status) {
@@ -162,11 +167,11 @@ function average(us, done) {
   return done ? duration(us / done) : "–";
 }
 
-/** What was done per second, the last minute. */
-function curve(rates) {
+/** What was done per second, the last minute; `ages` says how long ago, in milliseconds. */
+function curve(rates, ages) {
   const [width, height] = [120, 26];
   const most = Math.max(1, ...rates);
-  const x = (index) => (width * (LOOKS_KEPT - rates.length + index)) / (LOOKS_KEPT - 1);
+  const x = (index) => width * (1 - ages[index] / CURVE_TIME);
   const points = rates.map((rate, index) => `${x(index).toFixed(1)},${(height - 1 - (height - 3) * (rate / most)).toFixed(1)}`);
   const picture = svg("svg", { class: "curve", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
   if (points.length > 1) picture.append(svg("path", { class: "area", d: `M${x(0)},${height}L${points.join("L")}L${width},${height}Z` }), svg("path", { class: "line", d: `M${points.join("L")}` }));

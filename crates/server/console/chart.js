@@ -177,7 +177,8 @@ function bottom(labels, x, step, slanted, top, width) {
   return labels.flatMap((label, index) => {
     if (index % every) return [];
     const short = label.length > 14 ? `${label.slice(0, 13)}…` : label;
-    const at = Math.max(10, Math.min(width - 10, x(index)));
+    const half = slanted ? 10 : short.length * 3.4;
+    const at = Math.max(half, Math.min(width - half, x(index)));
     const slant = slanted ? { transform: `rotate(-32 ${at} ${top})`, "text-anchor": "end" } : { "text-anchor": "middle" };
     return [svg("text", { class: "label", x: at, y: top, ...slant }, short)];
   });

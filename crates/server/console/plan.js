@@ -115,7 +115,7 @@ function card(node, worked) {
   return h(
     "div",
     { class: `node ${heat}`, role: "treeitem", "aria-level": node.depth + 1, "aria-selected": "false", title: node.operator, style: { left: `${leftOf(node)}px`, top: `${topOf(node)}px` } },
-    h("strong", {}, title, wrong >= FAR_OFF ? h("em", { title: `about ${count(node.rows_estimate)} were expected` }, `estimate ×${short(Math.round(wrong))} off`) : null),
+    h("strong", {}, title, wrong >= FAR_OFF ? h("em", { title: `about ${count(node.rows_estimate)} were expected` }, `×${short(Math.round(wrong))} off`) : null),
     h("p", {}, rest),
     foot,
   );
