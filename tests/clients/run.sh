@@ -41,8 +41,9 @@ stop
 start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
 stop
-openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
 POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+DILIGENCE=$binary POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$here/shell.sh"
 stop
 echo "all clients are served"

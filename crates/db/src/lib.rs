@@ -23,6 +23,7 @@
 
 mod beginning;
 mod database;
+mod plan_json;
 pub mod postgres;
 mod result;
 mod session;

@@ -12,12 +12,15 @@ use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::memory::Reservation;
+use diligence_engine::plan::Plan;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
 use diligence_sql::catalog::Catalog;
 use diligence_sql::{FileTarget, Statement, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
+
+use crate::plan_json;
 
 /// What kind of result a statement has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +75,16 @@ enum Body {
     Write(Box<WriteBody>),
     /// A query that writes by itself and gives a count, and where it writes.
     WriteFiles(QueryStream, Box<FileTarget>),
-    /// A query whose rows nobody wants, only how it ran; and its plan as text.
-    Analyze(QueryStream, String),
+    /// A query whose rows nobody wants, only how it ran; and its plan.
+    Analyze(QueryStream, Explained),
+}
+
+/// A plan as EXPLAIN ANALYZE will show it.
+pub(crate) enum Explained {
+    /// For people.
+    Text(String),
+    /// For programs.
+    Json(Plan),
 }
 
 struct WriteBody {
@@ -95,7 +106,7 @@ impl QueryResult {
         Self::of(Arc::new(Schema::empty()), Some(command), stream, body)
     }
 
-    pub(crate) fn analyze(stream: QueryStream, plan: String) -> Self {
+    pub(crate) fn analyze(stream: QueryStream, plan: Explained) -> Self {
         Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
@@ -287,7 +298,10 @@ impl QueryResult {
                 self.command = Some(Done { tag, rows: Some(rows) });
             }
             Body::Analyze(stream, plan) => {
-                let text = format!("{}\n\n{}", plan.trim_end(), stream.profile());
+                let text = match plan {
+                    Explained::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
+                    Explained::Json(plan) => plan_json::document(&plan, Some(&stream.profile())),
+                };
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
             Body::WriteFiles(_, target) => {

@@ -13,7 +13,8 @@ use diligence_storage::foreign_error::from_arrow;
 
 use crate::beginning::Beginning;
 use crate::database::Database;
-use crate::result::QueryResult;
+use crate::plan_json;
+use crate::result::{Explained, QueryResult};
 use crate::settings::{Settings, SettingsView, Shown};
 use crate::system;
 
@@ -137,10 +138,15 @@ impl Session {
         let options = || parts.settings.query_options(text);
         Ok(match statement {
             Statement::Query(query) => self.start_query(&query, text)?,
-            Statement::Explain { query, analyze: true, .. } => {
-                QueryResult::analyze(engine.run(&query.plan, options())?, query.plan.to_string())
+            Statement::Explain { query, analyze: true, json, .. } => {
+                let plan =
+                    if json { Explained::Json(query.plan.clone()) } else { Explained::Text(query.plan.to_string()) };
+                QueryResult::analyze(engine.run(&query.plan, options())?, plan)
             }
-            Statement::Explain { query, analyze: false, details } => {
+            Statement::Explain { query, json: true, .. } => {
+                QueryResult::lines(&plan_json::document(&query.plan, None))?
+            }
+            Statement::Explain { query, analyze: false, json: false, details } => {
                 let mut text = engine.explain(&query.plan, &options())?;
                 if let Some(details) = details {
                     text = format!("{}\n\n{details}", text.trim_end());
@@ -215,6 +221,11 @@ impl Session {
     /// Tables and views, as a statement names them; in order.
     pub fn relation_names(&self) -> Vec<String> {
         self.0.planner.catalogs().names().iter().map(ToString::to_string).collect()
+    }
+
+    /// Words of SQL's own, in capitals.
+    pub fn keywords() -> &'static [&'static str] {
+        &KEYWORDS
     }
 
     /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.

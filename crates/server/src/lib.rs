@@ -1,4 +1,5 @@
-//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]).
+//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]). And the other side of the
+//! former, for the shell ([`client`]).
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
@@ -16,6 +17,7 @@
 
 pub mod admission;
 pub mod cache;
+pub mod client;
 pub mod config;
 pub mod http;
 mod listing;

@@ -13,6 +13,7 @@ use arrow::datatypes::FieldRef;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::common::{DFSchema, ParamValues, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result as DataFusionResult;
@@ -250,8 +251,7 @@ impl Planner {
         let Parsed { statement, depth } = parsed;
         match statement {
             ParsedStatement::Explain(explain) => {
-                let (analyze, verbose) = (explain.options.analyze, explain.options.verbose);
-                self.explain(session, Parsed { statement: *explain.statement, depth }, analyze, verbose)
+                self.explain(session, Parsed { statement: *explain.statement, depth }, &explain.options)
             }
             ParsedStatement::Reset(ResetStatement::Variable(name)) => {
                 let name = setting_name(&name);
@@ -510,8 +510,16 @@ impl Planner {
         Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
     }
 
-    fn explain(&self, session: &SessionParts, parsed: Parsed, analyze: bool, verbose: bool) -> Result<Statement> {
-        let mut details = verbose.then(String::new);
+    fn explain(&self, session: &SessionParts, parsed: Parsed, options: &ExplainStatementOptions) -> Result<Statement> {
+        let analyze = options.analyze;
+        let json = match options.format {
+            None | Some(ExplainFormat::Indent) => false,
+            Some(ExplainFormat::PostgresJSON) => true,
+            Some(ExplainFormat::Tree | ExplainFormat::Graphviz) => {
+                return Err(Error::unsupported("plans are shown as TEXT or JSON"));
+            }
+        };
+        let mut details = options.verbose.then(String::new);
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
                 let statement = ParsedStatement::Statement(statement);
@@ -528,7 +536,7 @@ impl Planner {
                 _ => return Err(Error::input("only queries have plans to explain")),
             },
         };
-        Ok(Statement::Explain { query, analyze, details })
+        Ok(Statement::Explain { query, analyze, json, details })
     }
 
     fn prepare(&self, session: &SessionParts, statement: ast::Statement, depth: usize) -> Result<Statement> {

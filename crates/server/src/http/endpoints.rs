@@ -249,7 +249,7 @@ fn is_name(name: &str) -> bool {
 /// Letters, digits and a few signs between slashes; none of the server's own paths.
 fn is_path(path: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '/' | '-' | '_' | '.');
-    let own = ["/v1/", "/metrics", "/healthz", "/readyz", "/openapi.json"];
+    let own = ["/v1/", "/console/", "/metrics", "/healthz", "/readyz", "/openapi.json"];
     path.starts_with('/') && path.len() > 1 && path.chars().all(plain) && !own.iter().any(|own| path.starts_with(own))
 }
 

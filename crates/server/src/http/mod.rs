@@ -4,17 +4,21 @@
 //! |---|---|
 //! | `POST /v1/sql` | a statement's rows as JSON, CSV or an Arrow stream ([`sql`]) |
 //! | `GET /v1/queries`, `DELETE /v1/queries/{id}` | what runs; cancels it |
+//! | `GET /v1/status` | the stages, workers and memory ([`status`]) |
+//! | `GET /` | the console in the browser ([`console`]) |
 //! | `GET` of an endpoint | the rows of its file's query ([`endpoints`]), described in `GET /openapi.json` |
 //! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
 //!
 //! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from the
 //! internet must not reach the database through its reader's browser.
 
+mod console;
 mod endpoints;
 mod metrics;
 mod openapi;
 mod rows;
 mod sql;
+mod status;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,6 +77,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
         .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX)))
         .route("/v1/queries", get(queries))
         .route("/v1/queries/{id}", delete(cancel))
+        .route("/v1/status", get(status::status))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(move || async move { axum::Json(description) }));
     for index in 0..endpoints.len() {
@@ -81,6 +86,9 @@ pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
             &path,
             get(move |state: State<Arc<Server>>, request: Request| endpoints::serve(state, all, index, request)),
         );
+    }
+    for file in console::FILES {
+        guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
     }
     let guarded = guarded.layer(from_fn_with_state(server.clone(), guard)).layer(CompressionLayer::new());
     Ok(Router::new()
