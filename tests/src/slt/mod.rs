@@ -17,6 +17,7 @@ mod run;
 mod scripts;
 mod watchdog;
 mod weathers;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
