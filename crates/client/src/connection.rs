@@ -221,10 +221,13 @@ impl Connection {
         Ok(Message { kind: self.buffer[at], body: &self.buffer[at + 5..at + length] })
     }
 
-    /// Reads at most so many bytes and forgets them: for clients that are slow. Returns how many.
-    pub async fn skip(&mut self, bytes: usize) -> Result<usize, Error> {
-        let mut into = vec![0; bytes];
-        Ok(self.socket.read(&mut into).await?)
+    /// The single byte that answers a request for encryption.
+    pub async fn letter(&mut self) -> Result<u8, Error> {
+        while self.next == self.end {
+            self.read().await?;
+        }
+        self.next += 1;
+        Ok(self.buffer[self.next - 1])
     }
 
     async fn read(&mut self) -> Result<(), Error> {
