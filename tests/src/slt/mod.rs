@@ -13,6 +13,7 @@
 
 mod adapter;
 mod display;
+mod nested;
 mod run;
 mod scripts;
 mod watchdog;

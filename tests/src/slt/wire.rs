@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, TimeUnit};
 use diligence_base::Error;
 use diligence_client::{self as client, Address, Answer, Column, Connection};
 use diligence_db::Database;
@@ -15,6 +15,7 @@ use sqllogictest::DBOutput;
 use tokio::runtime::Runtime;
 
 use super::display::{self, ColumnLetter};
+use super::nested;
 
 /// PostgreSQL's numbers of types.
 mod oid {
@@ -31,6 +32,25 @@ mod oid {
     pub const TIMESTAMP: u32 = 1114;
     pub const TIMESTAMPTZ: u32 = 1184;
     pub const NUMERIC: u32 = 1700;
+    pub const JSON: u32 = 114;
+    pub const INTERVAL: u32 = 1186;
+
+    /// Arrays, and what is in them.
+    pub const ARRAYS: [(u32, u32); 13] = [
+        (1000, BOOL),
+        (1001, BYTEA),
+        (1005, INT2),
+        (1007, INT4),
+        (1009, TEXT),
+        (1016, INT8),
+        (1021, FLOAT4),
+        (1022, FLOAT8),
+        (1115, TIMESTAMP),
+        (1182, DATE),
+        (1183, TIME),
+        (1185, TIMESTAMPTZ),
+        (1231, NUMERIC),
+    ];
 }
 
 /// A server around a database, with one client.
@@ -110,7 +130,8 @@ fn letter(column: &Column) -> ColumnLetter {
     }
 }
 
-/// Whether the letters of a script are those of an answer: whole numbers may have come as numeric.
+/// Whether the letters of a script are those of an answer: whole numbers may have come as numeric, and columns of nothing but NULL come
+/// as text.
 pub fn letters_agree(actual: &Vec<ColumnLetter>, expected: &Vec<ColumnLetter>) -> bool {
     let agrees = |(actual, expected): (&ColumnLetter, &ColumnLetter)| {
         actual == expected || (*actual == display::NUMERIC && [display::INTEGER, display::REAL].contains(expected))
@@ -143,11 +164,36 @@ fn rows(answer: &Answer) -> Result<Vec<Vec<String>>, Error> {
 /// A value's text, where PostgreSQL's differs from what Arrow reads or shows.
 fn text(oid: u32, value: &[u8]) -> Result<String, Error> {
     let value = std::str::from_utf8(value).map_err(|_| Error::bug("a value that is no UTF-8"))?;
+    let odd = || Error::bug(format!("a value of type {oid} is not in PostgreSQL's form: {value}"));
+    if let Some((_, element)) = oid::ARRAYS.iter().find(|(array, _)| *array == oid) {
+        return array(*element, nested::elements(value).ok_or_else(odd)?);
+    }
     Ok(match oid {
+        oid::JSON => {
+            let float = |number: &str| shown(oid::FLOAT8, Some(number)).unwrap_or_else(|_| number.to_owned());
+            nested::json(value, float).ok_or_else(odd)?
+        }
         oid::BYTEA => value.trim_start_matches("\\x").to_owned(),
         oid::TIMESTAMPTZ => value.replace("+00", "Z"),
         _ => value.to_owned(),
     })
+}
+
+/// An array as the scripts show it.
+fn array(element: u32, elements: Vec<Option<String>>) -> Result<String, Error> {
+    let shown = elements.iter().map(|value| {
+        let value = value.as_ref().map(|value| text(element, value.as_bytes())).transpose()?;
+        shown(element, value.as_deref())
+    });
+    Ok(format!("[{}]", shown.collect::<Result<Vec<_>, _>>()?.join(", ")))
+}
+
+/// One value as the scripts show it within another.
+fn shown(oid: u32, value: Option<&str>) -> Result<String, Error> {
+    let column = typed(oid, Arc::new(StringArray::from(vec![value])))?;
+    let batch = RecordBatch::try_from_iter([("value", column)]).map_err(|error| Error::bug(error.to_string()))?;
+    let rows = display::rows(&[batch]).map_err(|error| Error::value(error.to_string()))?;
+    Ok(if value == Some("") { String::new() } else { rows[0][0].clone() })
 }
 
 /// The values of a type whose display is not simply their text.
@@ -158,6 +204,7 @@ fn typed(oid: u32, texts: ArrayRef) -> Result<ArrayRef, Error> {
         oid::FLOAT4 => DataType::Float32,
         oid::FLOAT8 => DataType::Float64,
         oid::TIME => DataType::Time64(TimeUnit::Microsecond),
+        oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         oid::TIMESTAMP => micros(None),
         oid::TIMESTAMPTZ => micros(Some("UTC")),
         _ => return Ok(texts),

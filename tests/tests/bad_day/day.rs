@@ -22,11 +22,15 @@ const LEAVERS: usize = 20;
 const STRANGERS: usize = 10;
 const HUGE: usize = 4;
 
-/// Queries with memory that differ; each sorts some 12 MB.
-const HEAVY_KINDS: usize = 5;
+/// What makes queries with memory differ; each sorts some 12 MB. They have no divisor in common with a power of ten, so that no two rows
+/// are equal and the order is certain.
+const HEAVY_FACTORS: [usize; 5] = [7919, 7921, 7923, 7927, 7929];
 
 /// Three of them fill it.
 const MEMORY_BYTES: usize = 48 << 20;
+
+/// What operators may have above the budget to finish what they have begun (`memory::broker`, the slack).
+const SLACK_BYTES: usize = 16 << 20;
 
 /// What a process may have beside the budget: programs and libraries, stacks, plans, sessions with their messages of megabytes. The
 /// largest parts are statements of 20 MB that are parsed at the same time.
@@ -80,13 +84,19 @@ pub fn run(length: Duration, seed: u64) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
     let mut server = Served::start(MEMORY_BYTES)?;
-    let morning = LocalSet::new().block_on(&runtime, live(&mut server, length, seed))?;
+    let (morning, p99_ms) = LocalSet::new().block_on(&runtime, live(&mut server, length, seed))?;
+    runtime.block_on(without_tables(&server.postgres))?;
     evening(&server, &morning)?;
-    server.end()
+    server.end()?;
+    // Last, because all else has to hold however slow the machine is.
+    if p99_ms > P99_MS_MAX {
+        return Err(format!("SELECT 1 took {p99_ms:.0} ms at p99"));
+    }
+    Ok(())
 }
 
-/// The server before the day, with nobody there.
-async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<Footprint, String> {
+/// The day until the last client has left. What the server had before, with nobody there, and how long `SELECT 1` took at p99.
+async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footprint, f64), String> {
     let heavy = Rc::new(alone(&server.postgres).await?);
     quiet(server)?;
     let morning = server.footprint();
@@ -157,17 +167,14 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<Footpr
     if day.counts.borrow().get("heavy answers").copied().unwrap_or(0) < WITH_MEMORY as u64 {
         return Err("not all queries with memory were answered".to_owned());
     }
-    if most_reserved > MEMORY_BYTES as u64 {
+    if most_reserved > (MEMORY_BYTES + SLACK_BYTES) as u64 {
         return Err(format!("{most_reserved} bytes were reserved of {MEMORY_BYTES}"));
     }
-    let allowed = (MEMORY_BYTES as f64 * 1.1) as u64 + BESIDE_BUDGET_BYTES;
+    let allowed = (MEMORY_BYTES + SLACK_BYTES) as u64 + BESIDE_BUDGET_BYTES;
     if footprint.peak_resident_bytes > allowed {
         return Err(format!("the process had {} bytes; {allowed} are allowed", footprint.peak_resident_bytes));
     }
-    if at(0.99) > P99_MS_MAX {
-        return Err(format!("SELECT 1 took {:.0} ms at p99", at(0.99)));
-    }
-    Ok(morning)
+    Ok((morning, at(0.99)))
 }
 
 /// The answers to the queries with memory, each run alone.
@@ -175,13 +182,23 @@ async fn alone(address: &Address) -> Result<Vec<Heavy>, String> {
     let connection = Connection::open(address, "ann", "diligence", &[]).await;
     let mut connection = connection.map_err(|error| format!("the first client is not let in: {error}"))?;
     let mut answers = Vec::new();
-    for factor in (0..HEAVY_KINDS).map(|kind| 7919 + 2 * kind) {
+    for factor in HEAVY_FACTORS {
         let sql = heavy(factor);
         let mut answered = connection.simple(&sql).await.map_err(|error| format!("{sql}: {error}"))?;
         answers.push(Heavy { sql, expected: answered.remove(0).rows });
     }
     connection.close().await.map_err(|error| format!("a session cannot end: {error}"))?;
     Ok(answers)
+}
+
+/// Drops what a stranger may have made: tables in memory count as long as they live.
+async fn without_tables(address: &Address) -> Result<(), String> {
+    let dropped = async {
+        let mut connection = Connection::open(address, "ann", "diligence", &[]).await?;
+        connection.simple("DROP TABLE IF EXISTS s").await?;
+        connection.close().await
+    };
+    dropped.await.map_err(|error| format!("after the day: {error}"))
 }
 
 /// Waits until nothing is left of anybody: gauges that must be zero.
