@@ -1,6 +1,6 @@
 //! Thousands of sessions that are none: no panic, and nothing is left of them.
 //!
-//! `DILIGENCE_STRANGERS` says how many (2,000; the goal is 10,000), `DILIGENCE_SEED` which.
+//! `DILIGENCE_STRANGERS` says how many (10,000), `DILIGENCE_SEED` which.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ fn malformed_sessions_leave_nothing() {
         usual(panic);
     }));
     let number = |name: &str, usual| std::env::var(name).map_or(usual, |value| value.parse().unwrap());
-    let (sessions, seed) = (number("DILIGENCE_STRANGERS", 2000), number("DILIGENCE_SEED", 1));
+    let (sessions, seed) = (number("DILIGENCE_STRANGERS", 10_000), number("DILIGENCE_SEED", 1));
 
     let network = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use diligence_base::seams::Random;
-use diligence_client::{Connection, Error, message};
+use diligence_client::{Address, Connection, Error, message};
 use tokio::time::{Instant, sleep};
 
 use super::day::Day;
@@ -253,20 +253,25 @@ pub async fn huge(day: Rc<Day>, number: usize) -> Result<(), String> {
     }
 }
 
-/// Asks `SELECT 1` on a session of its own, again and again; the milliseconds.
-pub async fn prober(day: Rc<Day>) -> Result<Vec<f64>, String> {
-    let mut connection = connect(&day).await?;
-    connection.prepare("one", "SELECT 1").await.map_err(|error| format!("SELECT 1: {error}"))?;
-    let mut took = Vec::new();
-    while !day.is_over() {
-        let began = Instant::now();
-        let done = connection.run("one", &[], false, |_| {}).await.map_err(|error| format!("SELECT 1: {error}"))?;
-        if done.rows != 1 {
-            return Err(format!("SELECT 1 has {} rows", done.rows));
+/// Asks `SELECT 1` on a session of its own, again and again until the day ends; the milliseconds.
+pub fn prober(address: &Address, ends: Instant) -> Result<Vec<f64>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    let probing = async {
+        let mut connection = Connection::open(address, "ann", "diligence", &[]).await?;
+        connection.prepare("one", "SELECT 1").await?;
+        let mut took = Vec::new();
+        while Instant::now() < ends {
+            let began = Instant::now();
+            let done = connection.run("one", &[], false, |_| {}).await?;
+            if done.rows != 1 {
+                return Err(Error::Protocol(format!("{} rows", done.rows)));
+            }
+            took.push(began.elapsed().as_secs_f64() * 1e3);
+            sleep(Duration::from_millis(20)).await;
         }
-        took.push(began.elapsed().as_secs_f64() * 1e3);
-        sleep(Duration::from_millis(20)).await;
-    }
-    connection.close().await.map_err(|error| format!("a session cannot end: {error}"))?;
-    Ok(took)
+        connection.close().await?;
+        Ok(took)
+    };
+    runtime.block_on(probing).map_err(|error| format!("SELECT 1: {error}"))
 }

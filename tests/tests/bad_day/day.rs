@@ -86,7 +86,7 @@ pub fn run(length: Duration, seed: u64) -> Result<(), String> {
     let mut server = Served::start(MEMORY_BYTES)?;
     let (morning, p99_ms) = LocalSet::new().block_on(&runtime, live(&mut server, length, seed))?;
     runtime.block_on(without_tables(&server.postgres))?;
-    evening(&server, &morning)?;
+    runtime.block_on(evening(&server, &morning))?;
     server.end()?;
     // Last, because all else has to hold however slow the machine is.
     if p99_ms > P99_MS_MAX {
@@ -98,7 +98,7 @@ pub fn run(length: Duration, seed: u64) -> Result<(), String> {
 /// The day until the last client has left. What the server had before, with nobody there, and how long `SELECT 1` took at p99.
 async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footprint, f64), String> {
     let heavy = Rc::new(alone(&server.postgres).await?);
-    quiet(server)?;
+    quiet(server).await?;
     let morning = server.footprint();
     let now = Instant::now();
     let day = Rc::new(Day {
@@ -109,7 +109,9 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
         counts: RefCell::default(),
         longest_heavy: Cell::default(),
     });
-    let probing = spawn_local(clients::prober(day.clone()));
+    // On a thread of its own, so that what the other clients do is not in its times.
+    let (address, ends) = (day.address.clone(), day.ends);
+    let probing = std::thread::spawn(move || clients::prober(&address, ends));
     let mut tasks = Vec::new();
     let mut add =
         |count: usize, client: &dyn Fn(usize) -> std::pin::Pin<Box<dyn Future<Output = Result<(), String>>>>| {
@@ -127,7 +129,7 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
 
     let (mut most_sessions, mut most_reserved) = (0, 0);
     while !day.is_over() {
-        let metrics = server.metrics()?;
+        let metrics = server.metrics().await?;
         let get = |name: &str| metrics.get(name).copied().unwrap_or(0);
         most_sessions = most_sessions.max(get("diligence_sessions"));
         most_reserved = most_reserved.max(get("diligence_memory_reserved_bytes"));
@@ -140,7 +142,7 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
     for task in tasks {
         failures.extend(task.await.map_err(|error| format!("a client panicked: {error}"))?.err());
     }
-    let mut took = probing.await.map_err(|error| format!("a client panicked: {error}"))??;
+    let mut took = probing.join().map_err(|_| "the client of SELECT 1 panicked")??;
     took.sort_by(f64::total_cmp);
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
     let footprint = server.footprint();
@@ -202,7 +204,7 @@ async fn without_tables(address: &Address) -> Result<(), String> {
 }
 
 /// Waits until nothing is left of anybody: gauges that must be zero.
-fn quiet(server: &Served) -> Result<(), String> {
+async fn quiet(server: &Served) -> Result<(), String> {
     const ZERO: [&str; 8] = [
         "diligence_sessions",
         "diligence_connecting",
@@ -215,7 +217,7 @@ fn quiet(server: &Served) -> Result<(), String> {
     ];
     let began = Instant::now();
     loop {
-        let metrics = server.metrics()?;
+        let metrics = server.metrics().await?;
         let is_gauge = |name: &str| !name.contains("_total") && ZERO.iter().any(|zero| name.starts_with(zero));
         let left: Vec<_> = metrics.iter().filter(|(name, value)| is_gauge(name) && **value > 0).collect();
         if left.is_empty() {
@@ -224,13 +226,13 @@ fn quiet(server: &Served) -> Result<(), String> {
         if began.elapsed() > PATIENCE {
             return Err(format!("{PATIENCE:?} after the last client there is still: {left:?}"));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Nothing must be left of the day.
-fn evening(server: &Served, morning: &Footprint) -> Result<(), String> {
-    quiet(server)?;
+async fn evening(server: &Served, morning: &Footprint) -> Result<(), String> {
+    quiet(server).await?;
     let began = Instant::now();
     loop {
         let now = server.footprint();
@@ -240,6 +242,6 @@ fn evening(server: &Served, morning: &Footprint) -> Result<(), String> {
         if began.elapsed() > PATIENCE {
             return Err(format!("files or threads are left: {now:?} after {morning:?}"));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,14 +1,16 @@
 //! The server under test, as a process of its own, and what the system and the server say of it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use diligence_client::Address;
 use diligence_db::{Database, DatabaseOptions};
 use diligence_server::{ServerOptions, process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// The argument with which this program is the server.
 pub const SERVE: &str = "serve-for-a-bad-day";
@@ -85,12 +87,13 @@ impl Served {
     }
 
     /// The counters of `GET /metrics`, which is no statement and no session.
-    pub fn metrics(&self) -> Result<BTreeMap<String, u64>, String> {
+    pub async fn metrics(&self) -> Result<BTreeMap<String, u64>, String> {
         let lost = |error: std::io::Error| format!("/metrics: {error}");
-        let mut stream = TcpStream::connect(self.http).map_err(lost)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").map_err(lost)?;
+        let mut stream = TcpStream::connect(self.http).await.map_err(lost)?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.map_err(lost)?;
         let mut text = String::new();
-        stream.read_to_string(&mut text).map_err(lost)?;
+        stream.read_to_string(&mut text).await.map_err(lost)?;
         let values = text.lines().filter(|line| line.starts_with("diligence_")).filter_map(|line| {
             let (name, value) = line.rsplit_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))
