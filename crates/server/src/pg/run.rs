@@ -238,7 +238,11 @@ impl PgSession {
                 self.complete("DISCARD ALL");
             }
             Command::Deallocate(name) => {
-                self.deallocate(name.as_deref())?;
+                if let Some(name) = name.as_ref().filter(|name| !self.is_prepared(name)) {
+                    self.deallocate_in_engine(name).await?;
+                } else {
+                    self.deallocate(name.as_deref());
+                }
                 self.complete(if name.is_some() { "DEALLOCATE" } else { "DEALLOCATE ALL" });
             }
             Command::Close(name) => {
@@ -255,6 +259,18 @@ impl PgSession {
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
         }
+        Ok(())
+    }
+
+    /// Forgets a statement that PREPARE made.
+    async fn deallocate_in_engine(&mut self, name: &str) -> Outcome {
+        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let sql = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
+        let work = async {
+            let parsed = path.parse(&session, sql).await?;
+            path.start(&session, &parsed, vec![], false).await?.finish().await
+        };
+        Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
         Ok(())
     }
 

@@ -545,16 +545,17 @@ impl PgSession {
         Ok(())
     }
 
-    /// Forgets a prepared statement, or all.
-    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
+    /// Whether the client has prepared a statement of that name over the protocol.
+    pub(super) fn is_prepared(&self, name: &str) -> bool {
+        self.statements.contains_key(name)
+    }
+
+    /// Forgets a statement that was prepared over the protocol, or all.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) {
         match name {
-            None => {
-                self.statements.clear();
-                // Those that PREPARE made are the engine's; having none is fine.
-                Ok(())
-            }
-            Some(name) if self.statements.remove(name).is_some() => Ok(()),
-            Some(name) => Err(Error::input(format!("no prepared statement is named '{name}'")).with_code("26000")),
+            // Those that PREPARE made are the engine's; having none is fine.
+            None => self.statements.clear(),
+            Some(name) => drop(self.statements.remove(name)),
         }
     }
 

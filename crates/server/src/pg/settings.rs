@@ -32,7 +32,7 @@ const KNOWN: [(&str, &str, Change); 41] = [
     ("backslash_quote", "safe_encoding", Free),
     ("bytea_output", "hex", Only(&["hex"])),
     ("check_function_bodies", "on", Free),
-    ("client_encoding", "UTF8", Only(&["utf8", "utf-8", "unicode"])),
+    ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
     ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
     ("default_tablespace", "", Free),
@@ -134,7 +134,12 @@ impl ClientSettings {
         let Some(known) = Self::known(name) else {
             return Err(Error::input(format!("no setting is named '{name}'")).with_code("42704"));
         };
-        let value = value.trim();
+        let value = match known.name {
+            // Of an encoding's name PostgreSQL looks at letters and digits; asyncpg sends it in quotes.
+            "client_encoding" => value.chars().filter(char::is_ascii_alphanumeric).collect(),
+            _ => value.trim().to_owned(),
+        };
+        let value = value.as_str();
         match known.change {
             Fixed => return Err(Error::input(format!("the setting '{name}' cannot be changed")).with_code("55P02")),
             Only(values) if !values.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) => {
@@ -210,6 +215,9 @@ mod tests {
     fn what_would_promise_too_much_is_refused() {
         let mut settings = ClientSettings::new("ann", Duration::ZERO);
         assert!(settings.set("client_encoding", "LATIN1").is_err());
+        assert!(
+            ["UTF8", "utf-8", "'utf-8'", "UNICODE"].iter().all(|utf8| settings.set("client_encoding", utf8).is_ok())
+        );
         assert!(settings.set("server_version", "9").is_err());
         assert_eq!(settings.set("Application_Name", "psql").unwrap(), Some(("application_name", "psql".to_owned())));
         assert_eq!(settings.get("application_name").as_deref(), Some("psql"));
