@@ -48,7 +48,8 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         let name = RelationName::new(DEFAULT_SCHEMA, name);
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
-    let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default() };
+    let (system, postgres, rights) = (Arc::default(), Arc::default(), Arc::new(Rights::all()));
+    let catalogs = SessionCatalogs { catalog, system, postgres, rights };
     let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
