@@ -29,7 +29,7 @@ use minijinja::Environment;
 use ring::digest;
 
 use super::rows::{Format, objects, response};
-use super::{Caller, failure, within};
+use super::{Caller, QUEUE_HEADER, failure, queue_header, within};
 use crate::pg::parameters::from_text;
 use crate::server::Server;
 
@@ -358,11 +358,14 @@ async fn page(
     given: &BTreeMap<String, String>,
 ) -> Result<Response> {
     let columns = running.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let queue = queue_header(running.passed());
     let rows = objects(server, running, TEMPLATE_ROWS_MAX).await?;
     let wrong = |error: minijinja::Error| Error::input(format!("the template '{template}': {error:#}"));
     let context = minijinja::context! { columns, rows, parameters => given };
     let text = all.templates.get_template(template).and_then(|template| template.render(context)).map_err(wrong)?;
-    Ok(([(header::CONTENT_TYPE, Format::Html.content_type())], text).into_response())
+    let mut page = ([(header::CONTENT_TYPE, Format::Html.content_type())], text).into_response();
+    page.headers_mut().insert(QUEUE_HEADER, queue);
+    Ok(page)
 }
 
 /// A tag for an answer. Numbers of tables' states begin anew with each process, so the tag has the process's secret in it.

@@ -12,6 +12,7 @@ use diligence_base::seams::LocalFiles;
 use diligence_engine::memory::QueryMemory;
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
+use crate::rights::Rights;
 use crate::{Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a, b)`.
