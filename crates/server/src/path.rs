@@ -163,8 +163,8 @@ impl Path {
     ) -> Result<Running> {
         let key = PlanKey::new(session, parsed.text(), &values);
         if let Some(Remembered { plan, history }) = key.as_ref().and_then(|key| self.cache.get(key)) {
-            let (class, memory_bytes) = Class::of(plan.needs(), history.used());
-            let query = Query { statement: parsed.text(), class, memory_bytes };
+            let query = Query::new(parsed.text(), plan.needs(), history.used());
+            let class = query.class;
             let (admitted, passed) = self.admission.enter(asker, query).await?;
             let own = session.clone();
             let started = self.execute.run(move || {
@@ -223,8 +223,10 @@ impl Path {
         ready: Ready,
     ) -> Result<Running> {
         let Ready { planned, history } = ready;
-        let (class, memory_bytes) = Class::of(planned.needs(), history.as_ref().and_then(|history| history.used()));
-        let (admitted, passed) = self.admission.enter(asker, Query { statement, class, memory_bytes }).await?;
+        let used = history.as_ref().and_then(|history| history.used());
+        let query = Query::new(statement, planned.needs(), used);
+        let class = query.class;
+        let (admitted, passed) = self.admission.enter(asker, query).await?;
         let own = session.clone();
         let started = self.execute.run(move || begin(&own, planned, class)).await?;
         Ok(Running::new(self, asker, started, admitted, passed, history))

@@ -34,6 +34,8 @@ pub const CHEAP_WORK_MAX: Duration = Duration::from_millis(50);
 
 /// The part of the memory budget, as its divisor, that heavy queries leave to others.
 const MEMORY_LEFT_PART: usize = 8;
+/// The part of what heavy queries may take, as its divisor, that one of which only the plan is known is taken for at most.
+const GUESS_PART: usize = 4;
 
 /// Bytes of a statement that are listed.
 const STATEMENT_BYTES_SHOWN: usize = 2000;
@@ -53,21 +55,6 @@ impl fmt::Display for Class {
             Class::Cheap => "cheap",
             Class::Heavy => "heavy",
         })
-    }
-}
-
-impl Class {
-    /// The class of a query, by what its plan is expected to need and what the same plan used when it ran last; and the bytes that it will
-    /// reserve.
-    pub fn of(expected: Needs, used: Option<Used>) -> (Self, usize) {
-        let (is_cheap, memory_bytes) = match used {
-            Some(used) => (used.worked <= CHEAP_WORK_MAX, used.memory_bytes),
-            None => (expected.rows <= CHEAP_ROWS_MAX, expected.memory_bytes),
-        };
-        match is_cheap && memory_bytes <= CHEAP_MEMORY_BYTES_MAX {
-            true => (Class::Cheap, memory_bytes),
-            false => (Class::Heavy, memory_bytes),
-        }
     }
 }
 
@@ -115,14 +102,35 @@ impl Asker {
 }
 
 /// A query at the door.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
     /// Its text.
     pub statement: &'a str,
     /// Its class.
     pub class: Class,
-    /// Bytes that it will reserve.
-    pub memory_bytes: usize,
+    /// Bytes that it is expected to reserve.
+    memory_bytes: usize,
+    /// Whether that is by its plan alone.
+    is_guess: bool,
+}
+
+impl<'a> Query<'a> {
+    /// A query, by what its plan is expected to need, and by what the same plan used when it ran last: if that is known, it decides.
+    pub fn new(statement: &'a str, expected: Needs, used: Option<Used>) -> Self {
+        let (is_quick, memory_bytes) = match used {
+            Some(used) => (used.worked <= CHEAP_WORK_MAX, used.memory_bytes),
+            None => (expected.rows <= CHEAP_ROWS_MAX, expected.memory_bytes),
+        };
+        let is_cheap = is_quick && memory_bytes <= CHEAP_MEMORY_BYTES_MAX;
+        let class = if is_cheap { Class::Cheap } else { Class::Heavy };
+        Self { statement, class, memory_bytes, is_guess: used.is_none() }
+    }
+
+    /// Bytes that are counted as taken while it runs, where heavy queries together may take `most`. A guess errs towards more, and what
+    /// does not fit goes to temp space: one guess must not keep all others waiting.
+    fn memory_counted(&self, most: usize) -> usize {
+        if self.is_guess { self.memory_bytes.min(most / GUESS_PART) } else { self.memory_bytes }
+    }
 }
 
 /// How admission is set up.
@@ -217,10 +225,10 @@ impl Admission {
 
     /// Waits until the query may run. Fails at once when too many wait.
     pub async fn enter(self: &Arc<Self>, asker: &Asker, query: Query<'_>) -> Result<(Admitted, Passed)> {
-        let role = &asker.role;
+        let (role, memory) = (&asker.role, self.memory_max_bytes());
         let wanted = Wanted {
             class: query.class,
-            memory_bytes: query.memory_bytes,
+            memory_bytes: query.memory_counted(memory),
             role: role.name.clone(),
             role_running_max: role.limits.running_max,
             role_queue_max: role.limits.queue_max,
@@ -228,7 +236,6 @@ impl Admission {
         };
         let began = Instant::now();
         let (admitted, mut told, place) = {
-            let memory = self.memory_max_bytes();
             let mut state = self.state.lock();
             let now = self.began.elapsed();
             let ticket = state.lanes.enter(wanted, now, memory).map_err(|full| refusal(&full))?;
@@ -384,8 +391,12 @@ mod tests {
         Arc::new(Asker::new("ann", Arc::new(Role::none(false))))
     }
 
-    const HEAVY: Query<'_> = Query { statement: "SELECT heavy", class: Class::Heavy, memory_bytes: 0 };
-    const CHEAP: Query<'_> = Query { statement: "SELECT 1", class: Class::Cheap, memory_bytes: 0 };
+    const HEAVY: Query<'_> = of("SELECT heavy", Class::Heavy);
+    const CHEAP: Query<'_> = of("SELECT 1", Class::Cheap);
+
+    const fn of(statement: &str, class: Class) -> Query<'_> {
+        Query { statement, class, memory_bytes: 0, is_guess: true }
+    }
 
     async fn until_waiting(admission: &Admission, count: usize) {
         while admission.info().heavy.waiting != count {
@@ -449,12 +460,16 @@ mod tests {
     fn classes_follow_the_plan_and_then_what_it_needed() {
         let needs = |rows, memory_bytes| Needs { rows, memory_bytes };
         let used = |memory_bytes, milliseconds| Used { memory_bytes, worked: Duration::from_millis(milliseconds) };
-        assert_eq!(Class::of(needs(10, 10), None), (Class::Cheap, 10));
-        assert_eq!(Class::of(needs(CHEAP_ROWS_MAX + 1, 0), None).0, Class::Heavy);
-        assert_eq!(Class::of(needs(10, CHEAP_MEMORY_BYTES_MAX + 1), None).0, Class::Heavy);
-        assert_eq!(Class::of(needs(usize::MAX, usize::MAX), Some(used(100, 5))), (Class::Cheap, 100));
-        assert_eq!(Class::of(needs(10, 10), Some(used(100, 5000))).0, Class::Heavy);
-        assert_eq!(Class::of(needs(10, 10), Some(used(1 << 30, 5))), (Class::Heavy, 1 << 30));
+        let of = |expected, before| {
+            let query = Query::new("", expected, before);
+            (query.class, query.memory_counted(1 << 20))
+        };
+        assert_eq!(of(needs(10, 10), None), (Class::Cheap, 10));
+        assert_eq!(of(needs(CHEAP_ROWS_MAX + 1, 0), None), (Class::Heavy, 0));
+        assert_eq!(of(needs(10, CHEAP_MEMORY_BYTES_MAX + 1), None), (Class::Heavy, 1 << 18));
+        assert_eq!(of(needs(usize::MAX, usize::MAX), Some(used(100, 5))), (Class::Cheap, 100));
+        assert_eq!(of(needs(10, 10), Some(used(100, 5000))), (Class::Heavy, 100));
+        assert_eq!(of(needs(10, 10), Some(used(1 << 30, 5))), (Class::Heavy, 1 << 30));
     }
 
     #[test]
