@@ -82,8 +82,8 @@ with connect() as first, connect() as second, connect() as cheap:
     queue = answers[0].headers["Diligence-Queue"]
     assert queue.startswith("heavy;position=2;waited_ms=") and queue.endswith('reason="one runs, and no more may"'), queue
     # What its plan makes seem heavy is cheap once it is known to need little.
-    cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1, 450000)")
-    text = "SELECT DISTINCT value % 3 AS a FROM big"
+    cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1, 150000)")
+    text = "SELECT DISTINCT " + ", ".join(f"CASE WHEN value % 2 = {i} THEN 'x' ELSE 'y' END AS c{i}" for i in range(4)) + " FROM big"
     classes = [sql(text).headers["Diligence-Queue"] for _ in range(3)]
     assert classes == ["heavy", "cheap", "cheap"], classes
     until("all is quiet", lambda: (lane("running"), lane("queued")) == (0, 0))

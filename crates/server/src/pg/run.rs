@@ -119,7 +119,7 @@ impl PgSession {
                             outbox.put(notice("NOTICE", &text));
                             told = Some(place.clone());
                         }
-                        patience = TELL_AGAIN_AFTER;
+                        patience = if told.is_some() { TELL_AGAIN_AFTER } else { TELL_AFTER };
                     }
                 }
             }
