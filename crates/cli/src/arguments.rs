@@ -185,12 +185,18 @@ pub struct ServeArguments {
     /// Sessions at once [default: 10000]
     #[arg(long, value_name = "N")]
     pub sessions_max: Option<NonZeroUsize>,
-    /// Queries that run at once [default: 64]
+    /// Cheap queries that run at once [default: 64]
     #[arg(long, value_name = "N")]
     pub running_max: Option<NonZeroUsize>,
-    /// Queries that wait at most; more are refused [default: 1024]
+    /// Heavy queries that run at once [default: 16]
+    #[arg(long, value_name = "N")]
+    pub heavy_max: Option<NonZeroUsize>,
+    /// Queries that wait at most, of each class; more are refused [default: 1024]
     #[arg(long, value_name = "N")]
     pub queue_max: Option<usize>,
+    /// Rows that a statement may give [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub result_rows_max: Option<u64>,
     /// Seconds that a statement may take, unless its session says otherwise [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     pub statement_timeout: Option<u64>,

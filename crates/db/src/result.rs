@@ -49,6 +49,15 @@ impl CancelToken {
     }
 }
 
+/// What a statement has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The most memory that its operators had reserved.
+    pub memory_bytes: usize,
+    /// Time on workers, of all of them together: unlike the time that has gone by, it does not grow when others run, too.
+    pub worked: Duration,
+}
+
 /// The result of a statement: a stream of batches, blocking or not. Dropping it cancels what still runs.
 pub struct QueryResult {
     schema: SchemaRef,
@@ -182,6 +191,13 @@ impl QueryResult {
             (None, Some((profile, _))) => Some(profile.clone()),
             (None, None) => None,
         }
+    }
+
+    /// What the query has used so far; final after the last row. `None` for a statement without a query.
+    pub fn used(&self) -> Option<Used> {
+        let profile = self.profile()?;
+        let worked_ns = profile.pipelines.iter().map(|pipeline| pipeline.worked_ns).sum();
+        Some(Used { memory_bytes: profile.memory_peak_bytes, worked: Duration::from_nanos(worked_ns) })
     }
 
     /// The next batch; waits for it. Not for async code, which polls this as a stream.

@@ -15,6 +15,7 @@ use diligence_engine::sharing::SharingMode;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
+use diligence_sql::rights::DENIED;
 use parking_lot::RwLock;
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
@@ -35,6 +36,11 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
+    /// Whether it is everybody's.
+    fn is_engines(self) -> bool {
+        matches!(self, Setting::StagePolicy | Setting::Memory)
+    }
+
     pub(crate) const ALL: [Setting; 9] = [
         Setting::BatchRows,
         Setting::Memory,
@@ -124,8 +130,8 @@ impl Defaults {
 
     /// What a new session has to set: not what belongs to the engine, which is set already.
     pub(crate) fn for_session(&self) -> Vec<(String, String)> {
-        let engines = [Setting::StagePolicy.name(), Setting::Memory.name()];
-        self.given.read().iter().filter(|(name, _)| !engines.contains(&name.as_str())).cloned().collect()
+        let engines = |name: &str| Setting::of_name(name).is_some_and(Setting::is_engines);
+        self.given.read().iter().filter(|(name, _)| !engines(name)).cloned().collect()
     }
 }
 
@@ -154,9 +160,13 @@ impl Default for Own {
 }
 
 /// The settings of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Settings {
     own: RwLock<Own>,
+    /// Whether the session may change what is everybody's.
+    may_change_engine: bool,
+    /// What one of its queries may reserve at most, whatever the session says.
+    query_memory_bytes_max: Option<usize>,
 }
 
 /// Where a session's settings are: its own, its engine's and its planner's.
@@ -169,18 +179,31 @@ pub(crate) struct SettingsView<'a> {
 }
 
 impl Settings {
+    /// The first settings of a session.
+    pub(crate) fn new(may_change_engine: bool, query_memory_bytes_max: Option<usize>) -> Self {
+        Self { own: RwLock::default(), may_change_engine, query_memory_bytes_max }
+    }
+
     /// How a query of this session is run.
     pub(crate) fn query_options(&self, label: &str) -> QueryOptions {
         let own = self.own.read();
         QueryOptions {
             label: label.to_owned(),
-            memory_limit_bytes: own.query_memory_bytes,
+            memory_limit_bytes: self.query_memory_bytes(&own),
+            waits_for_memory: true,
             packets: own.packets,
             batch_rows: own.batch_rows,
             sort_plan: own.sort_plan,
             sharing: own.sharing,
             sharing_rows_min: own.sharing_rows,
         }
+    }
+}
+
+impl Settings {
+    /// What one query may reserve: the least of what the session wants and what it may.
+    fn query_memory_bytes(&self, own: &Own) -> Option<usize> {
+        [own.query_memory_bytes, self.query_memory_bytes_max].into_iter().flatten().min()
     }
 }
 
@@ -197,6 +220,12 @@ impl SettingsView<'_> {
     }
 
     fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
+        if setting.is_engines() && !self.settings.may_change_engine {
+            let error = Error::input("this setting is everybody's, and this user may not change it");
+            return Err(error
+                .with_code(DENIED)
+                .with_hint("the server's file of users grants it to a role: admin = true"));
+        }
         let mut own = self.settings.own.write();
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse()?),
@@ -205,9 +234,9 @@ impl SettingsView<'_> {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
             Setting::QueryMemory => {
-                own.query_memory_bytes = if is(value, "none") { None } else { Some(budget(bytes(value)?)?) };
+                own.query_memory_bytes = if is(value, "none") { None } else { Some(memory_budget(value)?) };
             }
-            Setting::Memory => self.engine.broker().set_budget_bytes(budget(bytes(value)?)?),
+            Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
             Setting::Sharing => own.sharing = value.parse()?,
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
@@ -232,7 +261,8 @@ impl SettingsView<'_> {
 
     /// Gives every setting that the session can change for itself its default back.
     pub(crate) fn reset_all(&self) -> Result<()> {
-        for setting in Setting::ALL {
+        let own = |setting: &Setting| self.settings.may_change_engine || !setting.is_engines();
+        for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
         for shown in self.datafusion() {
@@ -264,7 +294,7 @@ impl SettingsView<'_> {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
-            Setting::QueryMemory => own.query_memory_bytes.map_or("none".into(), display_exact),
+            Setting::QueryMemory => self.settings.query_memory_bytes(&own).map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
             Setting::Sharing => own.sharing.to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
@@ -324,6 +354,11 @@ fn number(value: &str, low: usize, high: usize) -> Result<usize> {
         .ok()
         .filter(|number| (low..=high).contains(number))
         .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
+}
+
+/// A memory budget from text such as `512MB`, if queries can run in it.
+pub fn memory_budget(text: &str) -> Result<usize> {
+    budget(bytes(text)?)
 }
 
 /// A memory budget of so many bytes, if queries can run in it.

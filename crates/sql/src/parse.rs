@@ -238,6 +238,7 @@ fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
             "the text has {} bytes; at most {STATEMENT_BYTES_MAX} are read",
             sql.len()
         ))
+        .with_code("54000")
         .with_hint("load large data with COPY or from files"));
     }
     Tokenizer::new(dialect, sql)

@@ -91,6 +91,8 @@ pub(super) struct Account {
     /// Reads and writes may end after their query: so grant and reservations change together.
     books: Mutex<Books>,
     admitted: AtomicBool,
+    /// Whether its query starts without a grant.
+    goes_ahead: AtomicBool,
     /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
     owes: AtomicBool,
     holders: Mutex<Vec<Arc<Holder>>>,
@@ -115,6 +117,7 @@ impl Account {
             limit_bytes,
             books: Mutex::default(),
             admitted: AtomicBool::new(false),
+            goes_ahead: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             holders: Mutex::default(),
             at_rest: AtRest::default(),
@@ -362,10 +365,16 @@ impl QueryMemory {
         self.0.books.lock().peak_bytes
     }
 
+    /// The query does not stand in the queue for a grant: it takes what it needs as it goes.
+    pub fn go_ahead(&self) {
+        self.0.goes_ahead.store(true, Ordering::Relaxed);
+    }
+
     /// Ready when the query has its grant of `bytes` (the whole budget if that is less; whatever is free if no other query runs).
     /// Until then it stands in a queue, and the waker is woken when it is worth asking again.
     pub fn poll_admit(&self, bytes: usize, waker: &Waker) -> Poll<()> {
         match self.0.owner {
+            Owner::Query(_) if self.0.goes_ahead.load(Ordering::Relaxed) => Poll::Ready(()),
             Owner::Query(query) => {
                 let bytes = bytes.min(self.0.limit_bytes);
                 self.0.broker.poll_admit(&self.0, query, bytes, waker)

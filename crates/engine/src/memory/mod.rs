@@ -249,6 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn a_query_that_needs_little_is_not_behind_those_that_wait_for_much() {
+        let broker = Broker::new(1000);
+        let [running, waiting, little] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
+        assert!(running.poll_admit(1000, Waker::noop()).is_ready());
+        assert!(waiting.poll_admit(500, Waker::noop()).is_pending());
+        little.go_ahead();
+        assert!(little.poll_admit(500, Waker::noop()).is_ready());
+        assert_eq!(broker.queue(), [QueryId(2)]);
+        little.end_grant();
+        assert_eq!(broker.taken_bytes(), 1000, "it had none to give up");
+    }
+
+    #[test]
     fn whoever_waits_is_woken() {
         let broker = Broker::new(1000);
         let [large, small] = [1, 2].map(|query| broker.account(QueryId(query), None));

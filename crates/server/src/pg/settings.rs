@@ -6,6 +6,8 @@ use std::time::Duration;
 use diligence_base::{Error, Result};
 use diligence_db::postgres::SERVER_VERSION;
 
+use crate::duration::{display, duration};
+
 /// A setting: its name in lower case, its name as reported, its value at the start, and how it may change.
 struct Known {
     name: &'static str,
@@ -96,11 +98,15 @@ pub(super) struct ClientSettings {
     user: String,
     timeout: Duration,
     timeout_start: Duration,
+    /// The most that the role allows.
+    timeout_max: Option<Duration>,
 }
 
 impl ClientSettings {
-    pub(super) fn new(user: &str, timeout: Duration) -> Self {
-        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout }
+    /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another time up to
+    /// `timeout_max`.
+    pub(super) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
+        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
     }
 
     fn known(name: &str) -> Option<Known> {
@@ -149,13 +155,23 @@ impl ClientSettings {
             _ => {}
         }
         match known.name {
-            "statement_timeout" => self.timeout = duration(value)?,
+            "statement_timeout" => self.timeout = self.allowed(duration(value)?)?,
             "client_encoding" | "standard_conforming_strings" | "intervalstyle" | "datestyle" => {}
             name => {
                 self.changed.insert(name, value.to_owned());
             }
         }
         Ok(self.report(known.name))
+    }
+
+    fn allowed(&self, timeout: Duration) -> Result<Duration> {
+        match self.timeout_max {
+            Some(most) if timeout.is_zero() || timeout > most => {
+                let error = Error::input(format!("statements of this user may take {} at most", display(most)));
+                Err(error.with_code("22023").with_hint("the role's limit in the server's file of users"))
+            }
+            _ => Ok(timeout),
+        }
     }
 
     /// Gives a setting its first value back.
@@ -190,30 +206,13 @@ impl ClientSettings {
     }
 }
 
-/// `5s`, `1min`, `250`: milliseconds if there is no unit.
-fn duration(text: &str) -> Result<Duration> {
-    let wrong =
-        || Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min");
-    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let milliseconds = match text[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(milliseconds).filter(|time| *time < i32::MAX as u64).map(Duration::from_millis).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_would_promise_too_much_is_refused() {
-        let mut settings = ClientSettings::new("ann", Duration::ZERO);
+        let mut settings = ClientSettings::new("ann", Duration::ZERO, None);
         assert!(settings.set("client_encoding", "LATIN1").is_err());
         assert!(
             ["UTF8", "utf-8", "'utf-8'", "UNICODE"].iter().all(|utf8| settings.set("client_encoding", utf8).is_ok())
@@ -227,5 +226,19 @@ mod tests {
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+
+    #[test]
+    fn a_statement_cannot_have_more_time_than_the_role_has() {
+        let most = Duration::from_secs(2);
+        let mut settings = ClientSettings::new("ann", most, Some(most));
+        assert_eq!(settings.timeout(), Some(most));
+        for wrong in ["0", "3s"] {
+            assert_eq!(settings.set("statement_timeout", wrong).unwrap_err().code(), Some("22023"), "{wrong}");
+        }
+        settings.set("statement_timeout", "1s").unwrap();
+        assert_eq!(settings.timeout(), Some(Duration::from_secs(1)));
+        settings.reset("statement_timeout");
+        assert_eq!(settings.timeout(), Some(most));
     }
 }
