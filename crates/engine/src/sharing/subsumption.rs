@@ -1,10 +1,10 @@
 //! A retained state that has more than a query wants: fewer conditions, finer groups, more columns.
 //!
 //! ```text
-//!   kept       WHERE day >= '1998-01-01'                       GROUP BY day, town     sum(amount), count(*)
-//!   wanted     WHERE day >= '1998-06-01' AND town <> 'Ulm'...  GROUP BY town          sum(amount)
-//!              `-- implies what is kept; what is more           `-- among the keys    `-- sums of the finer groups' sums
-//!                  is applied to the keys
+//!   kept       WHERE day >= '1998-01-01'      GROUP BY day, town     sum(amount), count(*)
+//!   wanted     WHERE day >= '1998-06-01'      GROUP BY town          sum(amount)
+//!              `-- implies what is kept, and  `-- among the keys     `-- sums of the finer groups' sums
+//!                  looks at a key
 //! ```
 //!
 //! The query's answer is in the state if (1) both are over the same rows, (2) whatever the query's conditions let through, the state's

@@ -175,7 +175,7 @@ impl Tables {
 
     /// As many groups as there are rows, nearly.
     pub fn each_row(&self, wanted: &Wanted) -> Plan {
-        aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1])
+        aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1, 0])
     }
 
     /// By any columns, with values that can be added up as they are.
@@ -226,7 +226,7 @@ impl Tables {
     /// All that is wanted, in no order.
     pub fn plain(&self, wanted: &Wanted) -> Plan {
         let mut plan = self.rows(wanted);
-        plan.rows_estimate = Some(100);
+        plan.rows_estimate = Some(10_000);
         plan
     }
 

@@ -210,7 +210,9 @@ fn explain_says_what_could_be_shared() {
     assert_eq!(explained(&plan), format!("{merged}; it is retained"));
     assert_eq!(
         explained(&tables.sums(&Wanted::between(20, 90), &[0])),
-        format!("{merged}; more than it is retained, and can be filtered by 1 more condition, grouped by 1 of 2 keys")
+        format!(
+            "{merged}; more than it is retained, and can be filtered by one more condition, grouped by 1 of 2 keys"
+        )
     );
     assert!(explained(&tables.volatile()).starts_with("no, because it has a function whose value may differ"));
     let off = engine.explain(&plan, &options(SharingMode::Off)).unwrap();
@@ -226,7 +228,7 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
     let (mut hits, mut subsumed, mut drops) = (0, 0, 0);
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        let memory_bytes = if random.below(3) == 0 { 2 << 20 } else { 256 << 20 };
+        let memory_bytes = if random.below(3) == 0 { 16 << 20 } else { 256 << 20 };
         let retained_percent = 1 + random.below(10);
         let engine = EngineOptions { memory_bytes, retained_percent, ..EngineOptions::inline(seed) };
         let engine = Engine::start(engine).unwrap();
@@ -256,8 +258,10 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
                     let account = engine.broker().account(diligence_base::ids::QueryId(1 << 40), None);
                     // Whatever is kept makes room for it.
                     let taken = engine.broker().taken_bytes() - engine.sharing().retained_bytes;
-                    let wanted = (memory_bytes - taken.min(memory_bytes)) / 2;
-                    account.revocable("Sort").grow(wanted).unwrap();
+                    let grown = account.revocable("Sort").grow(memory_bytes.saturating_sub(taken));
+                    let is_read =
+                        engine.sharing().builds.iter().any(|build| build.readers > 0 && build.state == "retained");
+                    assert!(grown.is_ok() || is_read || taken > memory_bytes, "seed {seed}: {grown:?}");
                 }
                 3..6 => {
                     let (stream, plan) = running.swap_remove(random.below(running.len()));
