@@ -258,9 +258,9 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
                     let account = engine.broker().account(diligence_base::ids::QueryId(1 << 40), None);
                     // Whatever is kept makes room for it.
                     let taken = engine.broker().taken_bytes() - engine.sharing().retained_bytes;
-                    let grown = account.revocable("Sort").grow(memory_bytes.saturating_sub(taken));
                     let is_read =
                         engine.sharing().builds.iter().any(|build| build.readers > 0 && build.state == "retained");
+                    let grown = account.revocable("Sort").grow(memory_bytes.saturating_sub(taken));
                     assert!(grown.is_ok() || is_read || taken > memory_bytes, "seed {seed}: {grown:?}");
                 }
                 3..6 => {
