@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, SHARING_ROWS_MIN};
+use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN};
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
@@ -30,6 +30,7 @@ pub(crate) enum Setting {
     QueryMemory,
     Memory,
     Sharing,
+    SharingRetained,
     SharingRows,
     SortPlan,
     Workers,
@@ -38,15 +39,16 @@ pub(crate) enum Setting {
 impl Setting {
     /// Whether it is everybody's.
     fn is_engines(self) -> bool {
-        matches!(self, Setting::StagePolicy | Setting::Memory)
+        matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingRetained)
     }
 
-    pub(crate) const ALL: [Setting; 9] = [
+    pub(crate) const ALL: [Setting; 10] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
         Setting::Sharing,
+        Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
         Setting::StagePolicy,
@@ -61,6 +63,7 @@ impl Setting {
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
             Setting::Sharing => "sharing",
+            Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
             Setting::Workers => "workers",
@@ -82,6 +85,10 @@ impl Setting {
             Setting::Sharing => {
                 "What queries share that run at the same time: off, states (equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
+            }
+            Setting::SharingRetained => {
+                "The part of the memory budget, in percent, that finished states may have for later queries, for everybody; from 0 (nothing \
+                 is kept) to 50"
             }
             Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
@@ -110,13 +117,19 @@ pub(crate) struct Shown {
 pub(crate) struct Defaults {
     policy: PolicyKind,
     memory_bytes: usize,
+    retained_percent: usize,
     /// What every session begins with.
     given: RwLock<Vec<(String, String)>>,
 }
 
 impl Defaults {
     pub(crate) fn new(engine: &Engine) -> Self {
-        Self { policy: engine.policy(), memory_bytes: engine.broker().budget_bytes(), given: RwLock::default() }
+        Self {
+            policy: engine.policy(),
+            memory_bytes: engine.broker().budget_bytes(),
+            retained_percent: engine.retained_percent(),
+            given: RwLock::default(),
+        }
     }
 
     pub(crate) fn remember(&self, given: &[(String, String)]) {
@@ -238,6 +251,9 @@ impl SettingsView<'_> {
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
             Setting::Sharing => own.sharing = value.parse()?,
+            Setting::SharingRetained => {
+                self.engine.set_retained_percent(number(value, 0, RETAINED_PERCENT_MAX)?);
+            }
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
             Setting::Workers => {
@@ -297,6 +313,7 @@ impl SettingsView<'_> {
             Setting::QueryMemory => self.settings.query_memory_bytes(&own).map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
             Setting::Sharing => own.sharing.to_string(),
+            Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
@@ -313,6 +330,7 @@ impl SettingsView<'_> {
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
             Setting::Sharing => SharingMode::default().to_string(),
+            Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),

@@ -218,15 +218,18 @@ fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     info.directories.iter().map(row).collect()
 }
 
-const SHARING: [Column; 5] = [
+const SHARING: [Column; 8] = [
     ("state", Kind::Text),
     ("queries", Kind::Number),
     ("readers", Kind::Number),
     ("elapsed_us", Kind::Number),
+    ("bytes", Kind::Number),
+    ("uses", Kind::Number),
+    ("saved_us_per_mb", Kind::Number),
     ("statement", Kind::Text),
 ];
 
-/// What is being built for several queries, or waits to be.
+/// What is being built for several queries, or waits to be, and what is kept for later ones.
 fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     let row = |build: diligence_engine::sharing::BuildInfo| {
         vec![
@@ -234,6 +237,10 @@ fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             build.queries.into(),
             build.readers.into(),
             (build.elapsed_ns / 1000).into(),
+            build.bytes.into(),
+            build.uses.into(),
+            // Nanoseconds for a byte are milliseconds for a megabyte.
+            ((build.value * 1e3) as u64).into(),
             build.label.into(),
         ]
     };

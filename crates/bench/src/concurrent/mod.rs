@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Our modes of sharing.
     #[arg(long, value_delimiter = ',', default_value = "off,all")]
     sharing: Vec<String>,
+    /// The part of our memory budget, in percent, for states that are kept for later queries; 0: no answer is read twice.
+    #[arg(long, default_value_t = 0)]
+    retained: usize,
     /// Rivals: duckdb (its own file), duckdb-parquet.
     #[arg(long, value_delimiter = ',')]
     rivals: Vec<String>,
@@ -82,6 +85,7 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let options = DatabaseOptions {
         data: Some(directory.clone()),
         workers: Some(arguments.workers),
+        settings: vec![("sharing_retained".to_owned(), arguments.retained.to_string())],
         ..DatabaseOptions::default()
     };
     let database = Database::open(options)?;

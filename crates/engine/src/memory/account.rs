@@ -21,6 +21,8 @@ use crate::sync::{
 pub(super) enum Owner {
     Query(QueryId),
     Tables,
+    /// States that are kept for later queries.
+    Retained,
 }
 
 impl fmt::Display for Owner {
@@ -28,6 +30,7 @@ impl fmt::Display for Owner {
         match self {
             Owner::Query(query) => write!(f, "{query} holds"),
             Owner::Tables => f.write_str("the tables in memory hold"),
+            Owner::Retained => f.write_str("the retained states hold"),
         }
     }
 }
@@ -56,13 +59,13 @@ pub(super) struct Holder {
 /// Who holds memory: a row of `system.memory`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderInfo {
-    /// The query; `None` for the tables in memory.
+    /// The query; `None` for the tables in memory and for retained states.
     pub query: Option<QueryId>,
     /// The operator.
     pub operator: &'static str,
     /// Bytes reserved.
     pub bytes: usize,
-    /// Whether they can go to temp space when somebody else needs them.
+    /// Whether they can go to temp space, or be dropped, when somebody else needs them.
     pub is_revocable: bool,
     /// Bytes that it is asked to give back.
     pub asked_bytes: usize,
@@ -152,14 +155,14 @@ impl Account {
     pub fn holders(&self) -> Vec<HolderInfo> {
         let query = match self.owner {
             Owner::Query(query) => Some(query),
-            Owner::Tables => None,
+            Owner::Tables | Owner::Retained => None,
         };
         let holders = self.holders.lock();
         let infos = holders.iter().map(|holder| HolderInfo {
             query,
             operator: holder.operator,
             bytes: holder.bytes.load(Ordering::Relaxed),
-            is_revocable: holder.kind != Kind::Firm,
+            is_revocable: holder.kind != Kind::Firm || matches!(self.owner, Owner::Retained),
             asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
         });
         infos.filter(|info| info.bytes > 0).collect()
@@ -264,13 +267,15 @@ impl Account {
     }
 
     pub fn release(&self, bytes: usize) {
-        let freed = {
-            let mut books = self.books.lock();
-            let before = books.taken_bytes();
-            books.reserved_bytes -= bytes;
-            before - books.taken_bytes()
-        };
-        self.broker.give_back(freed);
+        self.broker.give_back(self.forget(bytes));
+    }
+
+    /// Counts `bytes` less as reserved. Returns how many of the budget's nobody accounts for then.
+    pub fn forget(&self, bytes: usize) -> usize {
+        let mut books = self.books.lock();
+        let before = books.taken_bytes();
+        books.reserved_bytes -= bytes;
+        before - books.taken_bytes()
     }
 
     /// Its packets are to wait until no more than the budget is taken.
@@ -379,7 +384,7 @@ impl QueryMemory {
                 let bytes = bytes.min(self.0.limit_bytes);
                 self.0.broker.poll_admit(&self.0, query, bytes, waker)
             }
-            Owner::Tables => Poll::Ready(()),
+            Owner::Tables | Owner::Retained => Poll::Ready(()),
         }
     }
 

@@ -466,7 +466,7 @@ impl QueryRun {
 
     /// The query at this moment. What is built for it counts as its own where it was the first to want it.
     pub fn info(&self) -> QueryInfo {
-        let built = self.shared.get().filter(|shared| shared.is_host()).map(|shared| shared.build().info());
+        let built = self.shared.get().and_then(Shared::own_build).map(|build| build.info());
         let status = self.status.lock();
         let mut waits = built.as_ref().map(|built| built.waits).unwrap_or_default();
         for traced in &status.traced {
@@ -501,7 +501,7 @@ impl QueryRun {
 
     /// Clusters read and to be read, those of what is built for it included.
     pub(super) fn clusters(&self) -> (usize, usize) {
-        let built = self.shared.get().map_or((0, 0), |shared| shared.build().clusters());
+        let built = self.shared.get().and_then(Shared::build).map_or((0, 0), |build| build.clusters());
         self.scans.get().into_iter().flatten().fold(built, |(done, total), scan| {
             (done + scan.clusters_done.load(Ordering::Relaxed), total + scan.clusters_total.load(Ordering::Relaxed))
         })
@@ -511,7 +511,9 @@ impl QueryRun {
     pub fn profile(&self) -> Profile {
         let mut profile = self.own_profile();
         if let Some(shared) = self.shared.get() {
-            profile.put_behind(shared.build().own_profile());
+            if let Some(build) = shared.build() {
+                profile.put_behind(build.own_profile());
+            }
             profile.sharing = shared.describe();
         }
         profile

@@ -117,6 +117,18 @@ fn text(server: &Server) -> String {
         "What all queries together may reserve.",
         engine.broker().budget_bytes() as u64,
     );
+    let sharing = engine.sharing();
+    text.one("sharing_queries_total", "counter", "Queries that asked to share.", sharing.queries_total);
+    text.one("sharing_builds_total", "counter", "Runs that built a state for whoever reads it.", sharing.builds_total);
+    text.one("sharing_satellites_total", "counter", "Queries that read what ran or waited.", sharing.satellites_total);
+    text.one("sharing_merged_builds_total", "counter", "Runs for different queries.", sharing.merged_builds_total);
+    text.one("sharing_merged_queries_total", "counter", "Queries answered by such.", sharing.merged_queries_total);
+    text.one("sharing_retries_total", "counter", "Queries that ran alone in the end.", sharing.retries_total);
+    text.one("sharing_retained_states", "gauge", "States kept for later queries.", sharing.retained_states as u64);
+    text.one("sharing_retained_bytes", "gauge", "Memory that they have.", sharing.retained_bytes as u64);
+    text.one("sharing_retained_hits_total", "counter", "Queries that found one.", sharing.retained_hits_total);
+    text.one("sharing_subsumed_total", "counter", "Of those, queries that wanted less.", sharing.subsumed_total);
+    text.one("sharing_retained_drops_total", "counter", "Retained states dropped.", sharing.retained_drops_total);
     let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);
     text.0
