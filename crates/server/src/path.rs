@@ -124,7 +124,7 @@ impl Path {
     }
 
     /// Cuts a script into statements.
-    pub async fn split(&self, script: String) -> Result<Vec<String>> {
+    pub async fn statements_of(&self, script: String) -> Result<Vec<String>> {
         let coded = |error: Error| if error.code().is_some() { error } else { error.with_code("42601") };
         self.parse.run(move || Session::split(&script).map_err(coded)).await
     }

@@ -274,7 +274,7 @@ pub(crate) fn tables(
     let mut tables = empty::tables();
     let mut add = |name: &str, line: &str, rows: fn(&Source) -> Vec<Vec<Cell>>| {
         let source = source.clone();
-        tables.insert(name.to_owned(), CatalogTable::new(line, Box::new(move || rows(&source))));
+        tables.insert(name.to_owned(), CatalogTable::table(line, Box::new(move || rows(&source))));
     };
     add(
         "pg_class",

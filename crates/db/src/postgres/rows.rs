@@ -89,13 +89,13 @@ pub(super) struct CatalogTable {
 }
 
 impl CatalogTable {
-    pub(super) fn new(line: &str, source: Source) -> Arc<dyn ComputedTable> {
+    pub(super) fn table(line: &str, source: Source) -> Arc<dyn ComputedTable> {
         Arc::new(Self { schema: columns(line), source })
     }
 
     /// One that never has rows, because there are no such things here.
     pub(super) fn empty(line: &str) -> Arc<dyn ComputedTable> {
-        Self::new(line, Box::new(Vec::new))
+        Self::table(line, Box::new(Vec::new))
     }
 }
 

@@ -8,7 +8,7 @@
 //!    a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
 //! 3. Queries that wait and differ only in the constants of their scans' conditions go together: one run [groups by the keys and a
 //!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks).
-//! 4. The run ends in a [spool](spool) that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
+//! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
 //!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
 //!
 //! Invariants:

@@ -339,7 +339,7 @@ impl PgSession {
         self.portals.remove("");
         let path = self.server.path().clone();
         let deadline = self.deadline();
-        let split = path.split(script.to_owned());
+        let split = path.statements_of(script.to_owned());
         let statements = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
         if statements.is_empty() {
             self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
@@ -403,7 +403,7 @@ impl PgSession {
             self.statements.remove("");
         }
         let (path, deadline) = (self.server.path().clone(), self.deadline());
-        let split = path.split(parse.query.clone());
+        let split = path.statements_of(parse.query.clone());
         let pieces = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
         if pieces.len() > 1 {
             let error = Error::input("a prepared statement is one statement, and this text has several");

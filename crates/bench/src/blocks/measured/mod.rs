@@ -134,7 +134,7 @@ impl Arguments {
 
     /// The page cache of temp space with such clusters.
     fn limit(&self, cluster_bytes: usize) -> Option<Limit> {
-        (self.cache_mib > 0).then(|| Limit {
+        (self.cache_mib > 0).then_some(Limit {
             cache_bytes: self.cache_mib << 20,
             dirty_bytes: self.dirty_mib << 20,
             batch_bytes: self.batch_mib << 20,

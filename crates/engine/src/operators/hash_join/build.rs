@@ -230,7 +230,13 @@ impl SinkState for BuildState {
             match (resident, shared.partitions.get()) {
                 (Some(resident), Some(partitions)) if resident.spill_largest(partitions) => {}
                 (None, None) => self.partition(error)?,
-                _ => return Err(error),
+                _ => {
+                    // All is in temp space that can be: what is left is needed.
+                    let mut gathered = shared.gathered.lock();
+                    let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
+                    finishing.grow_firm(bytes.saturating_sub(finishing.bytes()))?;
+                    return Ok(Accept::More);
+                }
             }
         }
     }

@@ -119,6 +119,11 @@ impl Incoming {
         self.reservation.is_asked()
     }
 
+    /// What is kept, and will be, is needed to go on.
+    pub fn hold_firm(&mut self) {
+        self.reservation.hold_firm();
+    }
+
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()

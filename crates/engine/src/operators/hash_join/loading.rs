@@ -23,6 +23,7 @@ pub(super) struct Loading {
     _margin: Reservation,
     /// About what the table needs, so that others do not begin with more than there is; given up when it is in the way.
     expected: Reservation,
+    is_firm: bool,
 }
 
 /// Whether rows were kept.
@@ -39,7 +40,14 @@ impl Loading {
         let mut margin = incoming.sibling();
         // Without it there is less to spare, and that is all.
         let _ = margin.grow(cluster_bytes);
-        Self { config: config.clone(), finishing: incoming.sibling(), incoming, _margin: margin, expected }
+        Self {
+            config: config.clone(),
+            finishing: incoming.sibling(),
+            incoming,
+            _margin: margin,
+            expected,
+            is_firm: false,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,6 +87,16 @@ impl Loading {
             }
             done => done.map(|()| Kept::Yes),
         }
+    }
+
+    /// What is kept from now on is needed to go on. False if it was before.
+    pub fn hold_firm(&mut self) -> bool {
+        if std::mem::replace(&mut self.is_firm, true) {
+            return false;
+        }
+        self.incoming.hold_firm();
+        self.finishing.hold_firm();
+        true
     }
 
     /// Whether somebody else needs memory, and not only what was put aside for the table.

@@ -335,8 +335,10 @@ impl PairsState {
                 let half = batch.rows() / 2;
                 if half == 0 {
                     work.next.push_front(batch);
+                    // Less than this there is not: it is needed to go on.
+                    let is_harder = loading.hold_firm();
                     self.step = Step::Load(work, loading);
-                    return self.short(error, waker);
+                    return if is_harder { Ok(Pull::Again) } else { self.short(error, waker) };
                 }
                 // A smaller piece, perhaps.
                 work.next.push_front(batch.slice(half, batch.rows() - half));
