@@ -62,6 +62,8 @@ async function start(explain) {
   const abort = new AbortController();
   const head = explain && !/^explain\b/i.test(statement.text) ? EXPLAIN : "";
   active = { abort, began: performance.now(), at: Date.now(), sql: head + statement.text };
+  const before = byId("summary").textContent;
+  byId("summary").textContent = "";
   byId("cancel").hidden = false;
   byId("run").disabled = byId("explain").disabled = true;
   const clock = setInterval(tick, 100);
@@ -77,6 +79,8 @@ async function start(explain) {
     const cancelled = abort.signal.aborted || error.code === CANCELLED;
     failed = cancelled ? "cancelled" : error.message;
     fail(error, statement, head, cancelled);
+    // What was shown before is still there.
+    if (cancelled) byId("summary").textContent = before;
   }
   clearInterval(clock);
   clearInterval(watch);
