@@ -68,7 +68,7 @@ class Duckdb:
 
     def client(self):
         cursor = self.connection.cursor()
-        return lambda sql: cursor.execute(sql).fetchall()
+        return (lambda sql: cursor.execute(sql).fetchall()), cursor.close
 
     def copy(self, sql, path):
         self.connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, COMPRESSION snappy)")
@@ -143,7 +143,7 @@ class Hyper:
             with connection.execute_query(sql) as result:
                 return [list(row) for row in result]
 
-        return run
+        return run, connection.close
 
 
 def open_engine(name, data, threads, limits):
@@ -189,13 +189,16 @@ def run_clients(engine, pools, seconds):
     for number, pool in enumerate(pools):
         # One list for all clients of the pool: `next` on it is atomic.
         due = iter(pool["starts"]) if pool["starts"] is not None else None
-        for run, statements in clients[number]:
+        for (run, _), statements in clients[number]:
             threads.append(threading.Thread(target=work, args=(number, run, statements, due)))
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return {"records": records, "seconds": time.perf_counter() - start}
+    took = time.perf_counter() - start
+    for (_, close), _ in (client for group in clients for client in group):
+        close()
+    return {"records": records, "seconds": took}
 
 
 def main():
