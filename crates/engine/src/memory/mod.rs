@@ -247,7 +247,7 @@ mod tests {
         fill();
         let mut held = other.reservation("Scan");
         held.overdraw(500);
-        assert!(other.poll_room(Waker::noop()).is_ready());
+        assert!(broker.poll_room(Waker::noop()).is_ready());
         assert!(!broker.is_wanted() && broker.taken_bytes() == 500);
         // What is granted and not used yet stays granted.
         held.shrink(500);

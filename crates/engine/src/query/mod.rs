@@ -3,11 +3,13 @@
 mod info;
 pub mod profile;
 mod run;
+mod shown;
 #[cfg(test)]
 mod spill_tests;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod work;
 
 pub use info::{QueryInfo, QueryState, Waits};
 pub use run::QueryRun;

@@ -219,7 +219,7 @@ fn whoever_comes_and_goes_the_others_get_their_rows() {
 #[test]
 fn too_many_rows_are_not_kept() {
     let tables = Tables::new(50_000);
-    for memory_bytes in [16 << 20, 128 << 20] {
+    for memory_bytes in [32 << 20, 128 << 20] {
         let engine = Engine::start(EngineOptions { memory_bytes, ..inline(3) }).unwrap();
         let plan = tables.each_row(&Wanted::between(0, 100));
         let expected = alone(&engine, &plan).unwrap();
@@ -230,7 +230,7 @@ fn too_many_rows_are_not_kept() {
             }
         }
         // The first time it is tried, the second time it is known.
-        assert_eq!(engine.sharing().retries_total, if memory_bytes == 16 << 20 { 3 } else { 0 });
+        assert_eq!(engine.sharing().retries_total, if memory_bytes == 32 << 20 { 3 } else { 0 });
         is_free(&engine);
     }
 }
