@@ -9,8 +9,10 @@ Each input line is a JSON object {"sql": ...}; each output line is {"ms": ..., "
 time is that of running the statement and fetching all rows as Python or Arrow values, whatever the engine gives first. With
 "copy_to" the rows of the query are written into that Parquet file instead, with Snappy compression.
 
-A line {"clients": [[sql, ...], ...], "seconds": s} runs one thread per list, each with a connection of its own (duckdb only) and one
-statement at a time, for so long; the answer is {"latencies": [ms, ...], "seconds": s}.
+A line {"pools": [{"clients": [[sql, ...], ...], "starts": [s, ...] or null}, ...], "seconds": s} runs one thread per client, each with
+a connection of its own (duckdb and hyper only) and one statement at a time. Without "starts" each sends its next statement when it has the
+answer to the last; with them, whichever client of the pool is free sends one when it is due. The answer is {"records":
+[[pool, queue_ms, latency_ms, error or null], ...], "seconds": s}; both times begin when the statement is due.
 """
 
 import datetime
@@ -66,7 +68,7 @@ class Duckdb:
 
     def client(self):
         cursor = self.connection.cursor()
-        return lambda sql: cursor.execute(sql).fetchall()
+        return (lambda sql: cursor.execute(sql).fetchall()), cursor.close
 
     def copy(self, sql, path):
         self.connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, COMPRESSION snappy)")
@@ -123,6 +125,7 @@ class Hyper:
         self.process = HyperProcess(Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters=parameters)
         file = data / "hyper.hyper"
         fresh = not file.exists()
+        self.connect, self.file = Connection, str(file)
         self.connection = Connection(self.process.endpoint, str(file), CreateMode.CREATE_IF_NOT_EXISTS)
         if fresh:
             for table in tables(data):
@@ -132,6 +135,15 @@ class Hyper:
     def run(self, sql):
         with self.connection.execute_query(sql) as result:
             return [list(row) for row in result]
+
+    def client(self):
+        connection = self.connect(self.process.endpoint, self.file)
+
+        def run(sql):
+            with connection.execute_query(sql) as result:
+                return [list(row) for row in result]
+
+        return run, connection.close
 
 
 def open_engine(name, data, threads, limits):
@@ -146,30 +158,47 @@ def open_engine(name, data, threads, limits):
     raise SystemExit(f"unknown engine '{name}'")
 
 
-def run_clients(engine, lists, seconds):
+def run_clients(engine, pools, seconds):
     """All clients at once. A statement that has begun is run to its end, and counts."""
-    latencies, errors = [], []
+    records, threads = [], []
+    # Connecting is not what is measured.
+    clients = [[(engine.client(), statements) for statements in pool["clients"]] for pool in pools]
     start = time.perf_counter()
 
-    def work(run, statements):
-        own = []
-        try:
-            while time.perf_counter() - start < seconds:
-                began = time.perf_counter()
-                run(statements[len(own) % len(statements)])
-                own.append((time.perf_counter() - began) * 1000)
-        except Exception as error:  # reported below, by the thread that answers
-            errors.append(error)
-        latencies.extend(own)
+    def work(number, run, statements, due):
+        sent = 0
+        while time.perf_counter() - start < seconds:
+            wanted = time.perf_counter()
+            if due is not None:
+                wanted = next(due, None)
+                if wanted is None or wanted > seconds:
+                    return
+                wanted += start
+                time.sleep(max(0, wanted - time.perf_counter()))
+            began, error = time.perf_counter(), None
+            if began - start >= seconds:
+                return
+            try:
+                run(statements[sent % len(statements)])
+            except Exception as failure:  # the rival's own error is the answer
+                error = f"{type(failure).__name__}: {failure}"
+            ended = time.perf_counter()
+            sent += 1
+            records.append((number, (began - wanted) * 1000, (ended - wanted) * 1000, error))
 
-    threads = [threading.Thread(target=work, args=(engine.client(), statements)) for statements in lists]
+    for number, pool in enumerate(pools):
+        # One list for all clients of the pool: `next` on it is atomic.
+        due = iter(pool["starts"]) if pool["starts"] is not None else None
+        for (run, _), statements in clients[number]:
+            threads.append(threading.Thread(target=work, args=(number, run, statements, due)))
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if errors:
-        raise errors[0]
-    return {"latencies": latencies, "seconds": time.perf_counter() - start}
+    took = time.perf_counter() - start
+    for (_, close), _ in (client for group in clients for client in group):
+        close()
+    return {"records": records, "seconds": took}
 
 
 def main():
@@ -180,8 +209,8 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            if "clients" in request:
-                print(json.dumps(run_clients(engine, request["clients"], request["seconds"])), flush=True)
+            if "pools" in request:
+                print(json.dumps(run_clients(engine, request["pools"], request["seconds"])), flush=True)
                 continue
             start = time.perf_counter()
             copy_to = request.get("copy_to")

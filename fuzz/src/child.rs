@@ -22,9 +22,24 @@ const ADDRESS_SPACE_BYTES: u64 = 6 << 30;
 /// Where and why the last panic happened, whether or not it was caught on its way.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
+/// What threads are called on which nothing may panic: a session's future would be gone, and nobody told.
+pub const NETWORK_THREAD: &str = "fuzz-network";
+
+static LAST_NETWORK_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// The last panic on such a thread since this was asked.
+pub fn network_panic() -> Option<String> {
+    LAST_NETWORK_PANIC.lock().ok().and_then(|mut last| last.take())
+}
+
 /// Panics that the library catches and turns into errors are its business: they are remembered, not printed.
 fn keep_panics_quiet() {
     std::panic::set_hook(Box::new(|panic| {
+        if std::thread::current().name() == Some(NETWORK_THREAD)
+            && let Ok(mut last) = LAST_NETWORK_PANIC.lock()
+        {
+            *last = Some(panic.to_string());
+        }
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = panic.to_string();
         }

@@ -4,6 +4,7 @@ import asyncpg, psycopg, requests, sqlalchemy
 
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 http = os.environ["HTTP"]
+endless = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b"
 dsn = f"host={host} port={port} user=ann dbname=diligence"
 
 
@@ -145,6 +146,8 @@ def web():
     assert sql("SELECT nothing FROM items").status_code == 400
     assert sql("CREATE TABLE w AS SELECT 1 AS a").json()["command"] == "CREATE TABLE"
     assert requests.post(f"{http}/v1/sql", data="SELECT 1").status_code == 400
+    assert requests.post(f"{http}/v1/sql", data=b"x" * ((64 << 20) + 1), headers={"Content-Type": "application/sql"}).status_code == 413
+    assert sql(endless, timeout_ms=100).json()["error"]["code"] == "57014"
     assert requests.get(f"{http}/metrics", headers={"Host": "evil.example"}).status_code == 403
     large = sql("SELECT * FROM generate_series(1, 200000)")
     assert large.json()["row_count"] == 200000 and large.headers["Content-Encoding"] in ("gzip", "zstd")

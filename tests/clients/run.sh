@@ -24,6 +24,27 @@ password = "$(echo secret | "$binary" serve --hash-password)"
 files = true
 [users.bob]
 password = "other"
+[roles.analyst]
+tables = ["items", "v", "moving"]
+[roles.clerk]
+tables = ["items"]
+write = ["scratch.*"]
+result_rows_max = 1000
+time = "2s"
+memory = "64MB"
+[roles.kiosk]
+endpoints = ["/api/*"]
+running_max = 1
+queue_max = 0
+[users.cat]
+password = "cat"
+role = "analyst"
+[users.dan]
+password = "dan"
+role = "clerk"
+[users.fay]
+password = "fay"
+role = "kiosk"
 USERS
 start() { # arguments of serve: sets $server, $postgres, $http
   "$binary" serve --data "$work/data" --postgres 0 --http 0 --endpoints "$work/endpoints" --memory 512MiB "$@" > "$work/doors" 2> "$work/log" &
@@ -41,9 +62,14 @@ POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"
 stop
 start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
+POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/roles.py"
 stop
-openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
+start --heavy-max 1 --queue-max 2
+POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/lanes.py"
+stop
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
 POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+DILIGENCE=$binary POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$here/shell.sh"
 stop
 echo "all clients are served"

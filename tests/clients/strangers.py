@@ -48,6 +48,28 @@ def strangers(count):
                 pass
 
 
+def limits():
+    """Messages and statements that are too large are refused with a word: the first ends its session, the second does not."""
+    with socket.create_connection(address, 10) as connection:
+        connection.settimeout(10)
+        connection.sendall(start)
+        greeting = b""
+        while not greeting.endswith(b"Z\0\0\0\5I"):
+            greeting += connection.recv(65536)
+        connection.sendall(b"Q" + struct.pack("!i", (64 << 20) + 100))  # no need to send it all
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+        assert answer[:1] == b"E" and b"C54000\0" in answer and b"SFATAL\0" in answer, answer
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        try:
+            connection.execute("SELECT '" + "x" * (17 << 20) + "'")
+            raise AssertionError("a statement of 17 MiB was run")
+        except psycopg.errors.ProgramLimitExceeded:
+            pass
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def crowd(count):
     """So many sessions at once: half of them idle, the others asking; each gets its own answer."""
     connections = [psycopg.connect(dsn, autocommit=True) for _ in range(count)]
@@ -73,6 +95,8 @@ def crowd(count):
 
 strangers(int(os.environ.get("STRANGERS", "2000")))
 print("ok strangers")
+limits()
+print("ok limits")
 longest = crowd(int(os.environ.get("CROWD", "300")))
 print(f"ok crowd; SELECT 1 took at most {longest * 1000:.0f} ms meanwhile")
 with psycopg.connect(dsn, autocommit=True) as connection:

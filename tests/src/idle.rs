@@ -30,7 +30,9 @@ pub fn leftovers(database: &Database) -> Option<String> {
     if let Some(stage) = engine.stages().into_iter().find(|stage| stage.queued > 0 || stage.running > 0) {
         return Some(format!("stage {} still has packets", stage.name));
     }
-    match engine.broker().reserved_bytes() - engine.table_memory().reserved_bytes() {
+    // What is kept for later queries is nobody's.
+    let kept = engine.sharing().retained_bytes + engine.table_memory().reserved_bytes();
+    match engine.broker().reserved_bytes().saturating_sub(kept) {
         0 => None,
         bytes => Some(format!("{bytes} bytes are still reserved")),
     }

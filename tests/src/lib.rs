@@ -5,3 +5,4 @@
 pub mod data;
 pub mod idle;
 pub mod slt;
+pub mod strangers;

@@ -82,6 +82,13 @@ pub const fn purge_delay_ms(budget_bytes: usize) -> u64 {
 /// The bytes a statement's text may have: above this, parsing alone would hold a worker.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Files whose times are looked at before every statement; of a table with more, the first so many. A look takes about a
+/// microsecond.
+pub const FILES_LOOKED_AT_MAX: usize = 64;
+
+/// Folders of a table that are looked at for files that came or went: about a millisecond of looks.
+pub const FOLDERS_LOOKED_AT_MAX: usize = 1000;
+
 /// Rows that a plan must be expected to touch before it is looked at for sharing. Fewer are worked on in about a millisecond, and
 /// finding out who shares takes some ten microseconds.
 pub const SHARING_ROWS_MIN: usize = 50_000;
@@ -96,6 +103,16 @@ pub const SHARED_STATE_BUDGET_PART: usize = 8;
 /// How long a shared run keeps queries of other templates, and later ones of its own, from starting. Most runs end sooner; behind a
 /// longer one nobody waits on and on.
 pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The part of the budget, in percent, that finished states may have for later queries. What is kept for nobody in particular should
+/// never be what a machine's memory mostly holds.
+pub const RETAINED_PERCENT: usize = 10;
+
+/// The most that it can be set to.
+pub const RETAINED_PERCENT_MAX: usize = 50;
+
+/// States that are kept at most: each has a signature and a plan's structure beside its rows, some kilobytes.
+pub const RETAINED_STATES_MAX: usize = 1000;
 
 /// Queries that one run serves at most: one bit of a mask each.
 pub const MERGED_QUERIES_MAX: usize = 64;

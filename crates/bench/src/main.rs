@@ -5,8 +5,10 @@
 
 mod blocks;
 mod budgets;
+mod clients;
 mod concurrent;
 mod curve;
+mod mixes;
 mod policies;
 mod report;
 mod rivals;
@@ -47,6 +49,8 @@ enum Benchmark {
     Policies(policies::Arguments),
     /// Many clients at once, with and without sharing, beside rivals.
     Concurrent(concurrent::Arguments),
+    /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the door costs.
+    Clients(clients::Arguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
     /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
@@ -81,6 +85,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
         Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
+        Benchmark::Clients(arguments) => clients::run(arguments, &command.data)?,
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,

@@ -52,8 +52,8 @@ struct Latencies {
 /// Runs the benchmark and prints its table.
 pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let directory = tpch::data(data, arguments.sf)?;
-    let options =
-        DatabaseOptions { data: Some(directory), workers: Some(arguments.workers), ..DatabaseOptions::default() };
+    let (data, workers) = (Some(directory), Some(arguments.workers));
+    let options = DatabaseOptions { data, workers, settings: tpch::settings(), ..DatabaseOptions::default() };
     let database = Database::open(options)?;
     let mut all: Vec<(PolicyKind, Latencies)> =
         PolicyKind::ALL.into_iter().map(|kind| (kind, Latencies::default())).collect();

@@ -32,6 +32,39 @@ pub struct Answer {
     pub rows: Vec<Vec<Value>>,
 }
 
+/// Clients that are served together.
+pub struct Pool {
+    /// The statements of each client; it begins again if it needs more.
+    pub clients: Vec<Vec<String>>,
+    /// When statements are due, in seconds from the start, whichever client is free then (an open loop); without, each client
+    /// sends its next statement when it has the answer to the last (a closed loop).
+    pub starts: Option<Vec<f64>>,
+}
+
+/// What came of one statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// The pool of its client.
+    pub pool: usize,
+    /// Milliseconds from when it was due until it was sent.
+    pub queue_ms: f64,
+    /// Milliseconds from when it was due until its last row was there.
+    pub latency_ms: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a statement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With all its rows.
+    Answered,
+    /// The server said that it has too much to do (SQLSTATE 53300).
+    Refused,
+    /// With an error.
+    Failed,
+}
+
 impl Rival {
     /// Starts a rival over a folder of Parquet files. Engines with files of their own load them once and keep them there.
     pub fn start(name: &str, data: &Path, threads: usize) -> Result<Self> {
@@ -114,18 +147,25 @@ impl Rival {
         Ok(Answer { ms: answer["ms"].as_f64().unwrap_or(f64::NAN), rows })
     }
 
-    /// Runs clients at once, each with its own statements, again and again for so many seconds. Returns the milliseconds of all
-    /// statements, and the seconds until the last had ended.
-    pub fn run_clients(&mut self, statements: &[Vec<String>], seconds: u64) -> Result<(Vec<f64>, f64)> {
+    /// Runs pools of clients at once for so many seconds. Returns what came of each statement, in no order, and the seconds until the
+    /// last had ended.
+    pub fn run_clients(&mut self, pools: &[Pool], seconds: f64) -> Result<(Vec<Record>, f64)> {
         let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
-        writeln!(self.input, "{}", json!({"clients": statements, "seconds": seconds})).map_err(lost)?;
+        let pools: Vec<_> = pools.iter().map(|pool| json!({"clients": pool.clients, "starts": pool.starts})).collect();
+        writeln!(self.input, "{}", json!({"pools": pools, "seconds": seconds})).map_err(lost)?;
         self.input.flush().map_err(lost)?;
         let answer = self.read()?;
         if let Some(error) = answer["error"].as_str() {
             return Err(Error::value(format!("{} says: {error}", self.name)));
         }
-        let latencies = answer["latencies"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        Ok((latencies, answer["seconds"].as_f64().unwrap_or(f64::NAN)))
+        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+        let records = answer["records"].as_array().into_iter().flatten().map(|record| Record {
+            pool: record[0].as_u64().unwrap_or(0) as usize,
+            queue_ms: number(&record[1]),
+            latency_ms: number(&record[2]),
+            outcome: if record[3].is_null() { Outcome::Answered } else { Outcome::Failed },
+        });
+        Ok((records.collect(), number(&answer["seconds"])))
     }
 
     /// The largest that its process has been, in bytes; 0 where the system does not say.

@@ -41,6 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
         workers: Some(arguments.workers),
         memory_bytes: Some(arguments.memory_bytes),
         temp: Some(temp),
+        settings: crate::tpch::settings(),
         ..DatabaseOptions::default()
     };
     let session = Database::open(options)?.session();

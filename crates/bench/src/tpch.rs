@@ -92,10 +92,15 @@ pub fn data(root: &Path, sf: f64) -> Result<PathBuf> {
     Ok(directory)
 }
 
+/// What every database that is measured begins with: no answer is kept for the next time that it is asked for.
+pub fn settings() -> Vec<(String, String)> {
+    vec![("sharing_retained".to_owned(), "0".to_owned())]
+}
+
 /// A session over a folder.
 pub fn session(directory: &Path, workers: usize) -> Result<Session> {
-    let options =
-        DatabaseOptions { data: Some(directory.to_owned()), workers: Some(workers), ..DatabaseOptions::default() };
+    let (data, workers) = (Some(directory.to_owned()), Some(workers));
+    let options = DatabaseOptions { data, workers, settings: settings(), ..DatabaseOptions::default() };
     Ok(Database::open(options)?.session())
 }
 

@@ -16,6 +16,7 @@ use crate::output::Format;
   diligence sql --data sales/ --format csv \"SELECT region, sum(price) FROM orders GROUP BY region\"
   diligence shell --data sales/
   diligence serve --data sales/
+  diligence shell --connect postgres://127.0.0.1:5433/diligence
   diligence generate tpch --sf 1 --out data/tpch-sf1")]
 pub struct Arguments {
     /// What to do.
@@ -38,9 +39,15 @@ Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no 
 SIGTERM and Ctrl-C let statements that run come to their end; a second one stops at once.
 Exit codes: 0 it was ended by a signal, 1 it failed, 2 the command line makes no sense.")]
     Serve(ServeArguments),
+    /// Watch a server: its stages, queries and memory
+    Top(TopArguments),
     /// Make data to play and measure with
     Generate(GenerateArguments),
 }
+
+/// Options that a server has decided already.
+const OF_A_DATABASE: [&str; 8] =
+    ["data", "workers", "memory", "temp_dir", "temp_limit", "temp_cluster", "temp_direct", "temp_compression"];
 
 /// How the database is opened.
 #[derive(Args, Clone, Debug)]
@@ -103,6 +110,9 @@ pub struct OutputArguments {
 /// `diligence sql`.
 #[derive(Args, Debug)]
 pub struct SqlArguments {
+    /// Run them on a server: postgres://USER@HOST:PORT/DATABASE
+    #[arg(long, value_name = "URL", conflicts_with_all = OF_A_DATABASE)]
+    pub connect: Option<String>,
     /// How the database is opened.
     #[command(flatten)]
     pub database: DatabaseArguments,
@@ -120,12 +130,29 @@ pub struct SqlArguments {
 /// `diligence shell`.
 #[derive(Args, Debug)]
 pub struct ShellArguments {
+    /// Ask a server instead: postgres://USER@HOST:PORT/DATABASE, with ?sslmode=… and ?sslrootcert=FILE if need be
+    #[arg(long, value_name = "URL", conflicts_with_all = OF_A_DATABASE)]
+    pub connect: Option<String>,
     /// How the database is opened.
     #[command(flatten)]
     pub database: DatabaseArguments,
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// `diligence top`.
+#[derive(Args, Debug)]
+pub struct TopArguments {
+    /// The server: postgres://USER@HOST:PORT/DATABASE
+    #[arg(long, value_name = "URL", default_value = "postgres://127.0.0.1:5433/diligence")]
+    pub connect: String,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    pub interval: f64,
+    /// Look once and print it; so it is, too, where standard output is no terminal
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// `diligence serve`.
@@ -158,12 +185,18 @@ pub struct ServeArguments {
     /// Sessions at once [default: 10000]
     #[arg(long, value_name = "N")]
     pub sessions_max: Option<NonZeroUsize>,
-    /// Queries that run at once [default: 64]
+    /// Cheap queries that run at once [default: 64]
     #[arg(long, value_name = "N")]
     pub running_max: Option<NonZeroUsize>,
-    /// Queries that wait at most; more are refused [default: 1024]
+    /// Heavy queries that run at once [default: 16]
+    #[arg(long, value_name = "N")]
+    pub heavy_max: Option<NonZeroUsize>,
+    /// Queries that wait at most, of each class; more are refused [default: 1024]
     #[arg(long, value_name = "N")]
     pub queue_max: Option<usize>,
+    /// Rows that a statement may give [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub result_rows_max: Option<u64>,
     /// Seconds that a statement may take, unless its session says otherwise [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     pub statement_timeout: Option<u64>,
@@ -266,6 +299,12 @@ fn bytes(text: &str) -> Result<usize, String> {
         return Err("it must be at least one byte and fit into the address space".to_owned());
     }
     Ok(bytes as usize)
+}
+
+/// A tenth of a second to an hour.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
 }
 
 /// `name=value`.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use diligence_db::CancelToken;
 use parking_lot::Mutex;
 
 use crate::failure::Failure;
@@ -10,20 +9,22 @@ use crate::failure::Failure;
 /// The exit code of a process that an interrupt ended, as shells expect it: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
+/// Ends a statement.
+type Cancel = Box<dyn FnOnce() + Send>;
+
 /// What an interrupt means at this moment.
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum Target {
     /// Nothing runs: the process ends.
     #[default]
     Process,
     /// A statement is on its way; it can be cancelled once it is planned.
-    Statement(CancelToken),
+    Statement(Option<Cancel>),
     /// A statement was asked to stop and has not yet.
     Stopping,
 }
 
 /// Says what an interrupt means; one per process.
-#[derive(Debug)]
 pub struct Interrupt {
     target: Arc<Mutex<Target>>,
 }
@@ -37,7 +38,8 @@ impl Interrupt {
         ctrlc::set_handler(move || {
             let was = std::mem::replace(&mut *on_signal.lock(), Target::Stopping);
             match was {
-                Target::Statement(token) => token.cancel(),
+                Target::Statement(Some(cancel)) => cancel(),
+                Target::Statement(None) => {}
                 Target::Process | Target::Stopping => std::process::exit(INTERRUPTED),
             }
         })
@@ -47,7 +49,7 @@ impl Interrupt {
 
     /// From now on an interrupt is for a statement, until the guard is dropped.
     pub fn statement(&self) -> Guard<'_> {
-        *self.target.lock() = Target::Statement(CancelToken::default());
+        *self.target.lock() = Target::Statement(None);
         Guard { interrupt: self }
     }
 }
@@ -58,12 +60,15 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// The statement is planned, and this is how it is cancelled. Done at once if there was an interrupt before.
-    pub fn cancels(&self, token: CancelToken) {
+    /// The statement is on its way, and this is how it is cancelled. Done at once if there was an interrupt before.
+    pub fn cancels(&self, cancel: impl FnOnce() + Send + 'static) {
         let mut target = self.interrupt.target.lock();
         match &*target {
-            Target::Stopping => token.cancel(),
-            Target::Process | Target::Statement(_) => *target = Target::Statement(token),
+            Target::Stopping => {
+                drop(target);
+                cancel();
+            }
+            Target::Process | Target::Statement(_) => *target = Target::Statement(Some(Box::new(cancel))),
         }
     }
 

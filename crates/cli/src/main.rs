@@ -1,8 +1,9 @@
-//! The `diligence` command: SQL over files, a shell, a server, and data generation.
+//! The `diligence` command: SQL over files, a shell, a server, a board that watches one, and data generation.
 //!
 //! The life of `diligence sql "…"`:
 //! 1. [`arguments`] parses the command line; [`sources`] collects the SQL from it, from files, or from standard input.
-//! 2. [`open`] opens a database over the data folder; a session splits each source into statements.
+//! 2. [`open`] opens a database over the data folder, or [`remote`] connects to a server: a [`target`] either way. Each source is
+//!    split into statements.
 //! 3. [`statements`] runs them one by one, drawing progress, obeying Ctrl-C ([`interrupt`]), and handing batches to [`output`].
 //! 4. [`failure`] shows an error with its place in the source, and says which exit code it is.
 //!
@@ -16,11 +17,14 @@ mod interrupt;
 mod open;
 mod output;
 mod progress;
+mod remote;
 mod serve;
 mod shell;
 mod sources;
 mod sql;
 mod statements;
+mod target;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
     };
     match done {

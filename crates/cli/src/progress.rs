@@ -70,6 +70,13 @@ impl StatementProgress {
         }
     }
 
+    /// Draws that the statement runs, when nothing is known of how far it is. Called every now and then.
+    pub fn show_running(&mut self) {
+        if self.wanted && self.begun.elapsed() >= QUIET {
+            self.show_text("running");
+        }
+    }
+
     fn show_text(&mut self, what: &'static str) {
         let bar = self.bar("{msg} for {elapsed} (Ctrl-C cancels)");
         bar.set_message(what);

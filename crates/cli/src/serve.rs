@@ -46,12 +46,14 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
     };
     let path = PathOptions {
         running_max: arguments.running_max.map_or(defaults.path.running_max, usize::from),
+        heavy_max: arguments.heavy_max.map_or(defaults.path.heavy_max, usize::from),
         queue_max: arguments.queue_max.unwrap_or(defaults.path.queue_max),
         ..defaults.path
     };
     let limits = Limits {
         sessions_max: arguments.sessions_max.map_or(defaults.limits.sessions_max, usize::from),
         statement_time_max: arguments.statement_timeout.map_or(Duration::ZERO, Duration::from_secs),
+        result_rows_max: arguments.result_rows_max,
         drain_time_max: arguments.drain_time.map_or(defaults.limits.drain_time_max, Duration::from_secs),
         ..defaults.limits
     };

@@ -6,8 +6,10 @@ use crate::arguments::SqlArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::open::open;
+use crate::remote::Remote;
 use crate::sources::Source;
 use crate::statements::Runner;
+use crate::target::Target;
 use crate::{Done, shell};
 
 /// Runs the subcommand.
@@ -18,9 +20,11 @@ pub fn run(arguments: &SqlArguments) -> Done {
     }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
-    let database = open(&arguments.database)?;
-    let session = database.session();
-    let runner = Runner::new(&session, &interrupt, &arguments.output, terminal);
+    let target: Box<dyn Target> = match &arguments.connect {
+        Some(url) => Box::new(Remote::open(url, &arguments.database.settings)?),
+        None => Box::new(open(&arguments.database)?.session()),
+    };
+    let runner = Runner::new(target.as_ref(), &interrupt, &arguments.output, terminal);
     for source in &sources {
         runner.run(source)?;
     }

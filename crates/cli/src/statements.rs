@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use diligence_base::Error;
-use diligence_db::{QueryResult, ResultKind, Session};
+use diligence_db::Session;
 
 use crate::arguments::OutputArguments;
 use crate::failure::{Failure, complain};
@@ -14,19 +14,17 @@ use crate::interrupt::{Guard, Interrupt};
 use crate::output::{Appetite, Format, LineWriter, ResultWriter, Room, writer};
 use crate::progress::{StatementProgress, count_text};
 use crate::sources::{Place, Source};
+use crate::target::{Kind, LOOK_EVERY, Running, Target};
 
 /// Rows of a table on a terminal, unless asked for more: some screens.
 const TERMINAL_ROWS_MAX: usize = 1_000;
 
-/// How long rows wait for more before they are pushed out, and how often progress is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
 /// How long a statement that was interrupted may take to stop. Then it is left alone: it does so when it next looks.
 const STOPPING_TIME: Duration = Duration::from_secs(1);
 
-/// Runs statements in a session.
+/// Runs statements.
 pub struct Runner<'a> {
-    session: &'a Session,
+    target: &'a dyn Target,
     interrupt: &'a Interrupt,
     format: Cell<Format>,
     timer: Cell<bool>,
@@ -36,20 +34,13 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// `terminal` says whether a person is likely to read the output.
-    pub fn new(session: &'a Session, interrupt: &'a Interrupt, output: &OutputArguments, terminal: bool) -> Self {
+    pub fn new(target: &'a dyn Target, interrupt: &'a Interrupt, output: &OutputArguments, terminal: bool) -> Self {
         let rows_max = match output.max_rows {
             Some(0) => None,
             Some(rows) => Some(rows),
             None => terminal.then_some(TERMINAL_ROWS_MAX),
         };
-        Self {
-            session,
-            interrupt,
-            format: Cell::new(output.format),
-            timer: Cell::new(output.timer),
-            rows_max,
-            terminal,
-        }
+        Self { target, interrupt, format: Cell::new(output.format), timer: Cell::new(output.timer), rows_max, terminal }
     }
 
     /// How rows are written from now on.
@@ -77,11 +68,10 @@ impl<'a> Runner<'a> {
         let failed = |error| Failure::Statement(error, Some(place.clone()));
         let interrupt = self.interrupt.statement();
         let mut progress = StatementProgress::begin();
-        let mut result = self.begin(&place.statement, &interrupt, &mut progress).map_err(failed)?;
-        interrupt.cancels(result.cancel_token());
+        let mut result = self.target.begin(&place.statement, &interrupt, &mut progress).map_err(failed)?;
 
         let mut output = BufWriter::new(stdout().lock());
-        let rows = match self.show(&mut result, place.is_explain(), &interrupt, &mut progress, &mut output) {
+        let rows = match self.show(result.as_mut(), place.is_explain(), &interrupt, &mut progress, &mut output) {
             Ok(rows) => rows,
             Err(Failure::Statement(error, _)) => {
                 // The rows that came before the error are part of the story; a failed flush is told by the error.
@@ -98,18 +88,6 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Plans a statement and starts it; stops waiting for that when there is an interrupt.
-    fn begin(&self, sql: &str, interrupt: &Guard<'_>, progress: &mut StatementProgress) -> Result<QueryResult, Error> {
-        let beginning = self.session.begin(sql);
-        loop {
-            match beginning.wait(LOOK_EVERY) {
-                Poll::Ready(begun) => return begun,
-                Poll::Pending if interrupt.interrupted() => return Err(Error::cancelled()),
-                Poll::Pending => progress.show_planning(),
-            }
-        }
-    }
-
     /// The room for a table: on a terminal, as wide as it is now.
     fn room(&self) -> Room {
         let width = || console::Term::stdout().size_checked().map(|(_, width)| usize::from(width));
@@ -119,14 +97,14 @@ impl<'a> Runner<'a> {
     /// Writes a result and gives its number of rows. A plan is no table, whatever its form.
     fn show(
         &self,
-        result: &mut QueryResult,
+        result: &mut dyn Running,
         is_plan: bool,
         interrupt: &Guard<'_>,
         progress: &mut StatementProgress,
         output: &mut dyn Write,
     ) -> Result<u64, Failure> {
         let mut rows = 0;
-        if matches!(result.kind(), ResultKind::Rows) {
+        if result.kind() == Kind::Rows {
             let mut writer: Box<dyn ResultWriter> = match self.format.get() {
                 Format::Table if is_plan => Box::new(LineWriter::new(output)),
                 format => writer(format, output, self.room()),
@@ -139,7 +117,7 @@ impl<'a> Runner<'a> {
             pump(result, writer(Format::None, output, Room::default()).as_mut(), interrupt, progress)?;
         }
         // Only now, because a command's count is known at its end.
-        if let ResultKind::Command { tag, rows: affected } = result.kind() {
+        if let Kind::Command { tag, rows: affected } = result.kind() {
             rows = affected.unwrap_or(0);
             if self.format.get() == Format::Table {
                 let counted = affected.map(|affected| format!(" {affected}")).unwrap_or_default();
@@ -152,7 +130,7 @@ impl<'a> Runner<'a> {
 
 /// Hands batches over until there are no more or no more are wanted, and gives the number of rows.
 fn pump(
-    result: &mut QueryResult,
+    result: &mut dyn Running,
     writer: &mut dyn ResultWriter,
     interrupt: &Guard<'_>,
     progress: &mut StatementProgress,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::WORKERS_MAX;
@@ -13,6 +14,7 @@ use diligence_engine::{Engine, EngineOptions};
 use diligence_sql::catalog::{
     Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, SessionCatalogs,
 };
+use diligence_sql::rights::Rights;
 use diligence_sql::stores::runtime_env;
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
@@ -56,6 +58,23 @@ struct Inner {
     postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// System tables of whoever serves the database.
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
+    /// Tells which queries wait at a server's door.
+    waiting: RwLock<Option<Waiting>>,
+}
+
+type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
+
+/// A query that whoever serves the database does not let in yet, for `system.queries`.
+#[derive(Clone, Debug)]
+pub struct WaitingQuery {
+    /// The statement.
+    pub statement: String,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// Its place in the line, from 1 on.
+    pub position: usize,
+    /// What it waits for, for people.
+    pub reason: String,
 }
 
 /// A table or view, as [`Database::tables`] lists it.
@@ -97,7 +116,8 @@ impl Database {
         let system = system::tables(&engine, &Weak::new());
         let system = system.into_iter().map(|(name, table)| (name, table.schema())).collect();
         let postgres = Arc::new(postgres::tables(&catalog, system));
-        let catalogs = SessionCatalogs { catalog: catalog.clone(), system: Arc::default(), postgres: postgres.clone() };
+        let (system, rights) = (Arc::default(), Arc::new(Rights::all()));
+        let catalogs = SessionCatalogs { catalog: catalog.clone(), system, postgres: postgres.clone(), rights };
         let planning = PlannerOptions { paths_are_tables: false, files: files.clone() };
         let inner = Inner {
             defaults: Defaults::new(&engine),
@@ -107,6 +127,7 @@ impl Database {
             planner: Planner::new(catalogs, runtime_env, planning),
             postgres,
             more_system_tables: RwLock::default(),
+            waiting: RwLock::default(),
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
@@ -139,6 +160,16 @@ impl Database {
     /// Adds a table to `system`, for sessions from now on.
     pub fn add_system_table(&self, name: &str, table: Arc<dyn ComputedTable>) {
         self.0.more_system_tables.write().insert(name.to_owned(), table);
+    }
+
+    /// Has `system.queries` show what waits at the door, too.
+    pub fn show_waiting(&self, waiting: impl Fn() -> Vec<WaitingQuery> + Send + Sync + 'static) {
+        *self.0.waiting.write() = Some(Arc::new(waiting));
+    }
+
+    pub(crate) fn waiting(&self) -> Vec<WaitingQuery> {
+        let waiting = self.0.waiting.read().clone();
+        waiting.map(|waiting| waiting()).unwrap_or_default()
     }
 
     /// The engine that runs the queries.

@@ -23,6 +23,7 @@
 
 mod beginning;
 mod database;
+mod plan_json;
 pub mod postgres;
 mod result;
 mod session;
@@ -33,12 +34,15 @@ mod system;
 mod tests;
 
 pub use beginning::Beginning;
-pub use database::{Database, DatabaseOptions, TableInfo};
+pub use database::{Database, DatabaseOptions, TableInfo, WaitingQuery};
 pub use diligence_base::{Error, ErrorKind, Result};
+pub use diligence_engine::plan::Needs;
 pub use diligence_engine::query::Progress;
 pub use diligence_engine::temp::{Compression, TempOptions};
 pub use diligence_sql::catalog::ComputedTable;
 pub use diligence_sql::facts::Facts;
-pub use result::{CancelToken, QueryResult, ResultKind};
+pub use diligence_sql::rights;
+pub use result::{CancelToken, QueryResult, ResultKind, Used};
 pub use session::{Session, SessionOptions};
+pub use settings::memory_budget;
 pub use steps::{Description, ParsedStatement, PlannedStatement};

@@ -12,12 +12,15 @@ use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::memory::Reservation;
+use diligence_engine::plan::Plan;
 use diligence_engine::query::profile::Profile;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
 use diligence_sql::catalog::Catalog;
 use diligence_sql::{FileTarget, Statement, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
+
+use crate::plan_json;
 
 /// What kind of result a statement has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,15 @@ impl CancelToken {
     }
 }
 
+/// What a statement has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The most memory that its operators had reserved.
+    pub memory_bytes: usize,
+    /// Time on workers, of all of them together: unlike the time that has gone by, it does not grow when others run, too.
+    pub worked: Duration,
+}
+
 /// The result of a statement: a stream of batches, blocking or not. Dropping it cancels what still runs.
 pub struct QueryResult {
     schema: SchemaRef,
@@ -72,8 +84,16 @@ enum Body {
     Write(Box<WriteBody>),
     /// A query that writes by itself and gives a count, and where it writes.
     WriteFiles(QueryStream, Box<FileTarget>),
-    /// A query whose rows nobody wants, only how it ran; and its plan as text.
-    Analyze(QueryStream, String),
+    /// A query whose rows nobody wants, only how it ran; and its plan.
+    Analyze(QueryStream, Explained),
+}
+
+/// A plan as EXPLAIN ANALYZE will show it.
+pub(crate) enum Explained {
+    /// For people.
+    Text(String),
+    /// For programs.
+    Json(Plan),
 }
 
 struct WriteBody {
@@ -95,7 +115,7 @@ impl QueryResult {
         Self::of(Arc::new(Schema::empty()), Some(command), stream, body)
     }
 
-    pub(crate) fn analyze(stream: QueryStream, plan: String) -> Self {
+    pub(crate) fn analyze(stream: QueryStream, plan: Explained) -> Self {
         Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
@@ -171,6 +191,13 @@ impl QueryResult {
             (None, Some((profile, _))) => Some(profile.clone()),
             (None, None) => None,
         }
+    }
+
+    /// What the query has used so far; final after the last row. `None` for a statement without a query.
+    pub fn used(&self) -> Option<Used> {
+        let profile = self.profile()?;
+        let worked_ns = profile.pipelines.iter().map(|pipeline| pipeline.worked_ns).sum();
+        Some(Used { memory_bytes: profile.memory_peak_bytes, worked: Duration::from_nanos(worked_ns) })
     }
 
     /// The next batch; waits for it. Not for async code, which polls this as a stream.
@@ -287,7 +314,10 @@ impl QueryResult {
                 self.command = Some(Done { tag, rows: Some(rows) });
             }
             Body::Analyze(stream, plan) => {
-                let text = format!("{}\n\n{}", plan.trim_end(), stream.profile());
+                let text = match plan {
+                    Explained::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
+                    Explained::Json(plan) => plan_json::document(&plan, Some(&stream.profile())),
+                };
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
             Body::WriteFiles(_, target) => {

@@ -6,14 +6,17 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
+use diligence_engine::query::QueryOptions;
 use diligence_sql::catalog::SessionCatalogs;
 use diligence_sql::facts::Facts;
+use diligence_sql::rights::Rights;
 use diligence_sql::{Planner, PlannerOptions, Query, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::beginning::Beginning;
 use crate::database::Database;
-use crate::result::QueryResult;
+use crate::plan_json;
+use crate::result::{Explained, QueryResult};
 use crate::settings::{Settings, SettingsView, Shown};
 use crate::system;
 
@@ -22,16 +25,22 @@ use crate::system;
 #[derive(Clone)]
 pub struct Session(Arc<Parts>);
 
-/// What a session may do.
-#[derive(Clone, Copy, Debug)]
+/// What a session may do. By default, anything.
+#[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// Whether its statements may name files and URLs, to read or to write.
     pub files: bool,
+    /// Which relations it may read, and which it may change.
+    pub rights: Arc<Rights>,
+    /// Whether it may change settings that are everybody's: the memory budget, the stages' policy.
+    pub engine_settings: bool,
+    /// Bytes that one of its queries may reserve at most, whatever its settings say.
+    pub query_memory_bytes: Option<usize>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { files: true }
+        Self { files: true, rights: Arc::new(Rights::all()), engine_settings: true, query_memory_bytes: None }
     }
 }
 
@@ -43,6 +52,10 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
     pub(crate) fn settings(&self) -> SettingsView<'_> {
         SettingsView {
             settings: &self.settings,
@@ -62,10 +75,12 @@ impl Session {
                 catalog: database.catalog().clone(),
                 system: Arc::new(system),
                 postgres: database.postgres().clone(),
+                rights: options.rights.clone(),
             };
-            let options = PlannerOptions { paths_are_tables: options.files, files: database.files().clone() };
-            let planner = database.planner().for_session(catalogs, options);
-            Parts { planner, settings: Settings::default(), database }
+            let planning = PlannerOptions { paths_are_tables: options.files, files: database.files().clone() };
+            let planner = database.planner().for_session(catalogs, planning);
+            let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
+            Parts { planner, settings, database }
         });
         let session = Self(parts);
         for (name, value) in session.0.database.defaults().for_session() {
@@ -78,6 +93,11 @@ impl Session {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.0.database
+    }
+
+    /// What it may do with relations.
+    pub fn rights(&self) -> &Rights {
+        &self.0.planner.catalogs().rights
     }
 
     /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes something is
@@ -116,7 +136,7 @@ impl Session {
         if given_up.load(Ordering::Relaxed) {
             return Err(Error::cancelled());
         }
-        self.in_runtime(|| self.start_statement(statement, sql.trim()))
+        self.in_runtime(|| self.start_statement(statement, self.query_options(sql.trim())))
     }
 
     /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they are made.
@@ -126,35 +146,43 @@ impl Session {
         body()
     }
 
-    pub(crate) fn start_query(&self, query: &Query, text: &str) -> Result<QueryResult> {
-        let options = self.0.settings.query_options(text);
+    /// How a query of this session is run.
+    pub(crate) fn query_options(&self, text: &str) -> QueryOptions {
+        self.0.settings.query_options(text)
+    }
+
+    pub(crate) fn start_query(&self, query: &Query, options: QueryOptions) -> Result<QueryResult> {
         Ok(QueryResult::query(self.0.database.engine().run(&query.plan, options)?))
     }
 
-    pub(crate) fn start_statement(&self, statement: Statement, text: &str) -> Result<QueryResult> {
+    pub(crate) fn start_statement(&self, statement: Statement, options: QueryOptions) -> Result<QueryResult> {
         let parts = &self.0;
         let engine = parts.database.engine();
-        let options = || parts.settings.query_options(text);
         Ok(match statement {
-            Statement::Query(query) => self.start_query(&query, text)?,
-            Statement::Explain { query, analyze: true, .. } => {
-                QueryResult::analyze(engine.run(&query.plan, options())?, query.plan.to_string())
+            Statement::Query(query) => self.start_query(&query, options)?,
+            Statement::Explain { query, analyze: true, json, .. } => {
+                let plan =
+                    if json { Explained::Json(query.plan.clone()) } else { Explained::Text(query.plan.to_string()) };
+                QueryResult::analyze(engine.run(&query.plan, options)?, plan)
             }
-            Statement::Explain { query, analyze: false, details } => {
-                let mut text = engine.explain(&query.plan, &options())?;
+            Statement::Explain { query, json: true, .. } => {
+                QueryResult::lines(&plan_json::document(&query.plan, None))?
+            }
+            Statement::Explain { query, analyze: false, json: false, details } => {
+                let mut text = engine.explain(&query.plan, &options)?;
                 if let Some(details) = details {
                     text = format!("{}\n\n{details}", text.trim_end());
                 }
                 QueryResult::lines(&text)?
             }
             Statement::Write(write) => {
-                let stream = engine.run(&write.query.plan, options())?;
+                let stream = engine.run(&write.query.plan, options)?;
                 let memory = engine.table_memory().reservation("a table in memory");
                 QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
             }
             Statement::WriteFiles(write) => {
                 write.target.begin()?;
-                QueryResult::write_files(engine.run(&write.query.plan, options())?, write.target)
+                QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
             }
             Statement::Command(command) => QueryResult::done(command.apply(parts.database.catalog())?),
             Statement::Set { name, value } => {
@@ -215,6 +243,11 @@ impl Session {
     /// Tables and views, as a statement names them; in order.
     pub fn relation_names(&self) -> Vec<String> {
         self.0.planner.catalogs().names().iter().map(ToString::to_string).collect()
+    }
+
+    /// Words of SQL's own, in capitals.
+    pub fn keywords() -> &'static [&'static str] {
+        &KEYWORDS
     }
 
     /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.

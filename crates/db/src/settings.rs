@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, SHARING_ROWS_MIN};
+use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN};
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
@@ -15,6 +15,7 @@ use diligence_engine::sharing::SharingMode;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
+use diligence_sql::rights::DENIED;
 use parking_lot::RwLock;
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
@@ -29,18 +30,25 @@ pub(crate) enum Setting {
     QueryMemory,
     Memory,
     Sharing,
+    SharingRetained,
     SharingRows,
     SortPlan,
     Workers,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Setting; 9] = [
+    /// Whether it is everybody's.
+    fn is_engines(self) -> bool {
+        matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingRetained)
+    }
+
+    pub(crate) const ALL: [Setting; 10] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
         Setting::Sharing,
+        Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
         Setting::StagePolicy,
@@ -55,6 +63,7 @@ impl Setting {
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
             Setting::Sharing => "sharing",
+            Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
             Setting::Workers => "workers",
@@ -76,6 +85,10 @@ impl Setting {
             Setting::Sharing => {
                 "What queries share that run at the same time: off, states (equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
+            }
+            Setting::SharingRetained => {
+                "The part of the memory budget, in percent, that finished states may have for later queries, for everybody; from 0 (nothing \
+                 is kept) to 50"
             }
             Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
@@ -104,13 +117,19 @@ pub(crate) struct Shown {
 pub(crate) struct Defaults {
     policy: PolicyKind,
     memory_bytes: usize,
+    retained_percent: usize,
     /// What every session begins with.
     given: RwLock<Vec<(String, String)>>,
 }
 
 impl Defaults {
     pub(crate) fn new(engine: &Engine) -> Self {
-        Self { policy: engine.policy(), memory_bytes: engine.broker().budget_bytes(), given: RwLock::default() }
+        Self {
+            policy: engine.policy(),
+            memory_bytes: engine.broker().budget_bytes(),
+            retained_percent: engine.retained_percent(),
+            given: RwLock::default(),
+        }
     }
 
     pub(crate) fn remember(&self, given: &[(String, String)]) {
@@ -124,8 +143,8 @@ impl Defaults {
 
     /// What a new session has to set: not what belongs to the engine, which is set already.
     pub(crate) fn for_session(&self) -> Vec<(String, String)> {
-        let engines = [Setting::StagePolicy.name(), Setting::Memory.name()];
-        self.given.read().iter().filter(|(name, _)| !engines.contains(&name.as_str())).cloned().collect()
+        let engines = |name: &str| Setting::of_name(name).is_some_and(Setting::is_engines);
+        self.given.read().iter().filter(|(name, _)| !engines(name)).cloned().collect()
     }
 }
 
@@ -154,9 +173,13 @@ impl Default for Own {
 }
 
 /// The settings of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Settings {
     own: RwLock<Own>,
+    /// Whether the session may change what is everybody's.
+    may_change_engine: bool,
+    /// What one of its queries may reserve at most, whatever the session says.
+    query_memory_bytes_max: Option<usize>,
 }
 
 /// Where a session's settings are: its own, its engine's and its planner's.
@@ -169,18 +192,31 @@ pub(crate) struct SettingsView<'a> {
 }
 
 impl Settings {
+    /// The first settings of a session.
+    pub(crate) fn new(may_change_engine: bool, query_memory_bytes_max: Option<usize>) -> Self {
+        Self { own: RwLock::default(), may_change_engine, query_memory_bytes_max }
+    }
+
     /// How a query of this session is run.
     pub(crate) fn query_options(&self, label: &str) -> QueryOptions {
         let own = self.own.read();
         QueryOptions {
             label: label.to_owned(),
-            memory_limit_bytes: own.query_memory_bytes,
+            memory_limit_bytes: self.query_memory_bytes(&own),
+            waits_for_memory: true,
             packets: own.packets,
             batch_rows: own.batch_rows,
             sort_plan: own.sort_plan,
             sharing: own.sharing,
             sharing_rows_min: own.sharing_rows,
         }
+    }
+}
+
+impl Settings {
+    /// What one query may reserve: the least of what the session wants and what it may.
+    fn query_memory_bytes(&self, own: &Own) -> Option<usize> {
+        [own.query_memory_bytes, self.query_memory_bytes_max].into_iter().flatten().min()
     }
 }
 
@@ -197,6 +233,12 @@ impl SettingsView<'_> {
     }
 
     fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
+        if setting.is_engines() && !self.settings.may_change_engine {
+            let error = Error::input("this setting is everybody's, and this user may not change it");
+            return Err(error
+                .with_code(DENIED)
+                .with_hint("the server's file of users grants it to a role: admin = true"));
+        }
         let mut own = self.settings.own.write();
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse()?),
@@ -205,10 +247,13 @@ impl SettingsView<'_> {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
             Setting::QueryMemory => {
-                own.query_memory_bytes = if is(value, "none") { None } else { Some(budget(bytes(value)?)?) };
+                own.query_memory_bytes = if is(value, "none") { None } else { Some(memory_budget(value)?) };
             }
-            Setting::Memory => self.engine.broker().set_budget_bytes(budget(bytes(value)?)?),
+            Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
             Setting::Sharing => own.sharing = value.parse()?,
+            Setting::SharingRetained => {
+                self.engine.set_retained_percent(number(value, 0, RETAINED_PERCENT_MAX)?);
+            }
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
             Setting::Workers => {
@@ -232,7 +277,8 @@ impl SettingsView<'_> {
 
     /// Gives every setting that the session can change for itself its default back.
     pub(crate) fn reset_all(&self) -> Result<()> {
-        for setting in Setting::ALL {
+        let own = |setting: &Setting| self.settings.may_change_engine || !setting.is_engines();
+        for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
         for shown in self.datafusion() {
@@ -264,9 +310,10 @@ impl SettingsView<'_> {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
-            Setting::QueryMemory => own.query_memory_bytes.map_or("none".into(), display_exact),
+            Setting::QueryMemory => self.settings.query_memory_bytes(&own).map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
             Setting::Sharing => own.sharing.to_string(),
+            Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
@@ -283,6 +330,7 @@ impl SettingsView<'_> {
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
             Setting::Sharing => SharingMode::default().to_string(),
+            Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
@@ -324,6 +372,11 @@ fn number(value: &str, low: usize, high: usize) -> Result<usize> {
         .ok()
         .filter(|number| (low..=high).contains(number))
         .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
+}
+
+/// A memory budget from text such as `512MB`, if queries can run in it.
+pub fn memory_budget(text: &str) -> Result<usize> {
+    budget(bytes(text)?)
 }
 
 /// A memory budget of so many bytes, if queries can run in it.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
+use diligence_engine::plan::Needs;
+use diligence_engine::query::QueryOptions;
+use diligence_sql::Statement;
 use diligence_sql::catalog::{DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName};
 use diligence_sql::errors::suggest;
 use diligence_sql::parse::Parsed;
 use diligence_sql::prepared::{Planned, value_of};
-use diligence_sql::{Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::result::QueryResult;
@@ -35,9 +37,35 @@ impl ParsedStatement {
 pub struct PlannedStatement {
     text: String,
     planned: Planned,
+    needs: Needs,
+    waits_for_memory: bool,
 }
 
 impl PlannedStatement {
+    fn new(text: &str, planned: Planned) -> Self {
+        let needs = match &planned {
+            Planned::Query(query, _) => query.plan.needs(),
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Explain { query, analyze: true, .. } => query.plan.needs(),
+                Statement::Write(write) => write.query.plan.needs(),
+                Statement::WriteFiles(write) => write.query.plan.needs(),
+                _ => Needs::default(),
+            },
+        };
+        Self { text: text.to_owned(), planned, needs, waits_for_memory: true }
+    }
+
+    /// What running it is expected to need, by its plan alone.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// The same statement, which will not wait for memory that it is sure of: it is known to need little.
+    pub fn needing_little(mut self) -> Self {
+        self.waits_for_memory = false;
+        self
+    }
+
     /// The columns that come out; none for a command.
     pub fn schema(&self) -> Option<SchemaRef> {
         self.planned.schema()
@@ -58,13 +86,13 @@ impl PlannedStatement {
         match &self.planned {
             Planned::Query(query, Some(uses)) => {
                 let planned = Planned::Query(query.clone(), Some(uses.clone()));
-                Some(Self { text: self.text.clone(), planned })
+                Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
             }
             _ => None,
         }
     }
 
-    /// Whether planning the text again would give the same. May look at files.
+    /// Whether planning the text again, in this session, would give the same. May look at files.
     pub fn is_current(&self, session: &Session) -> bool {
         matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_current(session.planner()))
     }
@@ -76,20 +104,6 @@ impl PlannedStatement {
             Planned::Other(_) => None,
         }
     }
-
-    pub(crate) fn into_parts(self) -> (String, Begun) {
-        let begun = match self.planned {
-            Planned::Query(query, _) => Begun::Query(query),
-            Planned::Other(statement) => Begun::Statement(statement),
-        };
-        (self.text, begun)
-    }
-}
-
-/// What is started.
-pub(crate) enum Begun {
-    Query(Arc<Query>),
-    Statement(Box<Statement>),
 }
 
 impl Session {
@@ -106,7 +120,7 @@ impl Session {
         given: &[Option<DataType>],
     ) -> Result<(Description, Option<PlannedStatement>)> {
         let (description, planned) = self.in_runtime(|| self.planner().describe(&parsed.0.1, given))?;
-        let planned = planned.map(|planned| PlannedStatement { text: parsed.text().to_owned(), planned });
+        let planned = planned.map(|planned| PlannedStatement::new(parsed.text(), planned));
         Ok((description, planned))
     }
 
@@ -114,15 +128,15 @@ impl Session {
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let planned = self.in_runtime(|| self.planner().plan_with(&parsed.0.1, &values))?;
-        Ok(PlannedStatement { text: parsed.text().to_owned(), planned })
+        Ok(PlannedStatement::new(parsed.text(), planned))
     }
 
     /// Starts a planned statement. Its work is done while the result is read.
     pub fn start_planned(&self, planned: PlannedStatement) -> Result<QueryResult> {
-        let (text, begun) = planned.into_parts();
-        self.in_runtime(|| match begun {
-            Begun::Query(query) => self.start_query(&query, &text),
-            Begun::Statement(statement) => self.start_statement(*statement, &text),
+        let options = QueryOptions { waits_for_memory: planned.waits_for_memory, ..self.query_options(&planned.text) };
+        self.in_runtime(|| match planned.planned {
+            Planned::Query(query, _) => self.start_query(&query, options),
+            Planned::Other(statement) => self.start_statement(*statement, options),
         })
     }
 
@@ -183,6 +197,7 @@ impl Session {
 
     fn memory_relation(&self, schema: Option<&str>, table: &str) -> Result<Arc<MemoryRelation>> {
         let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
+        self.rights().check_write(&name)?;
         match self.planner().catalogs().get(&name) {
             Some(Relation::Memory(memory)) => Ok(memory),
             Some(other) => {
@@ -205,6 +220,7 @@ mod tests {
 
     use arrow::array::{AsArray, Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
+    use diligence_sql::rights::Rights;
 
     use super::*;
     use crate::{Database, SessionOptions};
@@ -291,11 +307,78 @@ mod tests {
     #[test]
     fn a_session_without_files_can_name_none() {
         let database = Database::in_memory().unwrap();
-        let stranger = database.session_with(SessionOptions { files: false });
+        let stranger = database.session_with(SessionOptions { files: false, ..SessionOptions::default() });
         for sql in ["COPY (SELECT 1) TO '/tmp/x.csv'", "CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '/tmp'"] {
             assert_eq!(stranger.execute(sql).err().unwrap().code(), Some("42501"), "{sql}");
         }
         assert_eq!(stranger.execute("SELECT * FROM '/etc/hosts.csv'").err().unwrap().code(), Some("42P01"));
+    }
+
+    /// Somebody who may read `public.open` and change `public.own`.
+    fn limited(database: &Database) -> Session {
+        let patterns = |text: &str| vec![text.parse().unwrap()];
+        let rights = Arc::new(Rights::only(patterns("open"), patterns("own")));
+        database.session_with(SessionOptions { rights, engine_settings: false, ..SessionOptions::default() })
+    }
+
+    #[test]
+    fn rights_hold_in_views_and_for_plans_that_others_made() {
+        let database = Database::in_memory().unwrap();
+        let owner = database.session();
+        owner.execute("CREATE TABLE hidden AS SELECT 1 AS a").unwrap();
+        owner.execute("CREATE TABLE open AS SELECT 2 AS a").unwrap();
+        owner.execute("CREATE VIEW own AS SELECT a FROM hidden").unwrap();
+        let limited = limited(&database);
+        for sql in
+            ["SELECT a FROM hidden", "SELECT a FROM own", "SELECT 1 FROM system.queries", "CREATE TABLE x (a INT)"]
+        {
+            assert_eq!(limited.execute(sql).err().unwrap().code(), Some("42501"), "{sql}");
+        }
+        let planned = owner.plan(&owner.parse("SELECT a FROM hidden").unwrap(), &[]).unwrap();
+        assert!(planned.is_current(&owner) && !planned.is_current(&limited));
+        let planned = owner.plan(&owner.parse("SELECT a FROM open").unwrap(), &[]).unwrap();
+        assert_eq!(numbers(&limited, planned.again().filter(|planned| planned.is_current(&limited)).unwrap()), [2]);
+        assert_eq!(limited.relation_names(), ["open", "own"]);
+        let described = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'";
+        assert_eq!(numbers(&limited, limited.plan(&limited.parse(described).unwrap(), &[]).unwrap()), [2]);
+        assert!(limited.execute("SELECT count(*) FROM pg_class").is_ok());
+        limited.execute("DROP VIEW own").unwrap();
+        limited.execute("CREATE TABLE own AS SELECT a FROM open").unwrap();
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![3])) as ArrayRef)]).unwrap();
+        let columns = ["a".to_owned()];
+        assert_eq!(limited.append(None, "own", &columns, std::slice::from_ref(&batch)).unwrap(), 1);
+        assert_eq!(limited.append(None, "open", &columns, &[batch]).unwrap_err().code(), Some("42501"));
+    }
+
+    #[test]
+    fn what_is_everybodys_is_not_for_everybody() {
+        let database = Database::in_memory().unwrap();
+        let limited = limited(&database);
+        assert_eq!(limited.set("memory", "64MB").unwrap_err().code(), Some("42501"));
+        let before = database.session().setting("memory").unwrap();
+        limited.reset_all().unwrap();
+        assert_eq!(limited.setting("memory").unwrap(), before);
+        let bounded = SessionOptions { query_memory_bytes: Some(32 << 20), ..SessionOptions::default() };
+        let bounded = database.session_with(bounded);
+        for (wanted, shown) in [("none", "32.0 MiB"), ("1GB", "32.0 MiB"), ("16MB", "16.0 MiB")] {
+            bounded.set("query_memory", wanted).unwrap();
+            assert_eq!(bounded.setting("query_memory").unwrap(), shown);
+        }
+    }
+
+    #[test]
+    fn plans_say_what_they_are_expected_to_need_and_queries_what_they_used() {
+        let session = session();
+        let plan = |sql: &str| session.plan(&session.parse(sql).unwrap(), &[]).unwrap();
+        assert_eq!(plan("SET sharing = 'off'").needs(), Needs::default());
+        let pairs = plan("SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b");
+        assert!(pairs.needs().rows > 1_000_000_000, "{:?}", pairs.needs());
+        assert!(plan("SELECT * FROM generate_series(1, 1000000) LIMIT 1").needs().rows < 1_000_000);
+        let mut result = session.start_planned(plan("SELECT a FROM t ORDER BY a").needing_little()).unwrap();
+        while let Some(batch) = result.next_blocking() {
+            batch.unwrap();
+        }
+        assert!(result.used().unwrap().worked > std::time::Duration::ZERO);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use diligence_engine::Engine;
 use diligence_sql::catalog::ComputedTable;
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::database::WaitingQuery;
 use crate::session::Parts;
 
 /// The system tables of a session.
@@ -116,7 +117,7 @@ impl ComputedTable for SystemTable {
     }
 }
 
-const QUERIES: [Column; 12] = [
+const QUERIES: [Column; 14] = [
     ("id", Kind::Number),
     ("state", Kind::Text),
     ("statement", Kind::Text),
@@ -129,9 +130,12 @@ const QUERIES: [Column; 12] = [
     ("memory_bytes", Kind::Number),
     ("memory_peak_bytes", Kind::Number),
     ("error", Kind::Text),
+    ("position", Kind::Number),
+    ("reason", Kind::Text),
 ];
 
-fn queries(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
+/// Queries of the engine, then those that are not let in yet: these have no number, but a position and a reason.
+fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
     let row = |query: diligence_engine::query::QueryInfo| {
         vec![
             query.id.0.into(),
@@ -146,9 +150,19 @@ fn queries(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             query.memory_bytes.into(),
             query.memory_peak_bytes.into(),
             Value::Text(query.error.map(|error| error.message().to_owned())),
+            Value::Number(None),
+            Value::Text(None),
         ]
     };
-    engine.queries().into_iter().map(row).collect()
+    let waiting = |query: WaitingQuery| {
+        let mut row = vec![Value::Number(None), "waiting".into(), query.statement.into()];
+        row.push((query.waited.as_micros() as u64).into());
+        row.extend((0..7).map(|_| Value::Number(Some(0))));
+        row.extend([Value::Text(None), query.position.into(), query.reason.into()]);
+        row
+    };
+    let at_the_door = session.map(|session| session.database().waiting()).unwrap_or_default();
+    engine.queries().into_iter().map(row).chain(at_the_door.into_iter().map(waiting)).collect()
 }
 
 const MEMORY: [Column; 6] = [
@@ -204,15 +218,18 @@ fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     info.directories.iter().map(row).collect()
 }
 
-const SHARING: [Column; 5] = [
+const SHARING: [Column; 8] = [
     ("state", Kind::Text),
     ("queries", Kind::Number),
     ("readers", Kind::Number),
     ("elapsed_us", Kind::Number),
+    ("bytes", Kind::Number),
+    ("uses", Kind::Number),
+    ("saved_us_per_mb", Kind::Number),
     ("statement", Kind::Text),
 ];
 
-/// What is being built for several queries, or waits to be.
+/// What is being built for several queries, or waits to be, and what is kept for later ones.
 fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     let row = |build: diligence_engine::sharing::BuildInfo| {
         vec![
@@ -220,6 +237,10 @@ fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             build.queries.into(),
             build.readers.into(),
             (build.elapsed_ns / 1000).into(),
+            build.bytes.into(),
+            build.uses.into(),
+            // Nanoseconds for a byte are milliseconds for a megabyte.
+            ((build.value * 1e3) as u64).into(),
             build.label.into(),
         ]
     };

@@ -233,6 +233,38 @@ fn explain_shows_pipelines_and_analyze_what_they_did() {
     let verbose = rows(&session, "EXPLAIN VERBOSE SELECT a FROM t").join("\n");
     assert!(verbose.contains("Logical plan"), "{verbose}");
     assert!(error(&session, "EXPLAIN SET batch_rows = 1").message().contains("only queries"));
+    for tree in ["EXPLAIN FORMAT tree SELECT 1", "EXPLAIN (FORMAT graphviz) SELECT 1"] {
+        assert!(error(&session, tree).message().contains("TEXT or JSON"));
+    }
+    let text = rows(&session, "EXPLAIN (FORMAT TEXT) SELECT a, count(*) FROM t GROUP BY a").join("\n");
+    assert_eq!(text, explained);
+}
+
+#[test]
+fn plans_are_json_for_programs() {
+    let session = session();
+    session.execute("CREATE TABLE t AS SELECT 1 AS a UNION ALL SELECT 2").unwrap();
+    let query = "SELECT a, count(*) FROM t GROUP BY a ORDER BY a";
+    let document = |explain: &str| -> serde_json::Value {
+        let batches = session.execute(&format!("{explain} {query}")).unwrap().collect().unwrap();
+        assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1, "one row");
+        serde_json::from_str(batches[0].column(0).as_string_view().value(0)).unwrap()
+    };
+    let planned = document("EXPLAIN (FORMAT JSON)");
+    let aggregate = &planned["plan"]["inputs"][0];
+    assert!(aggregate["operator"].as_str().unwrap().starts_with("Aggregate by a"), "{planned}");
+    assert!(planned.get("pipelines").is_none());
+    for explain in
+        ["EXPLAIN (ANALYZE, FORMAT JSON)", "explain analyze format json", "EXPLAIN (FORMAT json, ANALYZE ON)"]
+    {
+        let ran = document(explain);
+        let name = format!("=> {}", ran["plan"]["inputs"][0]["operator"].as_str().unwrap());
+        let pipelines = ran["pipelines"].as_array().unwrap();
+        let mut operators = pipelines.iter().flat_map(|pipeline| pipeline["operators"].as_array().unwrap());
+        let sink = operators.find(|operator| operator["name"] == name.as_str()).unwrap();
+        assert_eq!(sink["rows"], 2);
+        assert!(ran["query"]["elapsed_us"].as_u64().is_some());
+    }
 }
 
 #[test]

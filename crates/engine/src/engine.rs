@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::ids::QueryId;
-use diligence_base::limits::IO_THREADS;
+use diligence_base::limits::{IO_THREADS, RETAINED_PERCENT};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
@@ -56,6 +56,8 @@ pub struct EngineOptions {
     pub spawn: Arc<dyn Spawn>,
     /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
     pub temp: TempOptions,
+    /// What finished states may have of the budget, in percent, while no query needs it: see [`Engine::set_retained_percent`].
+    pub retained_percent: usize,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
 }
@@ -70,6 +72,7 @@ impl Default for EngineOptions {
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
             temp: TempOptions::default(),
+            retained_percent: RETAINED_PERCENT,
             runtime_env: Arc::default(),
         }
     }
@@ -146,7 +149,7 @@ impl Engine {
             next_query: AtomicU64::new(1),
             books: Arc::default(),
         });
-        let running = RunningPlan::new(launcher.clone());
+        let running = RunningPlan::new(launcher.clone(), options.retained_percent);
         Ok(Arc::new(Self { launcher, running, tables, runtime: Some(runtime) }))
     }
 
@@ -158,7 +161,7 @@ impl Engine {
         let _entered = sync::enter(&launcher.io.runtime);
         let (result, receiver) = ResultSink::new(plan.schema.clone());
         let run = match Wish::of(plan, &options) {
-            None => {
+            Err(_) => {
                 let id = launcher.next_id();
                 let setup = launcher.setup(id, &options);
                 let graph = launcher.compile(plan, result.clone(), &setup, &options)?;
@@ -166,25 +169,39 @@ impl Engine {
                 run.launch(graph);
                 run
             }
-            Some(wish) => self.running.bind(wish, plan, result, options),
+            Ok(wish) => self.running.bind(wish, plan, result, options),
         };
         let inline = (launcher.mode != Mode::Threads)
             .then(|| Inline { scheduler: launcher.scheduler.clone(), runtime: launcher.io.runtime.clone() });
         Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline).keeping(self.clone()))
     }
 
-    /// The plan and its pipelines, as text.
+    /// The plan, its pipelines, and what it could share, as text.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let _entered = sync::enter(&self.launcher.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
         let setup = self.launcher.setup(QueryId(0), options);
         let graph: Graph = self.launcher.compile(plan, result, &setup, options)?;
-        Ok(format!("{plan}\n{graph}"))
+        let sharing = match Wish::of(plan, options) {
+            Ok(wish) => self.running.explain(&wish, plan, options),
+            Err(why) => format!("no, because {why}"),
+        };
+        Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
     }
 
     /// What queries share at the moment, and what they have shared.
     pub fn sharing(&self) -> SharingInfo {
         self.running.info()
+    }
+
+    /// The part of the budget, in percent, that finished states may have while no query needs it.
+    pub fn retained_percent(&self) -> usize {
+        self.running.retained().percent()
+    }
+
+    /// Changes that part. With 0, nothing is kept for later queries, and none finds what was.
+    pub fn set_retained_percent(&self, percent: usize) {
+        self.running.retained().set_percent(percent);
     }
 
     /// Drives requests to object stores; entered on every worker.

@@ -60,8 +60,12 @@ impl Launcher {
 
     /// What the operators of a query are opened with; its memory account is made here.
     pub fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
+        let memory = self.broker.account(id, options.memory_limit_bytes);
+        if !options.waits_for_memory {
+            memory.go_ahead();
+        }
         Setup {
-            memory: self.broker.account(id, options.memory_limit_bytes),
+            memory,
             temp: Some(self.temp.clone()),
             batch_rows: options.batch_rows.max(1),
             packets: options.packets.unwrap_or(self.workers).max(1),

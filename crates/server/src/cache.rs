@@ -13,6 +13,8 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_db::{PlannedStatement, Session};
 use parking_lot::Mutex;
 
+use crate::admission::History;
+
 /// Plans remembered at most. A plan has some 10 KiB, and now and then a few hundred.
 pub const PLANS_MAX: usize = 512;
 
@@ -108,8 +110,17 @@ pub struct PlanCache {
 }
 
 struct Entry {
-    plan: Arc<PlannedStatement>,
+    remembered: Remembered,
     used: u64,
+}
+
+/// A plan, and what it needed when it ran.
+#[derive(Clone)]
+pub struct Remembered {
+    /// The plan.
+    pub plan: Arc<PlannedStatement>,
+    /// What it needed.
+    pub history: Arc<History>,
 }
 
 /// The cache's counters at one moment.
@@ -125,25 +136,28 @@ pub struct CacheInfo {
 
 impl PlanCache {
     /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
-    pub fn get(&self, key: &PlanKey) -> Option<Arc<PlannedStatement>> {
+    pub fn get(&self, key: &PlanKey) -> Option<Remembered> {
         let mut plans = self.plans.lock();
         let entry = plans.get_mut(key)?;
         entry.used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(entry.plan.clone())
+        Some(entry.remembered.clone())
     }
 
-    /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many.
-    pub fn put(&self, key: PlanKey, plan: &PlannedStatement) {
-        let Some(plan) = plan.again() else { return };
-        let entry = Entry { plan: Arc::new(plan), used: self.clock.fetch_add(1, Ordering::Relaxed) };
+    /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
+    /// earlier plan under this key needed is the best guess for this one. Gives where to note what it needs.
+    pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Option<Arc<History>> {
+        let plan = Arc::new(plan.again()?);
         let mut plans = self.plans.lock();
-        plans.insert(key, entry);
+        let history = plans.get(&key).map(|entry| entry.remembered.history.clone()).unwrap_or_default();
+        let remembered = Remembered { plan, history: history.clone() };
+        plans.insert(key, Entry { remembered, used: self.clock.fetch_add(1, Ordering::Relaxed) });
         if plans.len() > PLANS_MAX {
             let oldest = plans.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
                 plans.remove(&oldest);
             }
         }
+        Some(history)
     }
 
     /// Counts a statement that was found, and current, or was not.

@@ -1,22 +1,25 @@
 //! How a server is set up: where it listens, who may come, and its limits.
 //!
-//! Users are in a TOML file:
+//! Users are in a TOML file, with their roles ([`roles`](crate::roles)):
 //!
 //! ```toml
 //! [users.ann]
 //! password = "SCRAM-SHA-256$4096:…"   # what `diligence serve --hash-password` prints, or a plain password
-//! files = true                        # may name files and URLs of the server; false if left out
+//! role = "analyst"                    # may do what the role says; everything but files if left out
+//! files = true                        # may name files and URLs of the server, beside what the role says
 //! ```
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use serde::Deserialize;
 
 use crate::path::PathOptions;
+use crate::roles::{Role, RoleEntry, roles};
 use crate::scram::Verifier;
 
 /// How a server is set up.
@@ -84,6 +87,8 @@ pub struct Limits {
     pub stall_time_max: Duration,
     /// How long a statement may run when the client does not say; 0 for as long as it takes.
     pub statement_time_max: Duration,
+    /// Rows that a statement may give; as many as it has if `None`.
+    pub result_rows_max: Option<u64>,
     /// How long sessions may take to end when the server is told to stop.
     pub drain_time_max: Duration,
 }
@@ -99,6 +104,7 @@ impl Default for Limits {
             message_bytes_max: 64 << 20,
             stall_time_max: Duration::from_secs(600),
             statement_time_max: Duration::ZERO,
+            result_rows_max: None,
             drain_time_max: Duration::from_secs(30),
         }
     }
@@ -113,20 +119,23 @@ pub struct Users(BTreeMap<String, User>);
 pub struct User {
     /// What is kept of the password.
     pub verifier: Verifier,
-    /// Whether statements may name files and URLs of the server.
-    pub files: bool,
+    /// What the user may do.
+    pub role: Arc<Role>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UserFile {
     users: BTreeMap<String, UserEntry>,
+    #[serde(default)]
+    roles: BTreeMap<String, RoleEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UserEntry {
     password: String,
+    role: Option<String>,
     #[serde(default)]
     files: bool,
 }
@@ -142,6 +151,7 @@ impl Users {
     /// Reads the file's text.
     pub fn parse(text: &str) -> Result<Self> {
         let file: UserFile = toml::from_str(text).map_err(|error| Error::input(error.to_string().trim().to_owned()))?;
+        let roles = roles(file.roles)?;
         let users = file.users.into_iter().map(|(name, entry)| {
             if entry.password.is_empty() {
                 return Err(Error::input(format!("the user '{name}' has no password")));
@@ -153,7 +163,16 @@ impl Users {
                 }
                 None => Verifier::of_password(&entry.password)?,
             };
-            Ok((name, User { verifier, files: entry.files }))
+            let role = match &entry.role {
+                None => Role::none(entry.files),
+                Some(wanted) => {
+                    let role = roles.get(wanted);
+                    let role =
+                        role.ok_or_else(|| Error::input(format!("no role is named '{wanted}'")).context(&name))?;
+                    if entry.files { role.with_files() } else { role.clone() }
+                }
+            };
+            Ok((name, User { verifier, role: Arc::new(role) }))
         });
         Ok(Self(users.collect::<Result<_>>()?))
     }
@@ -193,7 +212,7 @@ mod tests {
     #[test]
     fn users_are_read_and_mistakes_are_named() {
         let users = Users::parse("[users.ann]\npassword = 'pw'\nfiles = true\n[users.bob]\npassword = 'x'").unwrap();
-        assert!(users.get("ann").unwrap().files && !users.get("bob").unwrap().files);
+        assert!(users.get("ann").unwrap().role.files && !users.get("bob").unwrap().role.files);
         assert!(users.get("ann").unwrap().verifier.fits("pw"));
         assert!(users.get("eve").is_none());
         for wrong in ["", "[users.ann]", "[users.ann]\npassword = ''", "[users.ann]\npassword = 'x'\nroot = true"] {

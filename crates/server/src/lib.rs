@@ -1,28 +1,33 @@
-//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]).
+//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]). And the other side of the
+//! former, for the shell ([`client`]).
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
 //! 2. It crosses the stages in front of the engine ([`path`], [`stages`]): *parse* makes a syntax tree, *optimize* a plan; what
 //!    was planned before goes straight on ([`cache`]).
-//! 3. [`admission`] lets it in, has it wait in line, or refuses it when the line is too long.
+//! 3. [`admission`] lets it in, has it wait in line, or refuses it when the line is too long. Cheap statements and heavy ones have
+//!    lines of their own.
 //! 4. *execute* starts it in the engine, whose workers run it. Its rows come back as they appear, are written in the
 //!    client's form on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
-//! * Whoever is beyond loopback has logged in.
+//! * Whoever is beyond loopback has logged in, and does what the [role](roles) allows.
 //! * A client that is slow, or gone, costs its session and nothing else; one that leaves cancels its statement.
 
 pub mod admission;
 pub mod cache;
+pub mod client;
 pub mod config;
+mod duration;
 pub mod http;
 mod listing;
 pub mod path;
 pub mod pg;
 pub mod process;
 pub mod registry;
+pub mod roles;
 pub mod scram;
 pub mod server;
 pub mod sqlstate;

@@ -101,20 +101,21 @@ fn stages(server: &Server) -> Vec<ArrayRef> {
         ],
     }));
     let admission = server.path().admission().info();
-    rows.push(Stage {
-        name: "admission",
+    let lanes = [("admission", admission.total()), ("cheap lane", admission.cheap), ("heavy lane", admission.heavy)];
+    rows.extend(lanes.map(|(name, lane)| Stage {
+        name,
         numbers: [
-            Some(admission.waiting as u64),
-            Some(admission.queue_max as u64),
+            Some(lane.waiting as u64),
+            Some(lane.queue_max as u64),
             None,
-            Some(admission.running as u64),
-            Some(admission.running_max as u64),
-            Some(admission.admitted_total),
-            Some(admission.refused_total),
-            Some(admission.wait_ns_total / 1000),
+            Some(lane.running as u64),
+            Some(lane.running_max as u64),
+            Some(lane.admitted_total),
+            Some(lane.refused_total),
+            Some(lane.waited_total.as_micros() as u64),
             None,
         ],
-    });
+    }));
     let cache = server.path().cache().info();
     rows.push(Stage {
         name: "plan cache",

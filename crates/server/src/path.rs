@@ -8,6 +8,7 @@
 //! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being dropped:
 //! work in a queue is not begun, a query that runs is cancelled.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
@@ -17,9 +18,10 @@ use diligence_base::{Error, Result};
 use diligence_db::{
     CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
 };
+use parking_lot::Mutex;
 
-use crate::admission::{Admission, Admitted};
-use crate::cache::{PlanCache, PlanKey};
+use crate::admission::{Admission, AdmissionOptions, Admitted, Asker, Class, History, Passed, Query};
+use crate::cache::{PlanCache, PlanKey, Remembered};
 use crate::sqlstate;
 use crate::stages::{Stage, StageInfo};
 
@@ -30,17 +32,20 @@ pub struct PathOptions {
     pub threads: Option<usize>,
     /// Places in the queue of each stage.
     pub stage_queue_max: usize,
-    /// Queries that run at once.
+    /// Cheap queries that run at once.
     pub running_max: usize,
-    /// Queries that wait for their turn to run.
+    /// Heavy queries that run at once.
+    pub heavy_max: usize,
+    /// Queries that wait for their turn to run, of each class.
     pub queue_max: usize,
 }
 
 impl Default for PathOptions {
     /// More running queries than cores keep the cores busy while others wait for files or for slow clients; a thousand waiting
-    /// ones are some seconds of short queries.
+    /// ones are some seconds of short queries. Heavy ones that run together share work and share the workers: with more of them each
+    /// takes longer, and cheap ones wait longer for a worker.
     fn default() -> Self {
-        Self { threads: None, stage_queue_max: 256, running_max: 64, queue_max: 1024 }
+        Self { threads: None, stage_queue_max: 256, running_max: 64, heavy_max: 16, queue_max: 1024 }
     }
 }
 
@@ -56,15 +61,29 @@ pub struct Path {
     write: Stage,
     disconnect: Stage,
     cache: PlanCache,
-    admission: Admission,
+    admission: Arc<Admission>,
+    result_rows_max: Option<u64>,
+    /// Whose the queries are that run, by their numbers.
+    owners: Mutex<HashMap<u64, String>>,
+}
+
+/// A plan that is ready to start, and where to note what it needs.
+pub struct Ready {
+    /// The plan.
+    pub planned: PlannedStatement,
+    history: Option<Arc<History>>,
 }
 
 impl Path {
     /// Starts the stages.
-    pub fn open(database: Database, options: PathOptions) -> Result<Arc<Self>> {
+    pub fn open(database: Database, options: PathOptions, result_rows_max: Option<u64>) -> Result<Arc<Self>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or(cores).max(1);
         let queue = options.stage_queue_max;
+        let PathOptions { running_max: cheap_max, heavy_max, queue_max, .. } = options;
+        let engine = database.engine().clone();
+        let budget = move || engine.broker().budget_bytes();
+        let admission = Admission::new(AdmissionOptions { cheap_max, heavy_max, queue_max }, budget);
         Ok(Arc::new(Self {
             database,
             parse: Stage::start("parse", threads, queue)?,
@@ -73,7 +92,9 @@ impl Path {
             write: Stage::start("write", WRITE_THREADS, queue)?,
             disconnect: Stage::start("disconnect", 1, queue)?,
             cache: PlanCache::default(),
-            admission: Admission::new(options.running_max, options.queue_max),
+            admission,
+            result_rows_max,
+            owners: Mutex::default(),
         }))
     }
 
@@ -83,8 +104,13 @@ impl Path {
     }
 
     /// Who may run.
-    pub fn admission(&self) -> &Admission {
+    pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
+    }
+
+    /// Whose a query is that runs.
+    pub fn owner(&self, query: u64) -> Option<String> {
+        self.owners.lock().get(&query).cloned()
     }
 
     /// Plans that are remembered.
@@ -99,7 +125,8 @@ impl Path {
 
     /// Cuts a script into statements.
     pub async fn statements_of(&self, script: String) -> Result<Vec<String>> {
-        self.parse.run(move || Session::split(&script).map_err(|error| error.with_code("42601"))).await
+        let coded = |error: Error| if error.code().is_some() { error } else { error.with_code("42601") };
+        self.parse.run(move || Session::split(&script).map_err(coded)).await
     }
 
     /// The syntax tree of a statement.
@@ -129,23 +156,26 @@ impl Path {
     pub async fn start(
         self: &Arc<Self>,
         session: &Session,
+        asker: &Asker,
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
         read_only: bool,
     ) -> Result<Running> {
         let key = PlanKey::new(session, parsed.text(), &values);
-        if let Some(remembered) = key.as_ref().and_then(|key| self.cache.get(key)) {
-            let admitted = self.admission.enter().await?;
+        if let Some(Remembered { plan, history }) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            let query = Query::new(parsed.text(), plan.needs(), history.used());
+            let class = query.class;
+            let (admitted, passed) = self.admission.enter(asker, query).await?;
             let own = session.clone();
             let started = self.execute.run(move || {
-                if !remembered.is_current(&own) {
+                if !plan.is_current(&own) {
                     return Ok(None);
                 }
-                remembered.again().map(|plan| begin(&own, plan)).transpose()
+                plan.again().map(|plan| begin(&own, plan, class)).transpose()
             });
             if let Some(started) = started.await? {
                 self.cache.count(true);
-                return Ok(Running::new(self.clone(), started, admitted));
+                return Ok(Running::new(self, asker, started, admitted, passed, Some(history)));
             }
         }
         self.cache.count(false);
@@ -159,30 +189,19 @@ impl Path {
                 .with_code(sqlstate::READ_ONLY)
                 .with_hint("transactions are read-only here; run it by itself (autocommit)"));
         }
-        if let Some(key) = key {
-            self.cache.put(key, &planned);
-        }
-        let admitted = self.admission.enter().await?;
-        let own = session.clone();
-        let started = self.execute.run(move || begin(&own, planned)).await?;
-        Ok(Running::new(self.clone(), started, admitted))
+        let history = key.and_then(|key| self.cache.put(key, &planned));
+        self.begin(session, asker, parsed.text(), Ready { planned, history }).await
     }
 
     /// Plans a statement that only reads, or finds it planned.
-    pub async fn plan(
-        &self,
-        session: &Session,
-        parsed: &ParsedStatement,
-        values: Vec<ArrayRef>,
-    ) -> Result<PlannedStatement> {
+    pub async fn plan(&self, session: &Session, parsed: &ParsedStatement, values: Vec<ArrayRef>) -> Result<Ready> {
         let key = PlanKey::new(session, parsed.text(), &values);
-        if let Some(remembered) = key.as_ref().and_then(|key| self.cache.get(key)) {
+        if let Some(Remembered { plan, history }) = key.as_ref().and_then(|key| self.cache.get(key)) {
             let own = session.clone();
-            let look =
-                self.execute.run(move || Ok(if remembered.is_current(&own) { remembered.again() } else { None }));
+            let look = self.execute.run(move || Ok(if plan.is_current(&own) { plan.again() } else { None }));
             if let Some(planned) = look.await? {
                 self.cache.count(true);
-                return Ok(planned);
+                return Ok(Ready { planned, history: Some(history) });
             }
         }
         self.cache.count(false);
@@ -191,18 +210,26 @@ impl Path {
         if !planned.is_read_only() {
             return Err(Error::unsupported("only statements that read are allowed here").with_code(sqlstate::READ_ONLY));
         }
-        if let Some(key) = key {
-            self.cache.put(key, &planned);
-        }
-        Ok(planned)
+        let history = key.and_then(|key| self.cache.put(key, &planned));
+        Ok(Ready { planned, history })
     }
 
-    /// Starts a planned statement.
-    pub async fn begin(self: &Arc<Self>, session: &Session, planned: PlannedStatement) -> Result<Running> {
-        let admitted = self.admission.enter().await?;
+    /// Starts a planned statement with this text.
+    pub async fn begin(
+        self: &Arc<Self>,
+        session: &Session,
+        asker: &Asker,
+        statement: &str,
+        ready: Ready,
+    ) -> Result<Running> {
+        let Ready { planned, history } = ready;
+        let used = history.as_ref().and_then(|history| history.used());
+        let query = Query::new(statement, planned.needs(), used);
+        let class = query.class;
+        let (admitted, passed) = self.admission.enter(asker, query).await?;
         let own = session.clone();
-        let started = self.execute.run(move || begin(&own, planned)).await?;
-        Ok(Running::new(self.clone(), started, admitted))
+        let started = self.execute.run(move || begin(&own, planned, class)).await?;
+        Ok(Running::new(self, asker, started, admitted, passed, history))
     }
 
     /// Has something computed that belongs to delivering results or taking data in.
@@ -217,8 +244,9 @@ struct Started {
     fingerprint: Option<String>,
 }
 
-fn begin(session: &Session, planned: PlannedStatement) -> Result<Started> {
+fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<Started> {
     let fingerprint = planned.fingerprint();
+    let planned = if class == Class::Cheap { planned.needing_little() } else { planned };
     Ok(Started { result: session.start_planned(planned)?, fingerprint })
 }
 
@@ -228,10 +256,15 @@ pub struct Running {
     /// Only `None` while it is dropped or moved to the stage that waits for it.
     result: Option<QueryResult>,
     admitted: Option<Admitted>,
+    passed: Passed,
+    /// Until what it needed is noted.
+    history: Option<Arc<History>>,
     fingerprint: Option<String>,
     schema: SchemaRef,
     is_command: bool,
     id: Option<u64>,
+    rows: u64,
+    rows_max: Option<u64>,
 }
 
 /// What a command did.
@@ -243,18 +276,60 @@ pub struct CommandDone {
     pub rows: Option<u64>,
 }
 
+/// What is left of a statement that ended early; freed where that may take a while.
+struct Remains {
+    result: QueryResult,
+    history: Option<Arc<History>>,
+    _admitted: Option<Admitted>,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        note(self.history.take(), &self.result, false);
+    }
+}
+
+/// Notes what a query needed.
+fn note(history: Option<Arc<History>>, result: &QueryResult, complete: bool) {
+    if let Some(history) = history
+        && let Some(used) = result.used()
+    {
+        history.note(used, complete);
+    }
+}
+
 impl Running {
-    fn new(path: Arc<Path>, started: Started, admitted: Admitted) -> Self {
+    fn new(
+        path: &Arc<Path>,
+        asker: &Asker,
+        started: Started,
+        admitted: Admitted,
+        passed: Passed,
+        history: Option<Arc<History>>,
+    ) -> Self {
         let result = started.result;
+        let id = result.id().map(|id| id.0);
+        if let Some(id) = id {
+            path.owners.lock().insert(id, asker.user.clone());
+        }
         Self {
-            path,
+            path: path.clone(),
             schema: result.schema(),
             is_command: matches!(result.kind(), ResultKind::Command { .. }),
-            id: result.id().map(|id| id.0),
+            id,
             result: Some(result),
             admitted: Some(admitted),
+            passed,
+            history,
             fingerprint: started.fingerprint,
+            rows: 0,
+            rows_max: [path.result_rows_max, asker.role.limits.result_rows_max].into_iter().flatten().min(),
         }
+    }
+
+    /// How it was let in.
+    pub fn passed(&self) -> &Passed {
+        &self.passed
     }
 
     /// The columns; none for a command.
@@ -286,10 +361,21 @@ impl Running {
     pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
         let result = self.result.as_mut()?;
         let batch = poll_fn(|context| result.poll_batch(context)).await;
-        if !matches!(batch, Some(Ok(_))) {
-            // Others may run while the last rows are on their way.
-            self.admitted = None;
+        if let Some(Ok(rows)) = &batch {
+            self.rows += rows.num_rows() as u64;
+            return match self.rows_max {
+                Some(most) if self.rows > most => {
+                    let error = Error::resource(format!("the result has more than {most} rows: no more are given"));
+                    let hint =
+                        "end the query with LIMIT, or have it aggregate; the limit is the server's or the role's";
+                    Some(Err(error.with_code(sqlstate::LIMIT).with_hint(hint)))
+                }
+                _ => batch,
+            };
         }
+        note(self.history.take(), result, batch.is_none());
+        // Others may run while the last rows are on their way.
+        self.admitted = None;
         batch
     }
 
@@ -319,10 +405,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.path.owners.lock().remove(&id);
+        }
         if let Some(result) = self.result.take() {
             result.cancel_token().cancel();
             // Freeing what a query holds takes a while: not on a thread of the network.
-            self.path.disconnect.dispose((result, self.admitted.take()));
+            let (history, admitted) = (self.history.take(), self.admitted.take());
+            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
         }
     }
 }

@@ -56,7 +56,7 @@ impl Server {
     pub async fn start(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
         let tls = options.tls.as_ref().map(acceptor).transpose()?;
-        let path = Path::open(database, options.path)?;
+        let path = Path::open(database, options.path, options.limits.result_rows_max)?;
         let server = Arc::new(Self {
             connecting: Arc::new(Semaphore::new(options.limits.connecting_max)),
             registry: Arc::default(),
@@ -68,6 +68,11 @@ impl Server {
             options,
         });
         listing::install(&server);
+        let door = Arc::downgrade(server.path());
+        server.path().database().show_waiting(move || {
+            let waiting = door.upgrade().map(|path| path.admission().waiting()).unwrap_or_default();
+            waiting.into_iter().map(|(_, query)| query).collect()
+        });
         // Both are bound before one serves: a port that is taken is an error of the start.
         let postgres = bind(server.options.postgres).await?;
         let http = bind(server.options.http).await?;

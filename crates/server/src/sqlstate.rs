@@ -2,6 +2,8 @@
 
 use diligence_base::{Error, ErrorKind};
 
+/// `successful_completion`: of notices.
+pub const SUCCESS: &str = "00000";
 /// `query_canceled`.
 pub const CANCELLED: &str = "57014";
 /// `admin_shutdown`.
@@ -50,6 +52,7 @@ pub fn of(error: &Error) -> &'static str {
 pub fn http_status(error: &Error) -> u16 {
     match of(error) {
         DENIED => 403,
+        LIMIT => 400,
         TOO_MANY | SHUTDOWN => 503,
         CANCELLED => 499,
         _ => match error.kind() {
@@ -84,6 +87,7 @@ mod tests {
         assert_eq!(of(&Error::value("Divide by zero error")), "22012");
         assert_eq!(of(&Error::cancelled()), CANCELLED);
         assert_eq!(http_status(&Error::input("x").with_code(TOO_MANY)), 503);
+        assert_eq!(http_status(&Error::input("x").with_code(DENIED)), 403);
     }
 
     #[test]

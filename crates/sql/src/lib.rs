@@ -28,6 +28,7 @@ pub mod parse;
 mod planner;
 pub mod prepared;
 mod rewrite;
+pub mod rights;
 pub mod rules;
 pub mod state;
 mod statement;

@@ -1,6 +1,9 @@
 //! What names mean inside one statement.
 //!
-//! Invariant: a statement sees each table in one state, however often it names it.
+//! Invariants:
+//! * A statement sees each table in one state, however often it names it.
+//! * What the session may not read is not found, by whatever way a statement comes to its name: its own text, a view's, a prepared
+//!   statement's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -99,7 +102,7 @@ impl<'a> Names<'a> {
             let table = crate::planner::block_on(schema.table(&name.name))?;
             return table.ok_or_else(|| unknown(name, None));
         }
-        match self.planner.catalogs().get(name) {
+        match self.planner.catalogs().readable(name).map_err(to_datafusion)? {
             Some(relation) => self.of_relation(name, relation),
             None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
                 let files = self.planner.catalogs().catalog.path(&name.name, &self.planner.options().files);

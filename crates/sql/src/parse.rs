@@ -44,7 +44,7 @@ pub struct Parsed {
 /// Parses exactly one statement. A semicolon at the end is allowed.
 pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     let dialect = named(dialect)?;
-    let tokens = with_copy_options(tokens(sql, dialect.as_ref())?);
+    let tokens = with_explain_format(with_copy_options(tokens(sql, dialect.as_ref())?));
     let depth = depth(&tokens);
     if depth.levels > NESTING_MAX {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
@@ -158,6 +158,31 @@ fn with_copy_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
+/// `EXPLAIN … FORMAT JSON`, and in parentheses, as PostgreSQL writes it; the parser knows the formats by other names.
+fn with_explain_format(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut format = false;
+    for token in &mut tokens {
+        let Token::Word(word) = &mut token.token else { continue };
+        let name = word.value.to_ascii_uppercase();
+        if format {
+            let known = match name.as_str() {
+                "JSON" => "pgjson",
+                "TEXT" => "indent",
+                _ => return tokens,
+            };
+            token.token = Token::make_word(known, None);
+            return tokens;
+        }
+        match name.as_str() {
+            "EXPLAIN" | "ANALYZE" | "VERBOSE" | "TRUE" | "ON" => {}
+            "FORMAT" => format = true,
+            // The statement begins.
+            _ => return tokens,
+        }
+    }
+    tokens
+}
+
 /// How many parentheses are open at the end.
 fn open_parentheses(tokens: &[TokenWithSpan]) -> usize {
     let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
@@ -213,6 +238,7 @@ fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
             "the text has {} bytes; at most {STATEMENT_BYTES_MAX} are read",
             sql.len()
         ))
+        .with_code("54000")
         .with_hint("load large data with COPY or from files"));
     }
     Tokenizer::new(dialect, sql)

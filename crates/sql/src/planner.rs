@@ -13,6 +13,7 @@ use arrow::datatypes::FieldRef;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::common::{DFSchema, ParamValues, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result as DataFusionResult;
@@ -250,8 +251,7 @@ impl Planner {
         let Parsed { statement, depth } = parsed;
         match statement {
             ParsedStatement::Explain(explain) => {
-                let (analyze, verbose) = (explain.options.analyze, explain.options.verbose);
-                self.explain(session, Parsed { statement: *explain.statement, depth }, analyze, verbose)
+                self.explain(session, Parsed { statement: *explain.statement, depth }, &explain.options)
             }
             ParsedStatement::Reset(ResetStatement::Variable(name)) => {
                 let name = setting_name(&name);
@@ -359,7 +359,11 @@ impl Planner {
     }
 
     fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<Parsed>) -> Result<Statement> {
-        let name = |name: TableReference| relation_name(name).map_err(|error| errors::planning(error, self));
+        let name = |name: TableReference| {
+            let name = relation_name(name).map_err(|error| errors::planning(error, self))?;
+            self.catalogs.rights.check_write(&name)?;
+            Ok(name)
+        };
         let command = match ddl {
             DdlStatement::CreateMemoryTable(create) => return self.create_table(session, create),
             DdlStatement::CreateExternalTable(create) => {
@@ -385,13 +389,14 @@ impl Planner {
                 Command::Drop { name: name(drop.name)?, view: true, if_exists: drop.if_exists }
             }
             DdlStatement::CreateCatalogSchema(create) => {
+                self.catalogs.rights.check_write_schema(&create.schema_name)?;
                 Command::CreateSchema { name: create.schema_name, if_not_exists: create.if_not_exists }
             }
-            DdlStatement::DropCatalogSchema(drop) => Command::DropSchema {
-                name: drop.name.schema_name().to_owned(),
-                if_exists: drop.if_exists,
-                cascade: drop.cascade,
-            },
+            DdlStatement::DropCatalogSchema(drop) => {
+                let name = drop.name.schema_name().to_owned();
+                self.catalogs.rights.check_write_schema(&name)?;
+                Command::DropSchema { name, if_exists: drop.if_exists, cascade: drop.cascade }
+            }
             other => return Err(Error::unsupported(format!("{} is not supported", other.name()))),
         };
         Ok(Statement::Command(command))
@@ -399,6 +404,7 @@ impl Planner {
 
     fn create_table(&self, session: &SessionParts, create: CreateMemoryTable) -> Result<Statement> {
         let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
         if create.temporary {
             return Err(Error::unsupported("temporary tables are not supported"));
         }
@@ -439,6 +445,7 @@ impl Planner {
         definition: String,
     ) -> Result<Statement> {
         let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
         for (given, what) in [
             (create.temporary, "TEMPORARY"),
             (create.unbounded, "UNBOUNDED"),
@@ -470,7 +477,8 @@ impl Planner {
     }
 
     fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
-        let name = dml.table_name.table().to_owned();
+        let name = relation_name(dml.table_name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
         let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
         let stored = provider.downcast_ref::<StoredTable>();
         let memory = stored.and_then(StoredTable::memory).cloned();
@@ -510,8 +518,16 @@ impl Planner {
         Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
     }
 
-    fn explain(&self, session: &SessionParts, parsed: Parsed, analyze: bool, verbose: bool) -> Result<Statement> {
-        let mut details = verbose.then(String::new);
+    fn explain(&self, session: &SessionParts, parsed: Parsed, options: &ExplainStatementOptions) -> Result<Statement> {
+        let analyze = options.analyze;
+        let json = match options.format {
+            None | Some(ExplainFormat::Indent) => false,
+            Some(ExplainFormat::PostgresJSON) => true,
+            Some(ExplainFormat::Tree | ExplainFormat::Graphviz) => {
+                return Err(Error::unsupported("plans are shown as TEXT or JSON"));
+            }
+        };
+        let mut details = options.verbose.then(String::new);
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
                 let statement = ParsedStatement::Statement(statement);
@@ -528,7 +544,7 @@ impl Planner {
                 _ => return Err(Error::input("only queries have plans to explain")),
             },
         };
-        Ok(Statement::Explain { query, analyze, details })
+        Ok(Statement::Explain { query, analyze, json, details })
     }
 
     fn prepare(&self, session: &SessionParts, statement: ast::Statement, depth: usize) -> Result<Statement> {

@@ -89,7 +89,8 @@ impl Uses {
         self.0.push((name.clone(), State::Path(table.version())));
     }
 
-    /// Whether everything is in the same state still. Looks at the times of files, so it may block for a moment.
+    /// Whether everything is in the same state still, and the planner's session may read it: another one may have made the plan. Looks at
+    /// the times of files, so it may block for a moment.
     pub fn are_current(&self, planner: &Planner) -> bool {
         self.0.iter().all(|(name, state)| is_current(planner.catalogs(), planner, name, state))
     }
@@ -110,7 +111,7 @@ impl Uses {
 }
 
 fn is_current(catalogs: &SessionCatalogs, planner: &Planner, name: &RelationName, state: &State) -> bool {
-    let relation = catalogs.get(name);
+    let Ok(relation) = catalogs.readable(name) else { return false };
     match (state, relation) {
         (State::Table(version), Some(Relation::Files(files))) => {
             files.table().is_ok_and(|table| table.version() == *version)

@@ -25,6 +25,8 @@ pub enum Statement {
         query: Query,
         /// Whether it runs.
         analyze: bool,
+        /// Whether it is shown as JSON, for programs.
+        json: bool,
         /// DataFusion's plans, for EXPLAIN VERBOSE.
         details: Option<String>,
     },

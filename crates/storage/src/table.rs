@@ -20,6 +20,12 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn version(&self) -> TableVersion;
     /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
     fn statistics(&self) -> Statistics;
+    /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it out looks. Not so
+    /// for files that are too far away, or too many, to be looked at for each statement: reading finds out that they have changed, so
+    /// what was computed of them is not to be kept.
+    fn is_watched(&self) -> bool {
+        true
+    }
     /// The clusters that may hold rows for which the request's predicate is true.
     fn scan(&self, request: &ScanRequest) -> Result<TableScan>;
     /// What EXPLAIN shows: the format and where it is.

@@ -2,6 +2,7 @@
 
 mod files;
 mod samples;
+mod server;
 mod sql;
 
 use std::sync::OnceLock;
@@ -19,6 +20,10 @@ pub enum Kind {
     Json,
     /// Arrow IPC files and streams
     Arrow,
+    /// Sessions of PostgreSQL's protocol
+    Wire,
+    /// HTTP connections
+    Http,
 }
 
 /// Something that takes inputs.
@@ -38,23 +43,27 @@ impl Kind {
             Kind::Csv => "csv",
             Kind::Json => "json",
             Kind::Arrow => "arrow",
+            Kind::Wire => "wire",
+            Kind::Http => "http",
         }
     }
 
     /// Whether inputs are text, made of words.
     pub fn is_text(self) -> bool {
-        matches!(self, Kind::Sql | Kind::Csv | Kind::Json)
+        matches!(self, Kind::Sql | Kind::Csv | Kind::Json | Kind::Http)
     }
 
     /// Sound inputs; never empty.
     pub fn corpus(self) -> &'static [Vec<u8>] {
-        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 5] = [const { OnceLock::new() }; 5];
+        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 7] = [const { OnceLock::new() }; 7];
         CORPORA[self as usize].get_or_init(|| match self {
             Kind::Sql => sql::corpus(),
             Kind::Parquet => samples::parquet(),
             Kind::Csv => samples::csv(),
             Kind::Json => samples::json(),
             Kind::Arrow => samples::arrow(),
+            Kind::Wire => server::wire_corpus(),
+            Kind::Http => server::http_corpus(),
         })
     }
 
@@ -71,6 +80,8 @@ impl Kind {
                 b"[[",
             ],
             Kind::Arrow => &[b"ARROW1", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x08\x00", b"\xff\xff\xff\x7f"],
+            Kind::Wire => server::WIRE_TOKENS,
+            Kind::Http => server::HTTP_TOKENS,
         }
     }
 
@@ -82,6 +93,8 @@ impl Kind {
             Kind::Csv => Box::new(files::FileTarget::new("fuzz.csv")),
             Kind::Json => Box::new(files::FileTarget::new("fuzz.json")),
             Kind::Arrow => Box::new(files::FileTarget::new("fuzz.arrow")),
+            Kind::Wire => Box::new(server::ServerTarget::wire()?),
+            Kind::Http => Box::new(server::ServerTarget::http()?),
         })
     }
 }

@@ -22,7 +22,7 @@ class Text:
 
 @dataclass
 class Record:
-    """One `statement` or `query`, with the comment lines directly above it."""
+    """One `statement` or `query`, with the lines directly above it: comments, and where it is skipped."""
 
     kind: str  # "ok", "error" or "query"
     sql: str
@@ -65,7 +65,7 @@ def parse(path):
     at = 0
     while at < len(lines):
         line = lines[at]
-        if line.startswith("#"):
+        if line.startswith(("#", "skipif ")):
             comment.append(line)
             at += 1
             continue

@@ -4,15 +4,26 @@ use std::sync::Arc;
 
 use diligence_base::Error;
 use diligence_db::{ResultKind, Session};
+use parking_lot::Mutex;
 use sqllogictest::{DB, DBOutput};
 
 use super::display::{self, ColumnLetter};
 use super::watchdog::Watchdog;
+use super::wire::Wire;
 
 /// Runs the statements of one script.
 pub struct Adapter {
-    pub session: Arc<Session>,
+    pub door: Door,
     pub watchdog: Watchdog,
+}
+
+/// The way into the database.
+#[derive(Clone)]
+pub enum Door {
+    /// The library.
+    Session(Arc<Session>),
+    /// PostgreSQL's protocol.
+    Wire(Arc<Mutex<Wire>>),
 }
 
 impl DB for Adapter {
@@ -22,7 +33,11 @@ impl DB for Adapter {
     fn run(&mut self, sql: &str) -> Result<DBOutput<ColumnLetter>, Error> {
         // Planning cannot be cancelled, so it is watched without a token.
         let planning = self.watchdog.watch(sql, None);
-        let mut result = self.session.start(sql)?;
+        let session = match &self.door {
+            Door::Session(session) => session,
+            Door::Wire(wire) => return wire.lock().run(sql),
+        };
+        let mut result = session.start(sql)?;
         drop(planning);
         let _running = self.watchdog.watch(sql, Some(result.cancel_token()));
         let mut batches = Vec::new();
@@ -42,7 +57,11 @@ impl DB for Adapter {
         })
     }
 
+    /// What `skipif` and `onlyif` of the scripts call this.
     fn engine_name(&self) -> &str {
-        "diligence"
+        match self.door {
+            Door::Session(_) => "library",
+            Door::Wire(_) => "pgwire",
+        }
     }
 }

@@ -10,8 +10,22 @@ use sqllogictest::ColumnType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLetter(char);
 
+/// The letter of truth values.
+pub const BOOLEAN: ColumnLetter = ColumnLetter('B');
 /// The letter of whole numbers.
 pub const INTEGER: ColumnLetter = ColumnLetter('I');
+/// The letter of other numbers.
+pub const REAL: ColumnLetter = ColumnLetter('R');
+/// The letter of texts.
+pub const TEXT: ColumnLetter = ColumnLetter('T');
+/// The letter of dates and times.
+pub const DATE: ColumnLetter = ColumnLetter('D');
+/// The letter of timestamps.
+pub const TIMESTAMP: ColumnLetter = ColumnLetter('P');
+/// The letter of everything else.
+pub const OTHER: ColumnLetter = ColumnLetter('?');
+/// Numbers of PostgreSQL's type numeric, whole or not; no script has this letter.
+pub const NUMERIC: ColumnLetter = ColumnLetter('N');
 
 const LETTERS: &str = "BIRTDP?";
 

@@ -13,10 +13,12 @@
 
 mod adapter;
 mod display;
+mod nested;
 mod run;
 mod scripts;
 mod watchdog;
 mod weathers;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

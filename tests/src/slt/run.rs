@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diligence_db::{Database, DatabaseOptions};
+use parking_lot::Mutex;
 use sqllogictest::{Record, Runner, strict_column_validator};
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, Door};
 use super::display::ColumnLetter;
 use super::scripts::Script;
 use super::watchdog::Watchdog;
 use super::weathers::Weather;
+use super::wire::{Wire, letters_agree};
 use crate::{data, idle};
 
 /// What came of a script.
@@ -50,14 +52,20 @@ fn run_records(
     let tables = script.scale_factor.map(|scale_factor| data::tpch(temporary, scale_factor)).transpose();
     let options = DatabaseOptions { data: tables.map_err(|error| error.to_string())?, ..weather.options() };
     let database = Database::open(options).map_err(|error| format!("the database does not open: {error}"))?;
-    let session = Arc::new(database.session());
+    let door = match weather.over_the_wire {
+        false => Door::Session(Arc::new(database.session())),
+        true => {
+            let wire = Wire::open(&database).map_err(|error| format!("the server does not start: {error}"))?;
+            Door::Wire(Arc::new(Mutex::new(wire)))
+        }
+    };
 
     let connect = || {
-        let adapter = Adapter { session: Arc::clone(&session), watchdog: watchdog.clone() };
+        let adapter = Adapter { door: door.clone(), watchdog: watchdog.clone() };
         async move { Ok(adapter) }
     };
     let mut runner = Runner::new(connect);
-    runner.with_column_validator(strict_column_validator);
+    runner.with_column_validator(if weather.over_the_wire { letters_agree } else { strict_column_validator });
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt").join("data");
     for record in &script.records {
         let record = with_places(record, &data, scratch.path());
@@ -69,6 +77,9 @@ fn run_records(
             }
         }
     }
+    // The server goes before its database is looked at.
+    drop(runner);
+    drop(door);
     idle::wait(&database)
 }
 

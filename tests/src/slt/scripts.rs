@@ -6,12 +6,17 @@ use sqllogictest::Record;
 
 use super::display::ColumnLetter;
 
+/// What marks a script that is left out over the wire.
+const EMBEDDED_ONLY: &str = "# embedded only: ";
+
 /// A script.
 pub struct Script {
     /// Its path under `tests/slt`.
     pub name: String,
     /// The TPC-H data it expects as tables: files in `tpch/` are named after their scale, `sf001` being 0.01.
     pub scale_factor: Option<f64>,
+    /// Whether it asks for what only the library gives: it has a line `# embedded only: REASON`.
+    pub is_embedded_only: bool,
     /// Its records, placeholders not yet replaced.
     pub records: Vec<Record<ColumnLetter>>,
 }
@@ -30,7 +35,8 @@ pub fn load(root: &Path, part: &str) -> Result<Vec<Script>, String> {
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let records = sqllogictest::parse_with_name(&text, format!("tests/slt/{name}"))
             .map_err(|error| format!("{name}: {error}"))?;
-        scripts.push(Script { scale_factor: scale_factor(&name), name, records });
+        let is_embedded_only = text.lines().any(|line| line.starts_with(EMBEDDED_ONLY));
+        scripts.push(Script { scale_factor: scale_factor(&name), name, records, is_embedded_only });
     }
     Ok(scripts)
 }

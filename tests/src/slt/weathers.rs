@@ -30,6 +30,8 @@ pub struct Weather {
     inline_seed: Option<u64>,
     memory_bytes: Option<usize>,
     settings: Vec<(&'static str, String)>,
+    /// Whether statements go through a server.
+    pub over_the_wire: bool,
 }
 
 /// All of them. The name of a random one says its budget, so a failure is seen again by that name.
@@ -45,6 +47,10 @@ pub fn all(seed: u64) -> Vec<Weather> {
             ..weather("sharing:forced", "whatever may be shared is, however small")
         },
         Weather { settings: vec![("sharing", "off".to_owned())], ..weather("sharing:off", "nothing is shared") },
+        Weather {
+            over_the_wire: true,
+            ..weather("pgwire", "statements go through a server, over PostgreSQL's protocol")
+        },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
     ];
@@ -90,6 +96,7 @@ fn weather(name: &str, about: &str) -> Weather {
         inline_seed: None,
         memory_bytes: None,
         settings: Vec::new(),
+        over_the_wire: false,
     }
 }
 
@@ -117,6 +124,9 @@ impl Weather {
 
     /// Why the script at this position is left out here, if it is.
     pub fn skips(&self, script: &Script, position: usize) -> Option<&'static str> {
+        if self.over_the_wire && script.is_embedded_only {
+            return Some("what the script asks for is only in the library; the script says why");
+        }
         let seed = self.inline_seed?;
         let long = script.scale_factor.is_some_and(|scale_factor| scale_factor > 0.05);
         if long && (position as u64 + seed) % INLINE_SEEDS >= SEEDS_PER_LONG_SCRIPT {
@@ -132,7 +142,12 @@ mod tests {
 
     #[test]
     fn long_scripts_have_some_seeds_and_the_others_all() {
-        let script = |scale_factor| Script { name: "a.slt".to_owned(), scale_factor, records: Vec::new() };
+        let script = |scale_factor| Script {
+            name: "a.slt".to_owned(),
+            scale_factor,
+            records: Vec::new(),
+            is_embedded_only: false,
+        };
         let inline: Vec<_> = all(1).into_iter().filter(|weather| weather.kind() == "inline").collect();
         let runs = |script: &Script, position| {
             inline.iter().filter(|weather| weather.skips(script, position).is_none()).count()

@@ -7,3 +7,4 @@ mod library;
 mod memory;
 mod panics;
 mod sharing;
+mod transcripts;

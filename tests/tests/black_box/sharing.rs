@@ -9,10 +9,11 @@ use diligence_db::{Database, DatabaseOptions, Session};
 const CLIENTS: usize = 16;
 const QUERIES_PER_CLIENT: usize = 12;
 
-fn database(inline_seed: Option<u64>) -> Database {
+fn database(inline_seed: Option<u64>, retained: bool) -> Database {
     let settings = vec![("sharing_rows".to_owned(), "0".to_owned())];
     let database = DatabaseOptions { workers: Some(2), inline_seed, settings, ..DatabaseOptions::default() };
     let database = Database::open(database).unwrap();
+    database.session().set("sharing_retained", if retained { "10" } else { "0" }).unwrap();
     let session = database.session();
     for sql in [
         "CREATE TABLE sales AS SELECT value AS id, value % 13 AS shop, date '2024-01-01' + CAST(value % 366 AS INT) AS day,
@@ -59,7 +60,7 @@ fn statement(random: &mut Random) -> String {
 
 #[test]
 fn many_clients_get_what_each_would_get_alone() {
-    let database = database(None);
+    let database = database(None, true);
     let alone = database.session();
     alone.set("sharing", "off").unwrap();
     std::thread::scope(|scope| {
@@ -90,7 +91,7 @@ fn many_clients_get_what_each_would_get_alone() {
 #[test]
 fn on_one_thread_too() {
     for seed in 0..20 {
-        let database = database(Some(seed));
+        let database = database(Some(seed), seed % 2 == 1);
         let (session, alone) = (database.session(), database.session());
         alone.set("sharing", "off").unwrap();
         let mut random = Random::new(seed);
@@ -109,7 +110,7 @@ fn on_one_thread_too() {
 
 #[test]
 fn a_later_query_sees_what_was_changed_before_it() {
-    let database = database(Some(1));
+    let database = database(Some(1), true);
     let session = database.session();
     let sql = "SELECT count(*) FROM sales WHERE shop >= 0";
     let before = session.start(sql).unwrap();
@@ -117,11 +118,50 @@ fn a_later_query_sees_what_was_changed_before_it() {
     let after = session.start(sql).unwrap();
     assert!(text(&after.collect().unwrap()).contains("20010"));
     assert!(text(&before.collect().unwrap()).contains("20000"));
+    // What is kept is of one state of the table.
+    assert!(answer(&session, sql).unwrap().contains("20010"));
+    assert_eq!(database.engine().sharing().retained_hits_total, 1);
+    session.execute("DROP TABLE sales").unwrap();
+    assert_eq!(database.engine().sharing().retained_bytes, 0);
+}
+
+#[test]
+fn what_is_kept_for_later_is_shown_and_belongs_to_everybody() {
+    let database = database(Some(3), true);
+    let (session, other) = (database.session(), database.session());
+    let fine = "SELECT door, day, count(*), sum(amount) FROM sales GROUP BY door, day ORDER BY door, day";
+    answer(&session, fine).unwrap();
+    let shown = "SELECT state, queries, readers, uses, statement FROM system.sharing";
+    assert!(answer(&session, shown).unwrap().contains(&format!("| retained | 1       | 0       | 0    | {fine} |")));
+    let held = "SELECT query, revocable FROM system.memory WHERE operator = 'Shared states'";
+    assert!(answer(&session, held).unwrap().contains("|       | yes       |"));
+    // A question that needs less of it, with other names, in another session.
+    let coarse =
+        "SELECT s.door AS d, sum(s.amount) FROM sales AS s WHERE s.day < date '2024-03-01' GROUP BY d ORDER BY d";
+    let explained = answer(&other, &format!("EXPLAIN {coarse}")).unwrap();
+    assert!(
+        explained
+            .contains("more than it is retained, and can be filtered by one more condition, grouped by 1 of 2 keys")
+    );
+    let found = answer(&other, coarse).unwrap();
+    let explained = answer(&other, &format!("EXPLAIN ANALYZE {coarse}")).unwrap();
+    assert!(
+        explained.contains("Sharing: a state from ") && explained.contains("used 2 times; filtered by"),
+        "{explained}"
+    );
+    assert_eq!(database.engine().sharing().subsumed_total, 2);
+    other.set("sharing", "off").unwrap();
+    assert_eq!(answer(&other, coarse).unwrap(), found);
+    assert_eq!(database.engine().sharing().subsumed_total, 2);
+    session.set("sharing_retained", "0").unwrap();
+    assert_eq!(other.setting("sharing_retained").unwrap(), "0");
+    assert!(!answer(&session, shown).unwrap().contains("retained"));
+    assert!(session.set("sharing_retained", "51").is_err());
 }
 
 #[test]
 fn what_waits_and_what_was_shared_is_shown() {
-    let database = database(Some(2));
+    let database = database(Some(2), false);
     let session = database.session();
     let sql = |shop| format!("SELECT count(*), sum(amount) FROM sales WHERE shop = {shop}");
     let mut started: Vec<_> = (0..4).map(|shop| session.start(&sql(shop)).unwrap()).collect();

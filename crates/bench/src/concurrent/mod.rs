@@ -1,8 +1,6 @@
 //! Many clients at once, each with one statement at a time (a closed loop): throughput and latencies, with and without sharing, beside
 //! rivals that give each client a connection of its own in one process.
 
-mod queries;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,9 +12,9 @@ use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions};
 use serde_json::{Value, json};
 
-use self::queries::{Mix, Statements};
+use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
-use crate::rivals::Rival;
+use crate::rivals::{Outcome, Pool, Rival};
 use crate::tpch;
 
 /// What to run.
@@ -31,12 +29,15 @@ pub struct Arguments {
     /// Clients at once.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     clients: Vec<usize>,
-    /// What they ask: same, template:q1 (or another of the dashboard's queries) or dash.
+    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, lookup or one.
     #[arg(long, default_value = "dash")]
     mix: Mix,
     /// Our modes of sharing.
     #[arg(long, value_delimiter = ',', default_value = "off,all")]
     sharing: Vec<String>,
+    /// The part of our memory budget, in percent, for states that are kept for later queries; 0: no answer is read twice.
+    #[arg(long, default_value_t = 0)]
+    retained: usize,
     /// Rivals: duckdb (its own file), duckdb-parquet.
     #[arg(long, value_delimiter = ',')]
     rivals: Vec<String>,
@@ -84,6 +85,7 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let options = DatabaseOptions {
         data: Some(directory.clone()),
         workers: Some(arguments.workers),
+        settings: vec![("sharing_retained".to_owned(), arguments.retained.to_string())],
         ..DatabaseOptions::default()
     };
     let database = Database::open(options)?;
@@ -130,7 +132,8 @@ fn own(database: &Database, mode: &str, clients: usize, arguments: &Arguments) -
         let session = database.session();
         session.set("sharing", mode)?;
         let mut seen = Seen::default();
-        for sql in Statements::new(arguments.mix, arguments.seed, number) {
+        for statement in Statements::new(arguments.mix, arguments.sf, arguments.seed, number) {
+            let sql = statement.text;
             if stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -163,9 +166,15 @@ fn own(database: &Database, mode: &str, clients: usize, arguments: &Arguments) -
 /// A rival's clients, each with a connection of its own.
 fn theirs(rival: &mut Rival, clients: usize, arguments: &Arguments) -> Result<Seen> {
     let statements = (0..clients).map(|client| {
-        Statements::new(arguments.mix, arguments.seed, client).take(RIVAL_STATEMENTS).collect::<Vec<_>>()
+        let statements = Statements::new(arguments.mix, arguments.sf, arguments.seed, client);
+        statements.take(RIVAL_STATEMENTS).map(|statement| statement.text).collect::<Vec<_>>()
     });
-    let (latencies, seconds) = rival.run_clients(&statements.collect::<Vec<_>>(), arguments.seconds)?;
+    let pool = Pool { clients: statements.collect(), starts: None };
+    let (records, seconds) = rival.run_clients(&[pool], arguments.seconds as f64)?;
+    if records.iter().any(|record| record.outcome != Outcome::Answered) {
+        return Err(Error::value(format!("{} does not answer every statement", rival.name())));
+    }
+    let latencies = records.iter().map(|record| record.latency_ms).collect();
     Ok(Seen { latencies, seconds, answers: Vec::new() })
 }
 

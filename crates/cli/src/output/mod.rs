@@ -18,6 +18,7 @@ use arrow::error::ArrowError;
 use diligence_base::Error;
 
 pub use lines::LineWriter;
+pub use text::printable;
 
 use crate::failure::Failure;
 

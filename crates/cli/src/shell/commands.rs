@@ -5,12 +5,12 @@ use std::io::{Write, stdout};
 use std::path::Path;
 
 use clap::ValueEnum;
-use diligence_db::Session;
 
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::sources::Source;
 use crate::statements::Runner;
+use crate::target::Target;
 
 /// A command of the shell.
 pub struct Command {
@@ -50,17 +50,26 @@ pub fn is_command(text: &str) -> bool {
     characters.next() == Some('.') && characters.next().is_some_and(char::is_alphabetic)
 }
 
-/// The command that a word means which is no SQL, but what people write to leave or to be helped.
-pub fn meant(line: &str) -> Option<&'static str> {
-    match line.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
-        "exit" | "quit" => Some(".quit"),
-        "help" | "?" => Some(".help"),
-        _ => None,
-    }
+/// The command that a line means which is no SQL, but what people write to leave or to be helped, or what psql calls it.
+pub fn meant(line: &str) -> Option<String> {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let argument = argument.trim();
+    let command = match (name.to_ascii_lowercase().as_str(), argument) {
+        ("exit" | "quit" | "\\q", "") => ".quit",
+        ("help" | "?" | "\\?" | "\\h", "") => ".help",
+        ("\\d" | "\\d+" | "\\dt" | "\\dt+" | "\\dv" | "\\dv+", "") => ".tables",
+        ("\\d" | "\\d+", _) => ".schema",
+        ("\\i", _) => ".read",
+        ("\\timing", "") => ".timer on",
+        ("\\timing", _) => ".timer",
+        _ => return None,
+    };
+    Some(format!("{command} {argument}").trim_end().to_owned())
 }
 
 /// Runs a command line.
-pub fn run(line: &str, runner: &Runner<'_>, session: &Session) -> Result<Next, Failure> {
+pub fn run(line: &str, runner: &Runner<'_>, target: &dyn Target) -> Result<Next, Failure> {
     let (name, argument) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     // People end everything with a semicolon.
     let (name, argument) = (name.trim_end_matches(';'), argument.trim().trim_end_matches(';').trim_end());
@@ -70,7 +79,7 @@ pub fn run(line: &str, runner: &Runner<'_>, session: &Session) -> Result<Next, F
         (".help", _) => help(),
         (".tables", "") => {
             runner.run(&Source::typed(TABLES))?;
-            tell_left_out(session);
+            tell_left_out(target);
         }
         (".schema", table) if !table.is_empty() => runner.run(&Source::typed(format!("DESCRIBE {table}")))?,
         (".format", format) => match Format::from_str(format, true) {
@@ -93,6 +102,7 @@ fn help() {
     for command in COMMANDS {
         tell(format!("{:<8} {:<8} {}", command.name, command.arguments, command.help));
     }
+    tell("psql's \\d, \\d TABLE, \\i, \\timing and \\q do the same.");
     tell("Anything else is SQL and ends with ';'. Tab completes, Ctrl-C cancels, Ctrl-R searches the history.");
 }
 
@@ -102,8 +112,8 @@ pub fn tell(what: impl Display) {
 }
 
 /// Names the folders of the data folder that are no tables.
-pub fn tell_left_out(session: &Session) {
-    for (name, why) in session.database().left_out() {
+pub fn tell_left_out(target: &dyn Target) {
+    for (name, why) in target.left_out() {
         tell(format!("The folder '{name}' is no table: {why}."));
     }
 }
@@ -122,9 +132,14 @@ mod tests {
 
     #[test]
     fn words_of_other_shells_are_understood() {
-        assert_eq!(meant(" EXIT ;"), Some(".quit"));
-        assert_eq!(meant("help"), Some(".help"));
-        assert_eq!(meant("select quit"), None);
+        let meant = |line| meant(line).unwrap_or_default();
+        assert_eq!(meant(" EXIT ;"), ".quit");
+        assert_eq!(meant("help"), ".help");
+        assert_eq!(meant("\\d"), ".tables");
+        assert_eq!(meant("\\d  Orders;"), ".schema Orders");
+        assert_eq!(meant("\\timing off"), ".timer off");
+        assert_eq!(meant("select quit"), "");
+        assert_eq!(meant("\\dance"), "");
     }
 
     #[test]

@@ -23,8 +23,10 @@ use crate::arguments::ShellArguments;
 use crate::failure::{Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::open;
+use crate::remote::Remote;
 use crate::sources::Source;
 use crate::statements::Runner;
+use crate::target::Target;
 use commands::Next;
 use completer::{SqlCompleter, Words};
 use prompt::SqlPrompt;
@@ -43,19 +45,28 @@ pub fn run(arguments: &ShellArguments) -> Done {
     }
     arguments.output.format.check_for_terminal()?;
     let interrupt = Interrupt::install()?;
-    let database = open(&arguments.database)?;
-    let session = database.session();
-    let runner = Runner::new(&session, &interrupt, &arguments.output, true);
+    let mut place = String::new();
+    let target: Box<dyn Target> = match &arguments.connect {
+        Some(url) => {
+            let remote = Remote::open(url, &arguments.database.settings)?;
+            place = format!(" on {}", remote.address());
+            Box::new(remote)
+        }
+        None => Box::new(open(&arguments.database)?.session()),
+    };
+    let target = target.as_ref();
+    let runner = Runner::new(target, &interrupt, &arguments.output, true);
     let words = Words::default();
     let mut editor = editor(&words);
 
     commands::tell(format!(
-        "Diligence {}. A statement ends with ';'. '.help' helps, Ctrl-D leaves.",
+        "Diligence {}{place}. A statement ends with ';'. '.help' helps, Ctrl-D leaves.",
         env!("CARGO_PKG_VERSION")
     ));
-    commands::tell_left_out(&session);
+    commands::tell_left_out(target);
     loop {
-        words.set(session.completions(), session.relation_names());
+        let (known, relations) = target.words();
+        words.set(known, relations);
         let line = match editor.read_line(&SqlPrompt) {
             Ok(Signal::Success(line)) => line,
             Ok(Signal::CtrlD) => return Ok(()),
@@ -69,9 +80,10 @@ pub fn run(arguments: &ShellArguments) -> Done {
         }
         // Now, because a second Ctrl-C ends the process. What cannot be kept is forgotten.
         let _ = editor.sync_history();
-        let line = commands::meant(line).unwrap_or(line);
+        let meant = commands::meant(line);
+        let line = meant.as_deref().unwrap_or(line);
         let done = if is_command(line) {
-            commands::run(line, &runner, &session)
+            commands::run(line, &runner, target)
         } else {
             runner.run(&Source::typed(line)).map(|()| Next::Prompt)
         };

@@ -3,6 +3,7 @@
 mod copy;
 mod damage;
 mod generate;
+mod remote;
 mod shell;
 mod spill;
 mod sql_command;

@@ -21,6 +21,8 @@ use crate::sync::{
 pub(super) enum Owner {
     Query(QueryId),
     Tables,
+    /// States that are kept for later queries.
+    Retained,
 }
 
 impl fmt::Display for Owner {
@@ -28,6 +30,7 @@ impl fmt::Display for Owner {
         match self {
             Owner::Query(query) => write!(f, "{query} holds"),
             Owner::Tables => f.write_str("the tables in memory hold"),
+            Owner::Retained => f.write_str("the retained states hold"),
         }
     }
 }
@@ -56,13 +59,13 @@ pub(super) struct Holder {
 /// Who holds memory: a row of `system.memory`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderInfo {
-    /// The query; `None` for the tables in memory.
+    /// The query; `None` for the tables in memory and for retained states.
     pub query: Option<QueryId>,
     /// The operator.
     pub operator: &'static str,
     /// Bytes reserved.
     pub bytes: usize,
-    /// Whether they can go to temp space when somebody else needs them.
+    /// Whether they can go to temp space, or be dropped, when somebody else needs them.
     pub is_revocable: bool,
     /// Bytes that it is asked to give back.
     pub asked_bytes: usize,
@@ -91,6 +94,8 @@ pub(super) struct Account {
     /// Reads and writes may end after their query: so grant and reservations change together.
     books: Mutex<Books>,
     admitted: AtomicBool,
+    /// Whether its query starts without a grant.
+    goes_ahead: AtomicBool,
     /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
     owes: AtomicBool,
     holders: Mutex<Vec<Arc<Holder>>>,
@@ -115,6 +120,7 @@ impl Account {
             limit_bytes,
             books: Mutex::default(),
             admitted: AtomicBool::new(false),
+            goes_ahead: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             holders: Mutex::default(),
             at_rest: AtRest::default(),
@@ -149,14 +155,14 @@ impl Account {
     pub fn holders(&self) -> Vec<HolderInfo> {
         let query = match self.owner {
             Owner::Query(query) => Some(query),
-            Owner::Tables => None,
+            Owner::Tables | Owner::Retained => None,
         };
         let holders = self.holders.lock();
         let infos = holders.iter().map(|holder| HolderInfo {
             query,
             operator: holder.operator,
             bytes: holder.bytes.load(Ordering::Relaxed),
-            is_revocable: holder.kind != Kind::Firm,
+            is_revocable: holder.kind != Kind::Firm || matches!(self.owner, Owner::Retained),
             asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
         });
         infos.filter(|info| info.bytes > 0).collect()
@@ -261,13 +267,15 @@ impl Account {
     }
 
     pub fn release(&self, bytes: usize) {
-        let freed = {
-            let mut books = self.books.lock();
-            let before = books.taken_bytes();
-            books.reserved_bytes -= bytes;
-            before - books.taken_bytes()
-        };
-        self.broker.give_back(freed);
+        self.broker.give_back(self.forget(bytes));
+    }
+
+    /// Counts `bytes` less as reserved. Returns how many of the budget's nobody accounts for then.
+    pub fn forget(&self, bytes: usize) -> usize {
+        let mut books = self.books.lock();
+        let before = books.taken_bytes();
+        books.reserved_bytes -= bytes;
+        before - books.taken_bytes()
     }
 
     /// Its packets are to wait until no more than the budget is taken.
@@ -362,15 +370,21 @@ impl QueryMemory {
         self.0.books.lock().peak_bytes
     }
 
+    /// The query does not stand in the queue for a grant: it takes what it needs as it goes.
+    pub fn go_ahead(&self) {
+        self.0.goes_ahead.store(true, Ordering::Relaxed);
+    }
+
     /// Ready when the query has its grant of `bytes` (the whole budget if that is less; whatever is free if no other query runs).
     /// Until then it stands in a queue, and the waker is woken when it is worth asking again.
     pub fn poll_admit(&self, bytes: usize, waker: &Waker) -> Poll<()> {
         match self.0.owner {
+            Owner::Query(_) if self.0.goes_ahead.load(Ordering::Relaxed) => Poll::Ready(()),
             Owner::Query(query) => {
                 let bytes = bytes.min(self.0.limit_bytes);
                 self.0.broker.poll_admit(&self.0, query, bytes, waker)
             }
-            Owner::Tables => Poll::Ready(()),
+            Owner::Tables | Owner::Retained => Poll::Ready(()),
         }
     }
 

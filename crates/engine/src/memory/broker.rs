@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use diligence_base::ids::QueryId;
 
 use super::account::{Account, HolderInfo, Owner, QueryMemory};
+use super::reclaim::Reclaim;
 use crate::sync::{
     Mutex,
     atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -39,6 +40,7 @@ pub struct Broker {
     /// Queries that are admitted and have not ended.
     admitted: AtomicUsize,
     accounts: Mutex<Vec<Weak<Account>>>,
+    spare: Mutex<Option<Weak<dyn Reclaim>>>,
     waiting: Mutex<Waiting>,
     /// How many wait, to be looked at without the lock.
     waiting_count: AtomicUsize,
@@ -63,6 +65,7 @@ impl Broker {
             waits_total: AtomicU64::new(0),
             admitted: AtomicUsize::new(0),
             accounts: Mutex::default(),
+            spare: Mutex::default(),
             waiting: Mutex::default(),
             waiting_count: AtomicUsize::new(0),
         })
@@ -73,9 +76,10 @@ impl Broker {
         self.budget_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget. What is reserved stays reserved, even above the new budget.
+    /// Changes the budget. What is reserved stays reserved, even above the new budget; but what is spare is dropped.
     pub fn set_budget_bytes(&self, bytes: usize) {
         self.budget_bytes.store(bytes, Ordering::Relaxed);
+        self.drop_spare(0);
         self.given_back();
     }
 
@@ -122,6 +126,30 @@ impl Broker {
     /// The account for the tables in memory.
     pub fn table_account(self: &Arc<Self>) -> QueryMemory {
         self.open(Owner::Tables, None)
+    }
+
+    /// The account for states that are kept for later queries. Nobody is ever asked for what it holds: it is [spare](Self::set_spare).
+    pub fn retained_account(self: &Arc<Self>) -> QueryMemory {
+        self.open(Owner::Retained, None)
+    }
+
+    /// Says what holds memory that no query needs. Whoever is short has it dropped, at once, before anybody is asked, spills, waits or
+    /// is refused. It must give back without waiting, and reserve nothing itself while it is locked.
+    pub fn set_spare(&self, spare: Weak<dyn Reclaim>) {
+        *self.spare.lock() = Some(spare);
+    }
+
+    /// Whether whoever has more than it needs should not take any of the budget: somebody waits for it, or it is overdrawn.
+    pub fn is_wanted(&self) -> bool {
+        self.is_short() || self.waiting_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Has what is spare give back what is missing for `bytes` more. False if there is nothing spare.
+    pub(super) fn drop_spare(&self, bytes: usize) -> bool {
+        let missing = self.taken_bytes().saturating_add(bytes).saturating_sub(self.budget_bytes());
+        let spare = self.spare.lock().as_ref().and_then(Weak::upgrade);
+        let Some(spare) = spare.filter(|spare| missing > 0 && spare.reclaimable_bytes() > 0) else { return false };
+        matches!(spare.poll_reclaim(missing, Waker::noop()), Poll::Ready(Ok(())))
     }
 
     fn open(self: &Arc<Self>, owner: Owner, limit_bytes: Option<usize>) -> QueryMemory {
@@ -200,6 +228,7 @@ impl Broker {
     /// longer, or if no query is admitted; otherwise the waker is woken when it is worth asking again.
     pub(super) fn poll_admit(&self, account: &Account, query: QueryId, bytes: usize, waker: &Waker) -> Poll<()> {
         let bytes = bytes.min(self.budget_bytes());
+        self.drop_spare(bytes);
         let mut waiting = self.waiting.lock();
         let place = waiting.admissions.iter().position(|(other, _)| *other == query);
         match place {
@@ -247,7 +276,7 @@ impl Broker {
 
     /// Ready when no more than the budget is taken, or if nobody has anything to give back: then waiting is of no use.
     pub(super) fn poll_room(&self, waker: &Waker) -> Poll<()> {
-        if !self.is_short() {
+        if !self.is_short() || self.drop_spare(0) && !self.is_short() {
             return Poll::Ready(());
         }
         self.wait_for_bytes(waker);

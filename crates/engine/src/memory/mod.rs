@@ -14,6 +14,8 @@
 //!   go to temp space ([`Reclaim`]).
 //! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
 //!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
+//! * What is *spare*, because no query needs it ([retained states](crate::sharing)), is dropped at once by whoever is short, before any of
+//!   this.
 //! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the slack, and a little one
 //!   all of it. Then it is refused with an error of kind `Resource`, which ends its query.
 //!
@@ -198,6 +200,70 @@ mod tests {
         assert!(!host.is_reclaiming());
     }
 
+    /// Gives back all at once.
+    struct Shelf(Mutex<Option<Reservation>>);
+
+    impl Reclaim for Shelf {
+        fn reclaimable_bytes(&self) -> usize {
+            self.0.lock().as_ref().map_or(0, Reservation::bytes)
+        }
+
+        fn poll_reclaim(&self, _: usize, _: &Waker) -> Poll<Result<()>> {
+            let kept = self.0.lock().take();
+            drop(kept);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_is_spare_is_dropped_before_anybody_is_asked() {
+        let broker = Broker::new(1000);
+        let (host, other) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
+        let retained = broker.retained_account();
+        let shelf = Arc::new(Shelf(Mutex::new(None)));
+        let spare: Arc<dyn Reclaim> = shelf.clone();
+        broker.set_spare(Arc::downgrade(&spare));
+        let fill = || {
+            let mut state = host.reservation("Shared state");
+            state.grow(600).unwrap();
+            state.move_to(&retained, "Shared states");
+            *shelf.0.lock() = Some(state);
+            assert_eq!((host.reserved_bytes(), retained.reserved_bytes(), broker.taken_bytes()), (0, 600, 600));
+        };
+        fill();
+        let holders = broker.holders();
+        assert_eq!((holders.len(), holders[0].query, holders[0].operator), (1, None, "Shared states"));
+        assert!(holders[0].is_revocable);
+        // More than a fair share: it would spill, if there were nothing spare.
+        let mut rows = other.revocable("Sort");
+        rows.grow(900).unwrap();
+        assert_eq!((broker.taken_bytes(), broker.asks_total(), broker.refusals_total()), (900, 0, 0));
+        drop(rows);
+        fill();
+        assert!(other.poll_admit(1000, Waker::noop()).is_ready());
+        other.end_grant();
+        fill();
+        broker.set_budget_bytes(599);
+        assert_eq!(broker.taken_bytes(), 0);
+        broker.set_budget_bytes(1000);
+        fill();
+        let mut held = other.reservation("Scan");
+        held.overdraw(500);
+        assert!(broker.poll_room(Waker::noop()).is_ready());
+        assert!(!broker.is_wanted() && broker.taken_bytes() == 500);
+        // What is granted and not used yet stays granted.
+        held.shrink(500);
+        assert!(host.poll_admit(800, Waker::noop()).is_ready());
+        let mut state = host.reservation("Shared state");
+        state.grow(100).unwrap();
+        assert_eq!(broker.taken_bytes(), 800);
+        state.move_to(&retained, "Shared states");
+        assert_eq!((broker.taken_bytes(), broker.reserved_bytes()), (900, 100));
+        drop(state);
+        host.end_grant();
+        assert_eq!(broker.taken_bytes(), 0);
+    }
+
     #[test]
     fn nobody_waits_for_a_state_that_has_nothing() {
         let broker = Broker::new(1000);
@@ -248,6 +314,19 @@ mod tests {
         assert!(second.poll_admit(500, Waker::noop()).is_pending());
         drop(first);
         assert!(second.poll_admit(500, Waker::noop()).is_ready());
+    }
+
+    #[test]
+    fn a_query_that_needs_little_is_not_behind_those_that_wait_for_much() {
+        let broker = Broker::new(1000);
+        let [running, waiting, little] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
+        assert!(running.poll_admit(1000, Waker::noop()).is_ready());
+        assert!(waiting.poll_admit(500, Waker::noop()).is_pending());
+        little.go_ahead();
+        assert!(little.poll_admit(500, Waker::noop()).is_ready());
+        assert_eq!(broker.queue(), [QueryId(2)]);
+        little.end_grant();
+        assert_eq!(broker.taken_bytes(), 1000, "it had none to give up");
     }
 
     #[test]

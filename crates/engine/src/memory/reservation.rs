@@ -5,7 +5,7 @@ use std::sync::Arc;
 use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::{Error, Result};
 
-use super::account::{Account, Holder, Kind, Refused};
+use super::account::{Account, Holder, Kind, QueryMemory, Refused};
 use super::broker::slack_bytes;
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
@@ -39,7 +39,11 @@ impl Reservation {
             return Ok(());
         }
         let account = &self.account;
-        let mut refused = account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)).err();
+        let within = || account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)).err();
+        let mut refused = within();
+        while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare(bytes) {
+            refused = within();
+        }
         if let Some(short) = &refused
             && let Some(part) = self.slack_part(bytes, short)
         {
@@ -181,6 +185,24 @@ impl Reservation {
             self.holder = holder;
             self.hold(bytes);
         }
+    }
+
+    /// Has another account count what is reserved, under another name, whatever its limit is. The bytes stay taken all the while.
+    pub fn move_to(&mut self, memory: &QueryMemory, operator: &'static str) {
+        let (account, bytes) = (memory.0.clone(), self.bytes);
+        self.let_go(bytes);
+        let freed = self.account.forget(bytes);
+        let mut unused = 0;
+        let moved = account.reserve(bytes, usize::MAX, |beyond| {
+            account.broker.overdraw(beyond.saturating_sub(freed));
+            unused = freed.saturating_sub(beyond);
+            true
+        });
+        debug_assert!(moved.is_ok());
+        account.broker.give_back(unused);
+        self.holder = account.holder(operator, Kind::Firm);
+        self.account = account;
+        self.hold(bytes);
     }
 
     /// An empty reservation of the same account, under the same name.

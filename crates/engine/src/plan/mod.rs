@@ -7,6 +7,7 @@
 //! * `schema` is logical and in the order of the node's output columns.
 
 mod display;
+mod needs;
 mod results;
 
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use diligence_storage::Table;
 use crate::exchange::Pact;
 use crate::expressions::Expr;
 use crate::operators::mask::Lookup;
+
+pub use needs::Needs;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]

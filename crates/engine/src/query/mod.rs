@@ -3,11 +3,13 @@
 mod info;
 pub mod profile;
 mod run;
+mod shown;
 #[cfg(test)]
 mod spill_tests;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod work;
 
 pub use info::{QueryInfo, QueryState, Waits};
 pub use run::QueryRun;
@@ -26,6 +28,9 @@ pub struct QueryOptions {
     pub label: String,
     /// Bytes it may reserve at most, on top of the process's budget.
     pub memory_limit_bytes: Option<usize>,
+    /// Whether it waits, before it starts, until the budget has a grant for it. A query that is expected to need little takes what it needs
+    /// as it goes instead, so that it is not behind those that wait for much; then others are asked to give back.
+    pub waits_for_memory: bool,
     /// Packets that may work on one pipeline at once; one per worker if `None`.
     pub packets: Option<usize>,
     /// Rows in a batch at most.
@@ -43,6 +48,7 @@ impl Default for QueryOptions {
         Self {
             label: String::new(),
             memory_limit_bytes: None,
+            waits_for_memory: true,
             packets: None,
             batch_rows: BATCH_ROWS_MAX,
             sort_plan: SortPlan::default(),

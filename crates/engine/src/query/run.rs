@@ -12,9 +12,7 @@
 //! drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only then the
 //! reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
@@ -22,21 +20,22 @@ use diligence_base::limits::QUERY_GRANT_BYTES;
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::info::{QueryInfo, QueryState, Waits};
-use super::profile::{Meter, OperatorProfile, PipelineProfile, Profile, Spills, Totals};
-use crate::memory::Giving;
+use super::info::QueryState;
+use super::profile::Meter;
+use super::shown::Traced;
+use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
-use crate::pipeline::{Graph, Part, PipelinePacket, PipelineSpec, Setup, SinkSpec};
+use crate::pipeline::{Graph, Part, PipelinePacket, Setup};
 use crate::sharing::Shared;
-use crate::stages::{Arrival, Packet, Quantum, Scheduler, StageId, Step, Work};
+use crate::stages::{Arrival, Packet, Scheduler, StageId};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PipelineState {
+pub(super) enum PipelineState {
     Waiting,
     /// A thread opens its packets' states. It has not started for those that wait for its start.
     Opening,
@@ -47,69 +46,46 @@ enum PipelineState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SinkState {
+pub(super) enum SinkState {
     Filling { pipelines_left: usize },
     Parts { packets_left: usize },
     Complete,
 }
 
-/// A source, an operator or a sink, with its counters.
-struct TracedOperator {
-    name: String,
-    totals: Arc<Totals>,
-    spills: Option<Arc<Spills>>,
-}
-
-impl TracedOperator {
-    fn new<T: ?Sized>(part: &Part<T>) -> Self {
-        Self { name: part.name.clone(), totals: part.totals.clone(), spills: None }
-    }
-}
-
-/// What an ended or running query keeps for its profile.
-struct Traced {
-    stage: &'static str,
-    operators: Vec<TracedOperator>,
-    packets: Vec<Arc<Packet>>,
-    /// Of packets that are gone.
-    waits: Waits,
-    packets_total: usize,
-}
-
-struct Status {
-    graph: Option<Arc<Graph>>,
-    pipelines: Vec<PipelineState>,
-    sinks: Vec<SinkState>,
-    traced: Vec<Traced>,
+pub(super) struct Status {
+    pub(super) graph: Option<Arc<Graph>>,
+    pub(super) pipelines: Vec<PipelineState>,
+    pub(super) sinks: Vec<SinkState>,
+    pub(super) traced: Vec<Traced>,
     /// The packet that waits for the query's grant, until it has it.
-    admission: Option<Arc<Packet>>,
+    pub(super) admission: Option<Arc<Packet>>,
     /// The packet that has states at rest give memory back, while it does.
-    reclaiming: Option<Arc<Packet>>,
-    launched: bool,
+    pub(super) reclaiming: Option<Arc<Packet>>,
+    pub(super) launched: bool,
     /// Packets that are not finished.
-    live: usize,
-    state: QueryState,
-    error: Option<Error>,
-    ended_ns: Option<u64>,
+    pub(super) live: usize,
+    pub(super) state: QueryState,
+    pub(super) error: Option<Error>,
+    pub(super) ended_ns: Option<u64>,
 }
 
 /// One run of a query.
 pub struct QueryRun {
-    id: QueryId,
-    label: String,
-    setup: Setup,
-    started_ns: u64,
-    clock: Arc<dyn Clock>,
-    scheduler: Arc<Scheduler>,
-    result: Arc<dyn Outcome>,
+    pub(super) id: QueryId,
+    pub(super) label: String,
+    pub(super) setup: Setup,
+    pub(super) started_ns: u64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) scheduler: Arc<Scheduler>,
+    pub(super) result: Arc<dyn Outcome>,
     /// Known when it is launched.
-    scans: OnceLock<Vec<Arc<ScanProgress>>>,
+    pub(super) scans: OnceLock<Vec<Arc<ScanProgress>>>,
     /// What it shares with other queries, if it does.
-    shared: OnceLock<Shared>,
-    stopped: AtomicBool,
-    status: Mutex<Status>,
+    pub(super) shared: OnceLock<Shared>,
+    pub(super) stopped: AtomicBool,
+    pub(super) status: Mutex<Status>,
     /// Told once when the query has ended.
-    on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
+    pub(super) on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
 }
 
 impl QueryRun {
@@ -192,14 +168,14 @@ impl QueryRun {
         let _ = self.shared.set(shared);
     }
 
-    fn poll_admit(&self, waker: &Waker) -> Poll<()> {
+    pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
         let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);
         self.setup.memory.poll_admit(bytes, waker)
     }
 
     /// A state at rest is asked for memory: a packet sees to it.
-    fn start_reclaiming(self: &Arc<Self>) {
+    pub(super) fn start_reclaiming(self: &Arc<Self>) {
         let packet = {
             let mut status = self.status.lock();
             if status.state != QueryState::Running || status.live == 0 || status.reclaiming.is_some() {
@@ -216,7 +192,7 @@ impl QueryRun {
     }
 
     /// Its packets look at what they are asked for.
-    fn wake_packets(&self) {
+    pub(super) fn wake_packets(&self) {
         let packets: Vec<_> = {
             let status = self.status.lock();
             status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
@@ -270,7 +246,7 @@ impl QueryRun {
     }
 
     /// Starts every pipeline whose conditions hold, until none is left.
-    fn start_pipelines(self: &Arc<Self>) {
+    pub(super) fn start_pipelines(self: &Arc<Self>) {
         let Some(graph) = self.graph() else { return };
         while let Some(index) = self.next_startable(&graph) {
             match catch(|| self.open(&graph, index)) {
@@ -346,7 +322,7 @@ impl QueryRun {
         }
     }
 
-    fn packet_finished(self: &Arc<Self>, index: usize) {
+    pub(super) fn packet_finished(self: &Arc<Self>, index: usize) {
         let last = {
             let mut status = self.status.lock();
             let PipelineState::Running { packets_left } = &mut status.pipelines[index] else { return };
@@ -405,7 +381,7 @@ impl QueryRun {
         }
     }
 
-    fn parts_finished(self: &Arc<Self>, sink: usize) {
+    pub(super) fn parts_finished(self: &Arc<Self>, sink: usize) {
         let last = {
             let mut status = self.status.lock();
             let SinkState::Parts { packets_left } = &mut status.sinks[sink] else { return };
@@ -426,7 +402,7 @@ impl QueryRun {
     }
 
     /// Packets have dropped their states; the last one ends the query.
-    fn packets_ended(self: &Arc<Self>, count: usize) {
+    pub(super) fn packets_ended(self: &Arc<Self>, count: usize) {
         let graph = {
             let mut status = self.status.lock();
             if status.live > count {
@@ -463,279 +439,10 @@ impl QueryRun {
         }
         self.result.end(error);
     }
-
-    /// The query at this moment. What is built for it counts as its own where it was the first to want it.
-    pub fn info(&self) -> QueryInfo {
-        let built = self.shared.get().filter(|shared| shared.is_host()).map(|shared| shared.build().info());
-        let status = self.status.lock();
-        let mut waits = built.as_ref().map(|built| built.waits).unwrap_or_default();
-        for traced in &status.traced {
-            let own = traced.waits();
-            waits.queued_ns += own.queued_ns;
-            waits.worked_ns += own.worked_ns;
-        }
-        let (clusters_done, clusters_total) = self.clusters();
-        let is_queued = match &built {
-            _ if status.state != QueryState::Running => false,
-            Some(built) if !status.launched => built.state == QueryState::Queued,
-            _ => !status.launched || status.admission.is_some(),
-        };
-        QueryInfo {
-            id: self.id,
-            label: self.label.clone(),
-            state: if is_queued { QueryState::Queued } else { status.state },
-            started_ns: self.started_ns,
-            elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
-            memory_bytes: self.setup.memory.reserved_bytes() + built.as_ref().map_or(0, |built| built.memory_bytes),
-            memory_peak_bytes: built
-                .as_ref()
-                .map_or(0, |built| built.memory_peak_bytes)
-                .max(self.setup.memory.peak_bytes()),
-            packets: status.live + built.as_ref().map_or(0, |built| built.packets),
-            clusters_done,
-            clusters_total,
-            waits,
-            error: status.error.clone(),
-        }
-    }
-
-    /// Clusters read and to be read, those of what is built for it included.
-    pub(super) fn clusters(&self) -> (usize, usize) {
-        let built = self.shared.get().map_or((0, 0), |shared| shared.build().clusters());
-        self.scans.get().into_iter().flatten().fold(built, |(done, total), scan| {
-            (done + scan.clusters_done.load(Ordering::Relaxed), total + scan.clusters_total.load(Ordering::Relaxed))
-        })
-    }
-
-    /// What it has done so far; what was built for it comes first, whoever shares it.
-    pub fn profile(&self) -> Profile {
-        let mut profile = self.own_profile();
-        if let Some(shared) = self.shared.get() {
-            profile.put_behind(shared.build().own_profile());
-            profile.sharing = shared.describe();
-        }
-        profile
-    }
-
-    fn own_profile(&self) -> Profile {
-        let status = self.status.lock();
-        let sum = |field: fn(&ScanProgress) -> &AtomicUsize| {
-            self.scans.get().into_iter().flatten().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
-        };
-        Profile {
-            elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
-            memory_peak_bytes: self.setup.memory.peak_bytes(),
-            clusters_read: sum(|scan| &scan.clusters_done),
-            clusters_pruned: sum(|scan| &scan.clusters_pruned),
-            bytes_fetched: sum(|scan| &scan.bytes),
-            sharing: None,
-            pipelines: status.traced.iter().enumerate().map(|(index, traced)| traced.profile(index)).collect(),
-        }
-    }
-}
-
-impl Traced {
-    fn new(pipeline: &PipelineSpec, graph: &Graph) -> Self {
-        let mut operators = vec![TracedOperator::new(&pipeline.source)];
-        operators.extend(
-            pipeline
-                .operators
-                .iter()
-                .map(|operator| TracedOperator { spills: operator.part.spills(), ..TracedOperator::new(operator) }),
-        );
-        let sink = &graph.sinks[pipeline.sink].sink;
-        let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
-        operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
-        Self { stage: pipeline.stage.name(), operators, packets: Vec::new(), waits: Waits::default(), packets_total: 0 }
-    }
-
-    fn waits(&self) -> Waits {
-        Waits {
-            queued_ns: self.waits.queued_ns + self.packets.iter().map(|packet| packet.waited_ns()).sum::<u64>(),
-            worked_ns: self.waits.worked_ns + self.packets.iter().map(|packet| packet.worked_ns()).sum::<u64>(),
-        }
-    }
-
-    fn profile(&self, index: usize) -> PipelineProfile {
-        let waits = self.waits();
-        PipelineProfile {
-            index,
-            stage: self.stage,
-            packets: self.packets_total,
-            queued_ns: waits.queued_ns,
-            worked_ns: waits.worked_ns,
-            operators: self
-                .operators
-                .iter()
-                .map(|TracedOperator { name, totals, spills }| OperatorProfile {
-                    name: name.clone(),
-                    counts: totals.counts(),
-                    worked_ns: totals.worked_ns(),
-                    spilled: spills.as_ref().map(|spills| spills.counts()).unwrap_or_default(),
-                })
-                .collect(),
-        }
-    }
 }
 
 impl std::fmt::Debug for QueryRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "QueryRun({})", self.id)
     }
-}
-
-/// Runs a piece of a query so that a panic in it is an error of that query and nothing else.
-fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let message = panic
-        .downcast_ref::<&str>()
-        .map(|message| (*message).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned());
-    Error::bug(format!("a packet of this query panicked: {message}"))
-        .with_hint("this is a bug in the engine or in a function; other queries are not affected")
-}
-
-/// A packet that waits until its query has its grant, then starts it.
-struct AdmissionWork {
-    run: Arc<QueryRun>,
-}
-
-impl Work for AdmissionWork {
-    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
-        if self.run.stopped.load(Ordering::Acquire) {
-            self.run.setup.memory.leave_queue();
-        } else if self.run.poll_admit(quantum.waker).is_pending() {
-            return Step::Wait;
-        } else {
-            self.run.status.lock().admission = None;
-            self.run.start_pipelines();
-        }
-        self.run.packets_ended(1);
-        Step::Done
-    }
-}
-
-/// Has a query give memory back when it is asked, as long as it is there.
-struct GivingBack(Weak<QueryRun>);
-
-impl Giving for GivingBack {
-    fn wake_packets(&self) {
-        if let Some(run) = self.0.upgrade() {
-            run.wake_packets();
-        }
-    }
-
-    fn start_reclaiming(&self) {
-        if let Some(run) = self.0.upgrade() {
-            run.start_reclaiming();
-        }
-    }
-}
-
-/// A packet that has states at rest give memory back.
-struct ReclaimWork {
-    run: Arc<QueryRun>,
-}
-
-impl Work for ReclaimWork {
-    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
-        let memory = &self.run.setup.memory;
-        while !self.run.stopped.load(Ordering::Acquire) {
-            match catch(|| match memory.poll_reclaim(quantum.waker) {
-                Poll::Pending => Ok(Some(Step::Wait)),
-                Poll::Ready(Ok(true)) => Ok(None),
-                Poll::Ready(Ok(false)) => Ok(Some(Step::Yield)),
-                Poll::Ready(Err(error)) => Err(error),
-            }) {
-                Ok(Some(Step::Yield)) if !quantum.is_over(quantum.now_ns()) => {}
-                Ok(Some(step)) => return step,
-                Ok(None) => break,
-                Err(error) => self.run.fail(error),
-            }
-        }
-        self.run.status.lock().reclaiming = None;
-        // Asked after the last look: then nobody started another.
-        if memory.is_reclaiming() {
-            self.run.start_reclaiming();
-        }
-        self.run.packets_ended(1);
-        Step::Done
-    }
-}
-
-/// A packet that carries batches along a pipeline.
-struct PipelineWork {
-    run: Arc<QueryRun>,
-    pipeline: usize,
-    packet: Option<PipelinePacket>,
-}
-
-impl Work for PipelineWork {
-    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
-        let Some(packet) = &mut self.packet else { return Step::Done };
-        if !self.run.stopped.load(Ordering::Acquire) {
-            match catch(|| packet.run(quantum)) {
-                Ok(Step::Done) => {
-                    // The states go first: what waits for this pipeline must find its memory free.
-                    self.packet = None;
-                    self.run.packet_finished(self.pipeline);
-                    self.run.packets_ended(1);
-                    return Step::Done;
-                }
-                Ok(step) => return step,
-                Err(error) => self.run.fail(error),
-            }
-        }
-        drop_quietly(self.packet.take());
-        self.run.packets_ended(1);
-        Step::Done
-    }
-}
-
-/// A packet that does finishing parts of a sink, one after another.
-struct PartsWork {
-    run: Arc<QueryRun>,
-    sink: usize,
-    spec: Option<SinkSpec>,
-    next: Arc<AtomicUsize>,
-    parts: usize,
-}
-
-impl Work for PartsWork {
-    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
-        while let Some(spec) = &self.spec {
-            if self.run.stopped.load(Ordering::Acquire) {
-                break;
-            }
-            let part = self.next.fetch_add(1, Ordering::Relaxed);
-            if part >= self.parts {
-                self.spec = None;
-                self.run.parts_finished(self.sink);
-                self.run.packets_ended(1);
-                return Step::Done;
-            }
-            let start_ns = quantum.now_ns();
-            if let Err(error) = catch(|| spec.sink.part.part(part, &self.run.setup)) {
-                self.run.fail(error);
-                break;
-            }
-            let now_ns = quantum.now_ns();
-            spec.sink.totals.add_worked_ns(now_ns.saturating_sub(start_ns));
-            if quantum.is_over(now_ns) {
-                return Step::Yield;
-            }
-        }
-        self.spec = None;
-        self.run.packets_ended(1);
-        Step::Done
-    }
-}
-
-/// Drops what a query held; a panic in a destructor must not keep the query from ending.
-fn drop_quietly<T>(held: T) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
 }

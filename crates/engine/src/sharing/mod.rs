@@ -23,9 +23,12 @@ mod masks;
 mod parameters;
 mod quotient;
 mod regroup;
+mod retained;
 mod running;
+mod shape;
 mod signature;
 mod spool;
+mod subsumption;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +43,7 @@ pub(crate) use parameters::Parameter;
 pub(crate) use running::RunningPlan;
 
 use crate::query::QueryRun;
+use crate::query::profile::display_ns;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// What queries share.
@@ -86,8 +90,14 @@ pub(crate) enum Role {
     Satellite,
 }
 
-/// What a query shares with others.
-pub(crate) struct Shared {
+/// What a query shares with others: a run, or what an earlier one has left.
+pub(crate) enum Shared {
+    Run(SharedRun),
+    Retained(RetainedState),
+}
+
+/// A run that is shared.
+pub(crate) struct SharedRun {
     pub role: Role,
     pub build: Arc<QueryRun>,
     /// Different queries that the run answers.
@@ -96,19 +106,55 @@ pub(crate) struct Shared {
     pub readers: Arc<AtomicUsize>,
 }
 
+/// A state that was there before the query came.
+pub(crate) struct RetainedState {
+    /// Nanoseconds since it was complete.
+    pub age_ns: u64,
+    /// Nanoseconds of work in which it was built.
+    pub cost_ns: u64,
+    /// Queries that have used it since, this one included.
+    pub uses: u64,
+    /// What the query makes of it, if it is not just what the query wants.
+    pub residual: Option<String>,
+}
+
 impl Shared {
-    /// Whether the run was started for this query, and its work is this query's.
-    pub fn is_host(&self) -> bool {
-        self.role == Role::Host
+    /// The run that builds the state, if there is one.
+    pub fn build(&self) -> Option<&Arc<QueryRun>> {
+        match self {
+            Shared::Run(shared) => Some(&shared.build),
+            Shared::Retained(_) => None,
+        }
     }
 
-    /// The run that builds the state.
-    pub fn build(&self) -> &Arc<QueryRun> {
-        &self.build
+    /// The same, if it was started for this query: then its work is this query's.
+    pub fn own_build(&self) -> Option<&Arc<QueryRun>> {
+        self.build().filter(|_| matches!(self, Shared::Run(shared) if shared.role == Role::Host))
     }
 
     /// For people; `None` while nobody else has a part in it.
     pub fn describe(&self) -> Option<String> {
+        match self {
+            Shared::Run(shared) => shared.describe(),
+            Shared::Retained(retained) => Some(retained.describe()),
+        }
+    }
+}
+
+impl RetainedState {
+    fn describe(&self) -> String {
+        let (age, cost) = (display_ns(self.age_ns), display_ns(self.cost_ns));
+        let uses = match self.uses {
+            1 => "once".to_owned(),
+            uses => format!("{uses} times"),
+        };
+        let residual = self.residual.iter().map(|residual| format!("; {residual}")).collect::<String>();
+        format!("a state from {age} ago, built with {cost} of work, used {uses}{residual}")
+    }
+}
+
+impl SharedRun {
+    fn describe(&self) -> Option<String> {
         let readers = self.readers.load(Ordering::Relaxed);
         let others = match readers.saturating_sub(1) {
             1 => "1 other query".to_owned(),
@@ -128,10 +174,10 @@ impl Shared {
     }
 }
 
-/// A shared run at one moment: a row of `system.sharing`.
+/// A shared run or a retained state at one moment: a row of `system.sharing`.
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
-    /// What it does: `waiting` or `building`.
+    /// `waiting`, `building` or `retained`.
     pub state: &'static str,
     /// Different queries that it answers.
     pub queries: usize,
@@ -139,6 +185,12 @@ pub struct BuildInfo {
     pub readers: usize,
     /// Since when, in nanoseconds before now.
     pub elapsed_ns: u64,
+    /// Of a retained state.
+    pub bytes: usize,
+    /// Queries that have used it since it was built.
+    pub uses: u64,
+    /// Nanoseconds of work that it saves those who use it, for each byte.
+    pub value: f64,
     /// The statement of one of them.
     pub label: String,
 }
@@ -146,8 +198,18 @@ pub struct BuildInfo {
 /// What is shared at one moment, and what was since the start.
 #[derive(Clone, Debug, Default)]
 pub struct SharingInfo {
-    /// What is being built or waits to be.
+    /// What is being built or waits to be, then what is retained, the most valuable first.
     pub builds: Vec<BuildInfo>,
+    /// States that are retained, and their bytes.
+    pub retained_states: usize,
+    /// See there.
+    pub retained_bytes: usize,
+    /// Queries that found a retained state.
+    pub retained_hits_total: u64,
+    /// Of those, queries that made their answer of one that has more than they wanted.
+    pub subsumed_total: u64,
+    /// Retained states that were dropped.
+    pub retained_drops_total: u64,
     /// Queries that asked to share.
     pub queries_total: u64,
     /// Of those, satellites: they found what they wanted in flight, or waiting.

@@ -31,7 +31,7 @@ use crate::plan::{Aggregate, AggregateCall, Node, Plan};
 
 /// What is computed for each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Sum,
     Count,
     Least,
@@ -141,6 +141,19 @@ pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
     Parts::of(aggregate).is_some()
 }
 
+/// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind, arguments, filter, and which
+/// of the aggregate's calls has it as its result, if one does. `None` if the results of parts cannot be put together exactly.
+pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Option<Expr>, Option<usize>)>> {
+    let Parts { cells, parts } = Parts::of(aggregate)?;
+    let call = |wanted: usize| {
+        let gives =
+            |part: &Part| matches!(part, Part::Sum(cell) | Part::Count(cell) | Part::Extreme(cell) if *cell == wanted);
+        parts.iter().position(gives)
+    };
+    let cells = cells.into_iter().enumerate();
+    Some(cells.map(|(index, cell)| (cell.kind, cell.arguments, cell.filter, call(index))).collect())
+}
+
 /// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of the cells.
 pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
     let parts = parts_of(aggregate)?;
@@ -164,29 +177,41 @@ pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> R
 /// The groups of one query, from the cells of a merged run: what `plan`, an aggregate, would have given.
 pub(super) fn own_groups(plan: &Plan, cells: SchemaRef, batches: Vec<RecordBatch>, query: usize) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
-    let parts = parts_of(aggregate)?;
     let width = aggregate.groups.len();
-    let column = |index: usize, schema: &Schema| -> Arc<dyn PhysicalExpr> {
-        Arc::new(ColumnExpr::new(schema.field(index).name(), index))
-    };
-    let bit = literal(ScalarValue::UInt64(Some(1 << query)));
-    let own = Arc::new(BinaryExpr::new(column(width, &cells), Operator::BitwiseAnd, bit));
-    let own = Arc::new(BinaryExpr::new(own, Operator::NotEq, literal(ScalarValue::UInt64(Some(0)))));
-    let predicate = Expr::new(own, &cells)?;
+    let predicate = Expr::new(has_bit(width, query, &cells), &cells)?;
     let known = Plan::new(Node::Values { batches }, cells.clone());
-    let own = Plan::new(Node::Filter { input: Box::new(known), predicate }, cells.clone());
+    let values = (width + 1..cells.fields().len()).collect::<Vec<_>>();
+    let own = Plan::new(Node::Filter { input: Box::new(known), predicate }, cells);
+    from_cells(plan, own, &(0..width).collect::<Vec<_>>(), &values)
+}
 
-    let groups = (0..width).map(|index| Expr::column(index, &cells)).collect::<Result<Vec<_>>>()?;
+/// Whether the mask in a column has a query's bit.
+pub(super) fn has_bit(mask: usize, query: usize, cells: &Schema) -> Arc<dyn PhysicalExpr> {
+    let bit = literal(ScalarValue::UInt64(Some(1 << query)));
+    let bits = Arc::new(BinaryExpr::new(column(mask, cells), Operator::BitwiseAnd, bit));
+    Arc::new(BinaryExpr::new(bits, Operator::NotEq, literal(ScalarValue::UInt64(Some(0)))))
+}
+
+/// What `plan`, an aggregate, gives, put together from rows that have its group columns in the columns `keys`, and the values of its cells,
+/// in their order, in the columns `values`.
+pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usize]) -> Result<Plan> {
+    let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
+    let parts = parts_of(aggregate)?;
+    let (width, cells) = (keys.len(), rows.schema.clone());
+    if width != aggregate.groups.len() || values.len() != parts.cells.len() {
+        return Err(Error::bug("groups put together from other ones"));
+    }
+    let groups = keys.iter().map(|&key| Expr::column(key, &cells)).collect::<Result<Vec<_>>>()?;
     let mut fields = plan.schema.fields()[..width].to_vec();
     let mut aggregates = Vec::new();
-    for (index, cell) in parts.cells.iter().enumerate() {
-        let argument = Expr::column(width + 1 + index, &cells)?;
+    for (cell, &value) in parts.cells.iter().zip(values) {
+        let argument = Expr::column(value, &cells)?;
         let call = call(cell.kind.together(), vec![argument], None, &cells)?;
         fields.push(call.function.field());
         aggregates.push(call);
     }
     let grouping_sets = vec![vec![false; width]];
-    let input = Box::new(own);
+    let input = Box::new(rows);
     let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
     let together = Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields)));
 
@@ -229,6 +254,10 @@ pub(super) fn merged(aggregate: &Plan, queries: &[Vec<super::Parameter>]) -> Res
 
 fn parts_of(aggregate: &Aggregate) -> Result<Parts> {
     Parts::of(aggregate).ok_or_else(|| Error::bug("an aggregate that cannot be put together was merged"))
+}
+
+fn column(index: usize, schema: &Schema) -> Arc<dyn PhysicalExpr> {
+    Arc::new(ColumnExpr::new(schema.field(index).name(), index))
 }
 
 fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {

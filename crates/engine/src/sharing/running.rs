@@ -22,9 +22,12 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::retained::{self, Hit, Kept, Retained};
+use super::shape::Shape;
 use super::signature::Signature;
 use super::spool::{Built, Spool, State};
-use super::{BuildInfo, Parameter, Role, Shared, SharingInfo, Wish, cut, regroup};
+use super::subsumption::Residual;
+use super::{BuildInfo, Parameter, RetainedState, Role, Shared, SharedRun, SharingInfo, Wish, cut, regroup};
 use crate::launcher::{Launcher, Listed};
 use crate::operators::result::ResultSink;
 use crate::plan::{Node, Plan};
@@ -38,6 +41,7 @@ const OUTGROWN_MAX: usize = 1000;
 /// All that is shared in an engine.
 pub(crate) struct RunningPlan {
     launcher: Arc<Launcher>,
+    retained: Arc<Retained>,
     books: Mutex<Books>,
     /// Itself, for whoever ends later.
     me: Weak<Self>,
@@ -62,10 +66,35 @@ struct Books {
 
 struct Member {
     wish: Wish,
+    /// What its part gives, if that can be said, and if states are retained.
+    shape: Option<Arc<Shape>>,
     readers: Vec<Reader>,
     /// The run that builds its state; it waits if `None`.
     build: Option<QueryId>,
     since_ns: u64,
+}
+
+/// What can be said of a query's part.
+#[derive(Default)]
+struct Shapes {
+    /// What it gives.
+    kept: Option<Arc<Shape>>,
+    /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below which that is.
+    wanted: Option<(usize, Arc<Shape>)>,
+}
+
+impl Shapes {
+    fn of(plan: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
+        let shape = |depth| {
+            let part = cut::part_below(plan, depth)?;
+            Shape::of(part, options).map(Arc::new)
+        };
+        let kept = shape(wish.depth);
+        let depth = cut::depth_of_rows(plan, wish.depth);
+        let wanted = if depth == wish.depth { kept.clone() } else { shape(depth) };
+        let is_ordered = cut::part_below(plan, depth).is_some_and(|part| part.ordered);
+        Self { kept, wanted: wanted.filter(|_| !is_ordered).map(|wanted| (depth, wanted)) }
+    }
 }
 
 /// A query that waits for a state.
@@ -101,8 +130,15 @@ struct Job {
 }
 
 impl RunningPlan {
-    pub fn new(launcher: Arc<Launcher>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { launcher, books: Mutex::default(), me: me.clone() })
+    /// Nothing is shared yet. Finished states may have so many percent of the budget.
+    pub fn new(launcher: Arc<Launcher>, retained_percent: usize) -> Arc<Self> {
+        let retained = Retained::new(&launcher.broker, launcher.clock.clone(), retained_percent);
+        Arc::new_cyclic(|me| Self { launcher, retained, books: Mutex::default(), me: me.clone() })
+    }
+
+    /// The states that are kept for later queries.
+    pub fn retained(&self) -> &Retained {
+        &self.retained
     }
 
     /// Has a query read what it wishes for, or start the run that builds it.
@@ -117,6 +153,8 @@ impl RunningPlan {
         let setup = self.launcher.setup(id, &options);
         let run = self.launcher.create(setup, id, options.label.clone(), result.clone(), Listed::Yes, left);
         let (plan, options, depth) = (Arc::new(plan.clone()), Arc::new(options), wish.depth);
+        // Without the lock: it takes some microseconds.
+        let shapes = if self.retained.is_on() { Shapes::of(&plan, &wish, &options) } else { Shapes::default() };
         let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host };
         let mut books = self.books.lock();
         if books.closed || books.has_outgrown(&wish) {
@@ -129,7 +167,19 @@ impl RunningPlan {
             books.join(member, reader);
             return run;
         }
-        books.enter(wish, reader, self.launcher.clock.now_ns());
+        if let Some(hit) = self.retained.find(&wish.exact) {
+            drop(books);
+            self.read_retained(&reader, hit);
+            return run;
+        }
+        if let Some((depth, wanted)) = &shapes.wanted
+            && let Some(found) = self.find_more(&reader, *depth, wanted)
+        {
+            drop(books);
+            self.read_more(&reader, *depth, wanted, found);
+            return run;
+        }
+        books.enter(wish, shapes.kept, reader, self.launcher.clock.now_ns());
         let jobs = self.startable(&mut books);
         let timers = self.timers(&mut books);
         drop(books);
@@ -138,8 +188,32 @@ impl RunningPlan {
         run
     }
 
+    /// What a query would share, for people.
+    pub fn explain(&self, wish: &Wish, plan: &Plan, options: &QueryOptions) -> String {
+        let what = if wish.depth > 0 || wish.template.is_some() { "what is below its aggregate" } else { "all of it" };
+        let mut text = format!("{what}, with equal queries");
+        if let Some((_, parameters)) = &wish.template {
+            let count = parameters.len();
+            text += &format!(", and in one run with queries that differ in {count} comparisons with constants");
+        }
+        if self.retained.has(&wish.exact) {
+            return text + "; it is retained";
+        }
+        let more = Shapes::of(plan, wish, options).wanted.and_then(|(depth, wanted)| {
+            let rows_max = cut::rows_touched(cut::part_below(plan, depth)?, usize::MAX);
+            self.retained.more(&wanted, rows_max)
+        });
+        match more {
+            Some(residual) => format!("{text}; more than it is retained, and can be {}", residual.describe()),
+            None => text,
+        }
+    }
+
     /// A run that was to build a state has ended.
     pub fn built(&self, build: QueryId, built: Built) {
+        if let Built::State(state) = &built {
+            self.keep(build, state);
+        }
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
@@ -176,6 +250,32 @@ impl RunningPlan {
                 self.read(&reader, state, bit);
             }
         }
+    }
+
+    /// Keeps a state for queries that come later. It is to be found before it is not in flight any more.
+    fn keep(&self, build: QueryId, state: &Arc<State>) {
+        if !self.retained.is_on() {
+            return;
+        }
+        let (run, queries, label) = {
+            let books = self.books.lock();
+            let Some(build) = books.builds.get(&build) else { return };
+            let is_merged = build.members.len() > 1;
+            let members = build.members.iter().enumerate();
+            let members = members.filter_map(|(bit, member)| Some((bit, books.members.get(member)?)));
+            let members: Vec<_> = members.collect();
+            let reader = members.iter().find_map(|(_, member)| member.readers.first());
+            let (Some(run), Some(reader)) = (build.run.clone(), reader) else { return };
+            let label = reader.options.label.clone();
+            let query = |(bit, member): (usize, &Member)| retained::Query {
+                exact: member.wish.exact.clone(),
+                shape: member.shape.clone(),
+                bit: is_merged.then_some(bit),
+            };
+            (run, members.into_iter().map(query).collect(), label)
+        };
+        let kept = Kept { cost_ns: run.info().waits.worked_ns, since_ns: self.launcher.clock.now_ns(), label };
+        self.retained.keep(state, queries, kept);
     }
 
     /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
@@ -227,9 +327,12 @@ impl RunningPlan {
 
     /// Starts nothing any more.
     pub fn close(&self) {
-        let mut books = self.books.lock();
-        books.closed = true;
-        books.waiting.clear();
+        {
+            let mut books = self.books.lock();
+            books.closed = true;
+            books.waiting.clear();
+        }
+        self.retained.close();
     }
 
     /// What is shared at the moment.
@@ -245,12 +348,17 @@ impl RunningPlan {
                 queries: members.len(),
                 readers: members.iter().map(|member| member.readers.len()).sum(),
                 elapsed_ns: now_ns.saturating_sub(first.since_ns),
+                bytes: 0,
+                uses: 0,
+                value: 0.0,
                 label: first.readers.first().map(|reader| reader.options.label.clone()).unwrap_or_default(),
             })
         };
         let building = books.builds.values().filter_map(|build| row("building", &build.members));
         let waiting = books.waiting.iter().filter_map(|member| row("waiting", &[*member]));
         info.builds = building.chain(waiting).collect();
+        drop(books);
+        self.retained.describe(&mut info);
         info
     }
 
@@ -313,6 +421,35 @@ impl RunningPlan {
         Ok(())
     }
 
+    /// Runs a reader's own part over a state that was there before.
+    fn read_retained(&self, reader: &Reader, hit: Hit) {
+        self.show_retained(reader, &hit, None);
+        self.read(reader, hit.state, hit.bit);
+    }
+
+    /// A state that has what a reader wants below a depth, and more.
+    fn find_more(&self, reader: &Reader, depth: usize, wanted: &Shape) -> Option<(Hit, Residual)> {
+        let part = cut::part_below(&reader.plan, depth)?;
+        self.retained.find_more(wanted, cut::rows_touched(part, usize::MAX))
+    }
+
+    /// Runs what a reader has above a depth over what is made of such a state.
+    fn read_more(&self, reader: &Reader, depth: usize, wanted: &Shape, found: (Hit, Residual)) {
+        let (hit, residual) = found;
+        self.show_retained(reader, &hit, Some(residual.describe()));
+        let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"));
+        let (schema, batches) = (hit.state.schema.clone(), hit.state.batches.clone());
+        let part = part.and_then(|part| residual.plan(part, wanted, hit.bit, schema, batches));
+        let plan = part.map(|part| cut::with_part(&reader.plan, depth, part));
+        self.launch(reader, plan, Some(hit.state));
+    }
+
+    fn show_retained(&self, reader: &Reader, hit: &Hit, residual: Option<String>) {
+        let age_ns = self.launcher.clock.now_ns().saturating_sub(hit.kept.since_ns);
+        let retained = RetainedState { age_ns, cost_ns: hit.kept.cost_ns, uses: hit.uses, residual };
+        reader.run.share(Shared::Retained(retained));
+    }
+
     /// Runs a reader's own part over a state; over its own cells, if the run was for several queries.
     fn read(&self, reader: &Reader, state: Arc<State>, bit: Option<usize>) {
         let part = cut::part_below(&reader.plan, reader.depth).ok_or_else(|| Error::bug("a reader without a part"));
@@ -348,12 +485,12 @@ impl RunningPlan {
 }
 
 impl Books {
-    fn enter(&mut self, wish: Wish, reader: Reader, now_ns: u64) {
+    fn enter(&mut self, wish: Wish, shape: Option<Arc<Shape>>, reader: Reader, now_ns: u64) {
         let id = MemberId(self.members_made);
         self.members_made += 1;
         self.by_signature.insert(wish.exact.clone(), id);
         self.by_reader.insert(reader.run.id(), id);
-        self.members.insert(id, Member { wish, readers: vec![reader], build: None, since_ns: now_ns });
+        self.members.insert(id, Member { wish, shape, readers: vec![reader], build: None, since_ns: now_ns });
         self.waiting.push_back(id);
     }
 
@@ -451,6 +588,6 @@ impl Build {
         let Some(run) = &self.run else { return };
         self.readers.fetch_add(1, Ordering::Relaxed);
         let (build, readers) = (run.clone(), self.readers.clone());
-        reader.run.share(Shared { role: reader.role, build, merged: self.members.len(), readers });
+        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged: self.members.len(), readers }));
     }
 }

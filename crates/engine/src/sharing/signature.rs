@@ -67,7 +67,18 @@ impl Hash for State {
 }
 
 /// An expression without names, in the one order of its commutative operands.
-struct Canonical(Arc<dyn PhysicalExpr>);
+pub(super) struct Canonical(Arc<dyn PhysicalExpr>);
+
+impl Canonical {
+    pub fn physical(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.0
+    }
+
+    /// Equal for equal ones: to put them in order.
+    pub fn hash_value(&self) -> u64 {
+        hash_of(&self.0)
+    }
+}
 
 impl PartialEq for Canonical {
     fn eq(&self, other: &Self) -> bool {
@@ -98,10 +109,26 @@ impl Hash for Signature {
 }
 
 impl Signature {
+    /// Whether anybody can still read the tables that it names: if not, nobody will ask for the same again.
+    pub fn tables_stand(&self) -> bool {
+        self.tables().all(|table| table.strong_count() > 0)
+    }
+
+    /// Whether all its tables are such that other content is another table, whenever somebody asks.
+    pub fn tables_are_watched(&self) -> bool {
+        self.tables().all(|table| table.upgrade().is_some_and(|table| table.is_watched()))
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Weak<dyn Table>> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Table(State(table)) => Some(table),
+            _ => None,
+        })
+    }
+
     /// The exact signature of a plan that is run with these options; `None` if it cannot be shared.
     pub fn exact(plan: &Plan, options: &QueryOptions) -> Option<Self> {
-        let mut writer = Writer { items: Vec::new(), parameters: None, scans: 0 };
-        writer.options(options);
+        let mut writer = Writer::new(options);
         writer.plan(plan, false)?;
         Some(writer.end().0)
     }
@@ -110,8 +137,7 @@ impl Signature {
     /// for several queries could not tell their rows apart.
     pub fn template(aggregate: &Plan, options: &QueryOptions) -> Option<(Self, Vec<Parameter>)> {
         let Node::Aggregate(node) = &aggregate.node else { return None };
-        let mut writer = Writer { items: Vec::new(), parameters: Some(Vec::new()), scans: 0 };
-        writer.options(options);
+        let mut writer = Writer { parameters: Some(Vec::new()), ..Writer::new(options) };
         writer.aggregate(node)?;
         writer.plan(&node.input, true)?;
         let (signature, parameters) = writer.end();
@@ -131,7 +157,8 @@ pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool)
     }
 }
 
-struct Writer {
+/// Writes signatures.
+pub(super) struct Writer {
     items: Vec<Item>,
     /// Of a template.
     parameters: Option<Vec<Parameter>>,
@@ -139,17 +166,24 @@ struct Writer {
 }
 
 impl Writer {
-    fn end(self) -> (Signature, Vec<Parameter>) {
+    /// One for exact signatures of what is run with these options.
+    pub fn new(options: &QueryOptions) -> Self {
+        let mut writer = Self { items: Vec::new(), parameters: None, scans: 0 };
+        writer.options(options);
+        writer
+    }
+
+    pub fn end(self) -> (Signature, Vec<Parameter>) {
         let mut hasher = DefaultHasher::new();
         self.items.hash(&mut hasher);
         (Signature { items: self.items.into(), hash: hasher.finish() }, self.parameters.unwrap_or_default())
     }
 
-    fn word(&mut self, word: &'static str) {
+    pub fn word(&mut self, word: &'static str) {
         self.items.push(Item::Word(word));
     }
 
-    fn number(&mut self, number: usize) {
+    pub fn number(&mut self, number: usize) {
         self.items.push(Item::Number(number));
     }
 
@@ -158,8 +192,16 @@ impl Writer {
         numbers.iter().for_each(|&number| self.number(number));
     }
 
-    fn text(&mut self, value: &impl std::fmt::Debug) {
+    pub fn text(&mut self, value: &impl std::fmt::Debug) {
         self.items.push(Item::Text(format!("{value:?}")));
+    }
+
+    pub fn table(&mut self, table: &Arc<dyn Table>) {
+        self.items.push(Item::Table(State(Arc::downgrade(table))));
+    }
+
+    pub fn canonical(&mut self, expression: Canonical) {
+        self.items.push(Item::Expression(expression));
     }
 
     /// Whoever runs under other limits, or cuts batches otherwise, may see another error.
@@ -168,7 +210,7 @@ impl Writer {
     }
 
     /// Writes a plan. With `apart`, rows of several queries may go together from here to the top.
-    fn plan(&mut self, plan: &Plan, apart: bool) -> Option<()> {
+    pub fn plan(&mut self, plan: &Plan, apart: bool) -> Option<()> {
         self.number(usize::from(plan.ordered));
         match &plan.node {
             Node::Scan(scan) => self.scan(scan, apart && !plan.ordered),
@@ -244,7 +286,7 @@ impl Writer {
 
     fn scan(&mut self, scan: &Scan, apart: bool) -> Option<()> {
         self.word("scan");
-        self.items.push(Item::Table(State(Arc::downgrade(&scan.table))));
+        self.table(&scan.table);
         self.numbers(&scan.columns);
         self.text(&(&scan.runtime_filters, scan.limit));
         let mut left = Vec::new();
@@ -338,7 +380,7 @@ pub(super) fn terms_of(physical: &Arc<dyn PhysicalExpr>, operator: Operator) -> 
 
 /// The form in which expressions are compared; `None` if its value may differ from one evaluation to the next, or if it is so large
 /// that comparing costs too much.
-fn canonical(physical: &Arc<dyn PhysicalExpr>) -> Option<Canonical> {
+pub(super) fn canonical(physical: &Arc<dyn PhysicalExpr>) -> Option<Canonical> {
     renamed(physical).map(Canonical)
 }
 

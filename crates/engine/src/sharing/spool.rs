@@ -11,16 +11,34 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::running::RunningPlan;
 use crate::batch::{Batch, bytes_needed, compacted};
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::operators::result::Outcome;
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
-/// The rows that a run has built, counted as long as anybody reads them.
+/// The rows that a run has built, counted as long as anybody reads or keeps them.
 pub(crate) struct State {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
-    _memory: Reservation,
+    bytes: usize,
+    memory: Mutex<Reservation>,
+}
+
+impl State {
+    /// Bytes that it is counted with.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Rows in it.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// It is kept, whatever becomes of the query that it was built for: another account counts it.
+    pub fn belongs_to(&self, memory: &QueryMemory) {
+        self.memory.lock().move_to(memory, "Shared states");
+    }
 }
 
 /// How a run ended.
@@ -70,7 +88,9 @@ impl Outcome for Spool {
             (Some(error), _) => Built::Failed(error),
             (None, None) => Built::Outgrown,
             (None, Some(Rows { batches, memory })) => {
-                Built::State(Arc::new(State { schema: self.kept.schema.clone(), batches, _memory: memory }))
+                let bytes = memory.bytes();
+                let memory = Mutex::new(memory);
+                Built::State(Arc::new(State { schema: self.kept.schema.clone(), batches, bytes, memory }))
             }
         };
         if let Some(running) = self.running.upgrade() {

@@ -29,7 +29,7 @@ use minijinja::Environment;
 use ring::digest;
 
 use super::rows::{Format, objects, response};
-use super::{Caller, failure};
+use super::{Caller, QUEUE_HEADER, failure, queue_header, within};
 use crate::pg::parameters::from_text;
 use crate::server::Server;
 
@@ -249,7 +249,7 @@ fn is_name(name: &str) -> bool {
 /// Letters, digits and a few signs between slashes; none of the server's own paths.
 fn is_path(path: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '/' | '-' | '_' | '.');
-    let own = ["/v1/", "/metrics", "/healthz", "/readyz", "/openapi.json"];
+    let own = ["/v1/", "/console/", "/metrics", "/healthz", "/readyz", "/openapi.json"];
     path.starts_with('/') && path.len() > 1 && path.chars().all(plain) && !own.iter().any(|own| path.starts_with(own))
 }
 
@@ -321,22 +321,26 @@ async fn answer(
         let error = Error::input("this endpoint has no such format");
         return Ok((StatusCode::NOT_ACCEPTABLE, axum::Json(super::error_json(&error))).into_response());
     };
+    caller.role.check_endpoint(&endpoint.path)?;
     let values = endpoint.values(given)?;
-    let (session, entry) = caller.session(server)?;
+    let (session, entry) = caller.session_with(server, caller.role.endpoint_options())?;
     entry.does(Some(&endpoint.sql));
     let path = server.path();
     let parsed = path.parse(&session, endpoint.sql.clone()).await?;
-    let planned = path.plan(&session, &parsed, values).await?;
-    let tag = planned.fingerprint().map(|states| etag(server, endpoint, given, format, &states));
+    let ready = path.plan(&session, &parsed, values).await?;
+    let tag = ready.planned.fingerprint().map(|states| etag(server, endpoint, given, format, &states));
     let unchanged = tag.as_ref().is_some_and(|tag| matches(headers, tag));
     let mut answer = if unchanged {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let running = path.begin(&session, planned).await?;
-        match (&endpoint.template, format) {
-            (Some(template), Format::Html) => page(server, all, template, running, given).await?,
-            _ => response(server, running, format, entry).await?,
-        }
+        let begin = async {
+            let running = path.begin(&session, &caller.asker(), &endpoint.sql, ready).await?;
+            match (&endpoint.template, format) {
+                (Some(template), Format::Html) => page(server, all, template, running, given).await,
+                _ => response(server, running, format, entry).await,
+            }
+        };
+        within(caller.role.time(server.options().limits.statement_time_max), begin).await?
     };
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         answer.headers_mut().insert(header::ETAG, tag);
@@ -354,11 +358,14 @@ async fn page(
     given: &BTreeMap<String, String>,
 ) -> Result<Response> {
     let columns = running.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let queue = queue_header(running.passed());
     let rows = objects(server, running, TEMPLATE_ROWS_MAX).await?;
     let wrong = |error: minijinja::Error| Error::input(format!("the template '{template}': {error:#}"));
     let context = minijinja::context! { columns, rows, parameters => given };
     let text = all.templates.get_template(template).and_then(|template| template.render(context)).map_err(wrong)?;
-    Ok(([(header::CONTENT_TYPE, Format::Html.content_type())], text).into_response())
+    let mut page = ([(header::CONTENT_TYPE, Format::Html.content_type())], text).into_response();
+    page.headers_mut().insert(QUEUE_HEADER, queue);
+    Ok(page)
 }
 
 /// A tag for an answer. Numbers of tables' states begin anew with each process, so the tag has the process's secret in it.

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use diligence_engine::stages::StageInfo;
 
+use crate::admission::lanes::LaneInfo;
 use crate::server::Server;
 
 /// The counters.
@@ -48,10 +49,31 @@ fn text(server: &Server) -> String {
         registry.refused_total.load(Ordering::Relaxed),
     );
     let admission = server.path().admission().info();
-    text.one("queries_running", "gauge", "Queries that were let in and run.", admission.running as u64);
-    text.one("queries_waiting", "gauge", "Queries that wait to be let in.", admission.waiting as u64);
-    text.one("queries_admitted_total", "counter", "Queries let in.", admission.admitted_total);
-    text.one("queries_refused_total", "counter", "Queries refused because too many waited.", admission.refused_total);
+    let by = |value: fn(&LaneInfo) -> u64| {
+        [("cheap", &admission.cheap), ("heavy", &admission.heavy)]
+            .map(|(class, lane)| (format!("{{class=\"{class}\"}}"), value(lane)))
+    };
+    text.metric("queries_running", "gauge", "Queries that were let in and run.", &by(|lane| lane.running as u64));
+    text.metric("queries_waiting", "gauge", "Queries that wait to be let in.", &by(|lane| lane.waiting as u64));
+    text.metric("queries_admitted_total", "counter", "Queries let in.", &by(|lane| lane.admitted_total));
+    text.metric(
+        "queries_refused_total",
+        "counter",
+        "Queries refused because too many waited.",
+        &by(|lane| lane.refused_total),
+    );
+    text.metric(
+        "queries_wait_us_total",
+        "counter",
+        "Time in line, in microseconds.",
+        &by(|lane| lane.waited_total.as_micros() as u64),
+    );
+    text.one(
+        "heavy_memory_expected_bytes",
+        "gauge",
+        "What heavy queries that run are expected to reserve.",
+        admission.memory_taken_bytes as u64,
+    );
     let cache = server.path().cache().info();
     text.one("plans_remembered", "gauge", "Plans in the cache.", cache.plans as u64);
     text.one("plan_hits_total", "counter", "Statements that went straight to execute.", cache.hits_total);
@@ -95,6 +117,18 @@ fn text(server: &Server) -> String {
         "What all queries together may reserve.",
         engine.broker().budget_bytes() as u64,
     );
+    let sharing = engine.sharing();
+    text.one("sharing_queries_total", "counter", "Queries that asked to share.", sharing.queries_total);
+    text.one("sharing_builds_total", "counter", "Runs that built a state for whoever reads it.", sharing.builds_total);
+    text.one("sharing_satellites_total", "counter", "Queries that read what ran or waited.", sharing.satellites_total);
+    text.one("sharing_merged_builds_total", "counter", "Runs for different queries.", sharing.merged_builds_total);
+    text.one("sharing_merged_queries_total", "counter", "Queries answered by such.", sharing.merged_queries_total);
+    text.one("sharing_retries_total", "counter", "Queries that ran alone in the end.", sharing.retries_total);
+    text.one("sharing_retained_states", "gauge", "States kept for later queries.", sharing.retained_states as u64);
+    text.one("sharing_retained_bytes", "gauge", "Memory that they have.", sharing.retained_bytes as u64);
+    text.one("sharing_retained_hits_total", "counter", "Queries that found one.", sharing.retained_hits_total);
+    text.one("sharing_subsumed_total", "counter", "Of those, queries that wanted less.", sharing.subsumed_total);
+    text.one("sharing_retained_drops_total", "counter", "Retained states dropped.", sharing.retained_drops_total);
     let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);
     text.0

@@ -4,28 +4,33 @@
 //! |---|---|
 //! | `POST /v1/sql` | a statement's rows as JSON, CSV or an Arrow stream ([`sql`]) |
 //! | `GET /v1/queries`, `DELETE /v1/queries/{id}` | what runs; cancels it |
+//! | `GET /v1/status` | the stages, workers and memory ([`status`]) |
+//! | `GET /` | the console in the browser ([`console`]) |
 //! | `GET` of an endpoint | the rows of its file's query ([`endpoints`]), described in `GET /openapi.json` |
 //! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
 //!
 //! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from the
 //! internet must not reach the database through its reader's browser.
 
+mod console;
 mod endpoints;
 mod metrics;
 mod openapi;
 mod rows;
 mod sql;
+mod status;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::serve::Listener;
+use axum::{Extension, Router};
 use base64::Engine;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, ErrorKind, Result};
@@ -36,12 +41,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tower_http::compression::CompressionLayer;
 
+use crate::admission::{Asker, Passed};
 use crate::registry::Registered;
+use crate::roles::Role;
 use crate::server::Server;
 use crate::sqlstate;
 
-/// Bytes of a request for `/v1/sql` at most.
-const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Connections whose TLS handshake is done and that wait to be served.
 const ACCEPTED_MAX: usize = 64;
 
@@ -49,19 +54,34 @@ const ACCEPTED_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     user: String,
-    files: bool,
+    role: Arc<Role>,
 }
 
 impl Caller {
     /// A session for one request, and its entry in the list of sessions.
     fn session(&self, server: &Arc<Server>) -> Result<(Session, Registered)> {
+        self.session_with(server, self.role.session_options())
+    }
+
+    /// The same, to do what `options` allow.
+    fn session_with(&self, server: &Arc<Server>, options: SessionOptions) -> Result<(Session, Registered)> {
         if server.is_stopping() {
             return Err(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN));
         }
         let entry = server.registry().register("http", &self.user, String::new(), 4)?;
-        let session = server.path().database().session_with(SessionOptions { files: self.files });
+        let session = server.path().database().session_with(options);
         session.set_facts(diligence_db::Facts { user: self.user.clone(), ..diligence_db::Facts::default() });
         Ok((session, entry))
+    }
+
+    /// The caller at the door to the engine.
+    fn asker(&self) -> Asker {
+        Asker::new(&self.user, self.role.clone())
+    }
+
+    /// Whether the caller may see the query, and end it: his own, unless he is an administrator.
+    fn may_touch(&self, owner: Option<&str>) -> bool {
+        self.role.admin || owner == Some(self.user.as_str())
     }
 }
 
@@ -70,9 +90,10 @@ pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
     let endpoints = Arc::new(endpoints::Endpoints::read(server.options().endpoints.as_deref())?);
     let description = openapi::description(&endpoints);
     let mut guarded = Router::new()
-        .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX)))
+        .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(server.options().limits.message_bytes_max)))
         .route("/v1/queries", get(queries))
         .route("/v1/queries/{id}", delete(cancel))
+        .route("/v1/status", get(status::status))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(move || async move { axum::Json(description) }));
     for index in 0..endpoints.len() {
@@ -81,6 +102,9 @@ pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
             &path,
             get(move |state: State<Arc<Server>>, request: Request| endpoints::serve(state, all, index, request)),
         );
+    }
+    for file in console::FILES {
+        guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
     }
     let guarded = guarded.layer(from_fn_with_state(server.clone(), guard)).layer(CompressionLayer::new());
     Ok(Router::new()
@@ -99,25 +123,24 @@ async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Ne
                 let hint = "use http://127.0.0.1 or http://localhost, or have users log in";
                 return failure(&error.with_code(sqlstate::DENIED).with_hint(hint));
             }
-            Caller { user: "diligence".to_owned(), files: server.options().files }
+            Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(server.options().files)) }
         }
         Some(users) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
             let known = users.get(&user).cloned();
-            let files = known.as_ref().is_some_and(|known| known.files);
             // Hashing takes as long for a user who does not exist.
             let fits = server.path().compute(move || {
                 Ok(match known {
-                    Some(known) => known.verifier.fits(&password),
+                    Some(known) => known.verifier.fits(&password).then_some(known.role),
                     None => {
                         let _ = crate::scram::Verifier::of_password(&password);
-                        false
+                        None
                     }
                 })
             });
             match fits.await {
-                Ok(true) => Caller { user, files },
-                Ok(false) => return unauthorized(),
+                Ok(Some(role)) => Caller { user, role },
+                Ok(None) => return unauthorized(),
                 Err(error) => return failure(&error),
             }
         }
@@ -170,6 +193,32 @@ pub(crate) fn failure(error: &Error) -> Response {
     response
 }
 
+/// What clients are told of how their query was let in: its class, and where it stood in line and for how long.
+const QUEUE_HEADER: &str = "diligence-queue";
+
+/// The header's value: an item with parameters, as RFC 9651 writes them.
+fn queue_header(passed: &Passed) -> HeaderValue {
+    let waited = passed.place.as_ref().map(|place| {
+        let reason = place.reason.to_string().replace(['"', '\\'], "'");
+        let milliseconds = passed.waited.as_millis();
+        format!(";position={};waited_ms={milliseconds};reason=\"{reason}\"", place.position)
+    });
+    let text = format!("{}{}", passed.class, waited.unwrap_or_default());
+    // A role's name may have characters that a header cannot have.
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("waited"))
+}
+
+/// Has an answer begin within so much time; zero for as long as it takes. The time is for the first row: a client that wants no more rows
+/// closes its connection.
+async fn within(limit: Duration, answer: impl Future<Output = Result<Response>>) -> Result<Response> {
+    if limit.is_zero() {
+        return answer.await;
+    }
+    let late =
+        |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
+    tokio::time::timeout(limit, answer).await.map_err(late)?
+}
+
 async fn ready(State(server): State<Arc<Server>>) -> Response {
     if server.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response()
@@ -178,8 +227,12 @@ async fn ready(State(server): State<Arc<Server>>) -> Response {
     }
 }
 
-async fn queries(State(server): State<Arc<Server>>) -> Response {
-    let listed = server.path().database().engine().queries().into_iter().map(|query| {
+/// What the caller may see of the engine's queries, and of those that wait to be let in.
+async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Response {
+    let path = server.path();
+    let mut queries = path.database().engine().queries();
+    queries.retain(|query| caller.may_touch(path.owner(query.id.0).as_deref()));
+    let listed = queries.into_iter().map(|query| {
         json!({
             "id": query.id.0,
             "state": query.state.name(),
@@ -192,11 +245,27 @@ async fn queries(State(server): State<Arc<Server>>) -> Response {
             "error": query.error.map(|error| error.message().to_owned()),
         })
     });
-    axum::Json(json!({ "queries": listed.collect::<Vec<_>>() })).into_response()
+    let waiting = path.admission().waiting().into_iter().filter(|(user, _)| caller.may_touch(Some(user)));
+    let waiting = waiting.map(|(_, query)| {
+        json!({
+            "id": null,
+            "state": "waiting",
+            "statement": query.statement,
+            "elapsed_us": query.waited.as_micros() as u64,
+            "position": query.position,
+            "reason": query.reason,
+        })
+    });
+    axum::Json(json!({ "queries": listed.chain(waiting).collect::<Vec<_>>() })).into_response()
 }
 
-async fn cancel(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Response {
-    if server.path().database().engine().cancel(QueryId(id)) {
+async fn cancel(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<u64>,
+) -> Response {
+    // To others it is not there.
+    if caller.may_touch(server.path().owner(id).as_deref()) && server.path().database().engine().cancel(QueryId(id)) {
         return StatusCode::NO_CONTENT.into_response();
     }
     let error = Error::input(format!("no query with the number {id} runs")).with_code("42704");

@@ -15,6 +15,7 @@ use futures::StreamExt;
 use futures::stream::unfold;
 use serde_json::json;
 
+use super::{QUEUE_HEADER, queue_header};
 use crate::path::{Path, Running};
 use crate::pg::commands::{CopyFormat, CopyOptions};
 use crate::pg::copy::CopyEncoder;
@@ -231,7 +232,7 @@ pub(crate) async fn response(
     let first = running.next().await.transpose()?;
     let mut writer = Writer::new(format, schema)?;
     let beginning = writer.begin(running.id());
-    let query = running.id();
+    let (query, queue) = (running.id(), queue_header(running.passed()));
     let making = Making {
         server: server.clone(),
         path: server.path().clone(),
@@ -252,6 +253,7 @@ pub(crate) async fn response(
     let mut response = Response::new(Body::from_stream(body.fuse()));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    response.headers_mut().insert(QUEUE_HEADER, queue);
     if let Some(query) = query {
         response.headers_mut().insert("x-query-id", HeaderValue::from(query));
     }

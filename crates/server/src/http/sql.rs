@@ -13,14 +13,13 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use diligence_base::{Error, ErrorKind, Result};
+use diligence_base::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::rows::{Format, response};
-use super::{Caller, failure};
+use super::{Caller, QUEUE_HEADER, failure, queue_header, within};
 use crate::server::Server;
-use crate::sqlstate;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,22 +60,20 @@ async fn answer(
     let path = server.path();
     let values = request.parameters.iter().map(value).collect::<Result<Vec<_>>>()?;
     let limit = request.timeout_ms.map_or(server.options().limits.statement_time_max, Duration::from_millis);
+    let (limit, asker) = (caller.role.time(limit), caller.asker());
     let started = async {
         let parsed = path.parse(&session, request.sql).await?;
-        let running = path.start(&session, &parsed, values, false).await?;
+        let running = path.start(&session, &asker, &parsed, values, false).await?;
         if running.is_command() {
+            let queue = queue_header(running.passed());
             let done = running.finish().await?;
-            return Ok(axum::Json(json!({ "command": done.tag, "rows": done.rows })).into_response());
+            let mut answer = axum::Json(json!({ "command": done.tag, "rows": done.rows })).into_response();
+            answer.headers_mut().insert(QUEUE_HEADER, queue);
+            return Ok(answer);
         }
         response(server, running, format, entry).await
     };
-    if limit.is_zero() {
-        return started.await;
-    }
-    // The time is for the first row; a client that wants no more rows closes its connection.
-    let late =
-        |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
-    tokio::time::timeout(limit, started).await.map_err(late)?
+    within(limit, started).await
 }
 
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {

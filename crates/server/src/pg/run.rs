@@ -1,15 +1,19 @@
 //! What an Execute or a statement of a script does: rows to the client, commands of the session, COPY.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use arrow::array::ArrayRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
+use diligence_db::ParsedStatement;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::PortalSuspended;
 use pgwire::messages::response::EmptyQueryResponse;
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
+use tokio::time::Instant;
 
 use super::commands::{Command, CopyFormat, CopyIn, CopyOut};
 use super::copy::{CopyDecoder, CopyEncoder};
@@ -17,12 +21,17 @@ use super::encode::{Columns, Form, Rows};
 use super::portal::{Kind, Portal, Prepared, Reading, State};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, notice};
+use crate::path::Running;
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
 const ROWS_AT_ONCE: usize = 32;
 /// Bytes of rows that are made before they go out.
 const ROWS_BYTES: usize = 128 * 1024;
+/// How long a statement waits for its turn before its client is told: shorter waits are nothing to talk about.
+const TELL_AFTER: Duration = Duration::from_millis(200);
+/// How long until it is told again, if it stands elsewhere then.
+const TELL_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Bytes of a COPY that are taken in before they are read.
 const COPY_BYTES: usize = 256 * 1024;
 
@@ -61,11 +70,8 @@ impl PgSession {
     /// Starts the portal's statement. False for one without rows, which is done and answered then.
     async fn start(&mut self, portal: &mut Portal, statement: &Prepared) -> Outcome<bool> {
         let Kind::Statement(parsed, _) = &statement.kind else { return Err(Error::bug("not a statement").into()) };
-        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
-        let values = portal.values.clone();
-        let read_only = self.block != Block::None;
-        let start = path.start(&session, parsed, values, read_only);
-        let running = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, start).await?;
+        let deadline = self.deadline();
+        let running = self.started(deadline, parsed, portal.values.clone(), self.block != Block::None).await?;
         if running.is_command() {
             portal.state = State::Done;
             let finish = running.finish();
@@ -81,6 +87,44 @@ impl PgSession {
         let columns = Columns::new(running.schema(), &portal.forms)?;
         portal.state = State::Running(Box::new(Reading::new(running, columns)));
         Ok(true)
+    }
+
+    /// Starts a statement. A client that has to wait for its turn is told where it stands.
+    async fn started(
+        &mut self,
+        deadline: Option<Instant>,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+        read_only: bool,
+    ) -> Outcome<Running> {
+        let path = self.server.path().clone();
+        let (asker, outbox) = (&self.asker, &mut self.outbox);
+        let started = async {
+            let start = path.start(&self.session, asker, parsed, values, read_only);
+            tokio::pin!(start);
+            let (mut told, mut patience) = (None, TELL_AFTER);
+            loop {
+                let is_told = !outbox.buffer.is_empty() && told.is_some();
+                tokio::select! {
+                    biased;
+                    running = &mut start => return running,
+                    // Somebody who does not read what he is told is noticed as gone, or at the end of his time.
+                    flushed = outbox.flush(|| {}), if is_told => flushed.map_err(|_| Error::cancelled())?,
+                    () = tokio::time::sleep(patience), if !is_told => {
+                        let place = path.admission().place(asker);
+                        if let Some(place) = &place
+                            && told.as_ref() != Some(place)
+                        {
+                            let text = Error::input(place.to_string()).with_code(sqlstate::SUCCESS);
+                            outbox.put(notice("NOTICE", &text));
+                            told = Some(place.clone());
+                        }
+                        patience = if told.is_some() { TELL_AGAIN_AFTER } else { TELL_AFTER };
+                    }
+                }
+            }
+        };
+        Self::until(&self.entry, &mut self.inbox, &self.server, deadline, started).await
     }
 
     /// Sends rows; true at the end of them.
@@ -238,7 +282,11 @@ impl PgSession {
                 self.complete("DISCARD ALL");
             }
             Command::Deallocate(name) => {
-                self.deallocate(name.as_deref())?;
+                if let Some(name) = name.as_ref().filter(|name| !self.is_prepared(name)) {
+                    self.deallocate_in_engine(name).await?;
+                } else {
+                    self.deallocate(name.as_deref());
+                }
                 self.complete(if name.is_some() { "DEALLOCATE" } else { "DEALLOCATE ALL" });
             }
             Command::Close(name) => {
@@ -255,6 +303,18 @@ impl PgSession {
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
         }
+        Ok(())
+    }
+
+    /// Forgets a statement that PREPARE made.
+    async fn deallocate_in_engine(&mut self, name: &str) -> Outcome {
+        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let sql = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
+        let work = async {
+            let parsed = path.parse(&session, sql).await?;
+            path.start(&session, &parsed, vec![], false).await?.finish().await
+        };
+        Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
         Ok(())
     }
 
@@ -317,12 +377,10 @@ impl PgSession {
     }
 
     async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
-        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
-        let work = async {
-            let parsed = path.parse(&session, copy.query.clone()).await?;
-            path.start(&session, &parsed, vec![], true).await
-        };
-        let mut running = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        let (path, deadline) = (self.server.path().clone(), self.deadline());
+        let parse = path.parse(&self.session, copy.query.clone());
+        let parsed = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, parse).await?;
+        let mut running = self.started(deadline, &parsed, vec![], true).await?;
         if running.is_command() {
             return Err(Error::input("COPY needs a query or a table").with_code("42601").into());
         }

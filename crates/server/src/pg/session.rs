@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{TEXT, column_type};
-use diligence_db::{Facts, Session, SessionOptions};
+use diligence_db::{Facts, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse, ReadyForQuery, TransactionStatus};
@@ -33,6 +33,7 @@ use super::portal::{Kind, Portal, Prepared, State};
 use super::settings::ClientSettings;
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, error_response, notice};
+use crate::admission::Asker;
 use crate::cache::normalized;
 use crate::registry::Registered;
 use crate::server::Server;
@@ -78,6 +79,7 @@ pub(super) enum Block {
 pub(super) struct PgSession {
     pub(super) server: Arc<Server>,
     pub(super) session: Session,
+    pub(super) asker: Asker,
     pub(super) entry: Registered,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
@@ -92,7 +94,7 @@ pub(super) struct PgSession {
 
 /// Serves a client that was let in until it leaves.
 pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: SocketAddr) {
-    let Arrival { inbox, mut outbox, user, files, parameters, key_bytes } = arrival;
+    let Arrival { inbox, mut outbox, user, role, parameters, key_bytes } = arrival;
     let most = server.options().limits.sessions_max;
     let refusal = if server.is_stopping() {
         Some(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN))
@@ -117,11 +119,14 @@ pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: SocketAddr)
             return outbox.close().await;
         }
     };
-    let session = server.path().database().session_with(SessionOptions { files });
-    let settings = ClientSettings::new(&user, server.options().limits.statement_time_max);
+    let session = server.path().database().session_with(role.session_options());
+    let timeout = role.time(server.options().limits.statement_time_max);
+    let settings = ClientSettings::new(&user, timeout, role.limits.time);
+    let asker = Asker::new(&user, role);
     let mut session = PgSession {
         server,
         session,
+        asker,
         entry,
         inbox,
         outbox,
@@ -545,16 +550,17 @@ impl PgSession {
         Ok(())
     }
 
-    /// Forgets a prepared statement, or all.
-    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<()> {
+    /// Whether the client has prepared a statement of that name over the protocol.
+    pub(super) fn is_prepared(&self, name: &str) -> bool {
+        self.statements.contains_key(name)
+    }
+
+    /// Forgets a statement that was prepared over the protocol, or all.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) {
         match name {
-            None => {
-                self.statements.clear();
-                // Those that PREPARE made are the engine's; having none is fine.
-                Ok(())
-            }
-            Some(name) if self.statements.remove(name).is_some() => Ok(()),
-            Some(name) => Err(Error::input(format!("no prepared statement is named '{name}'")).with_code("26000")),
+            // Those that PREPARE made are the engine's; having none is fine.
+            None => self.statements.clear(),
+            Some(name) => drop(self.statements.remove(name)),
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use diligence_base::{Error, Result};
 use diligence_db::postgres::SERVER_VERSION;
 
+use crate::duration::{display, duration};
+
 /// A setting: its name in lower case, its name as reported, its value at the start, and how it may change.
 struct Known {
     name: &'static str,
@@ -32,7 +34,7 @@ const KNOWN: [(&str, &str, Change); 41] = [
     ("backslash_quote", "safe_encoding", Free),
     ("bytea_output", "hex", Only(&["hex"])),
     ("check_function_bodies", "on", Free),
-    ("client_encoding", "UTF8", Only(&["utf8", "utf-8", "unicode"])),
+    ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
     ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
     ("default_tablespace", "", Free),
@@ -96,11 +98,15 @@ pub(super) struct ClientSettings {
     user: String,
     timeout: Duration,
     timeout_start: Duration,
+    /// The most that the role allows.
+    timeout_max: Option<Duration>,
 }
 
 impl ClientSettings {
-    pub(super) fn new(user: &str, timeout: Duration) -> Self {
-        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout }
+    /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another time up to
+    /// `timeout_max`.
+    pub(super) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
+        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
     }
 
     fn known(name: &str) -> Option<Known> {
@@ -134,7 +140,12 @@ impl ClientSettings {
         let Some(known) = Self::known(name) else {
             return Err(Error::input(format!("no setting is named '{name}'")).with_code("42704"));
         };
-        let value = value.trim();
+        let value = match known.name {
+            // Of an encoding's name PostgreSQL looks at letters and digits; asyncpg sends it in quotes.
+            "client_encoding" => value.chars().filter(char::is_ascii_alphanumeric).collect(),
+            _ => value.trim().to_owned(),
+        };
+        let value = value.as_str();
         match known.change {
             Fixed => return Err(Error::input(format!("the setting '{name}' cannot be changed")).with_code("55P02")),
             Only(values) if !values.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) => {
@@ -144,13 +155,23 @@ impl ClientSettings {
             _ => {}
         }
         match known.name {
-            "statement_timeout" => self.timeout = duration(value)?,
+            "statement_timeout" => self.timeout = self.allowed(duration(value)?)?,
             "client_encoding" | "standard_conforming_strings" | "intervalstyle" | "datestyle" => {}
             name => {
                 self.changed.insert(name, value.to_owned());
             }
         }
         Ok(self.report(known.name))
+    }
+
+    fn allowed(&self, timeout: Duration) -> Result<Duration> {
+        match self.timeout_max {
+            Some(most) if timeout.is_zero() || timeout > most => {
+                let error = Error::input(format!("statements of this user may take {} at most", display(most)));
+                Err(error.with_code("22023").with_hint("the role's limit in the server's file of users"))
+            }
+            _ => Ok(timeout),
+        }
     }
 
     /// Gives a setting its first value back.
@@ -185,31 +206,17 @@ impl ClientSettings {
     }
 }
 
-/// `5s`, `1min`, `250`: milliseconds if there is no unit.
-fn duration(text: &str) -> Result<Duration> {
-    let wrong =
-        || Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min");
-    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let milliseconds = match text[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(milliseconds).filter(|time| *time < i32::MAX as u64).map(Duration::from_millis).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_would_promise_too_much_is_refused() {
-        let mut settings = ClientSettings::new("ann", Duration::ZERO);
+        let mut settings = ClientSettings::new("ann", Duration::ZERO, None);
         assert!(settings.set("client_encoding", "LATIN1").is_err());
+        assert!(
+            ["UTF8", "utf-8", "'utf-8'", "UNICODE"].iter().all(|utf8| settings.set("client_encoding", utf8).is_ok())
+        );
         assert!(settings.set("server_version", "9").is_err());
         assert_eq!(settings.set("Application_Name", "psql").unwrap(), Some(("application_name", "psql".to_owned())));
         assert_eq!(settings.get("application_name").as_deref(), Some("psql"));
@@ -219,5 +226,19 @@ mod tests {
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+
+    #[test]
+    fn a_statement_cannot_have_more_time_than_the_role_has() {
+        let most = Duration::from_secs(2);
+        let mut settings = ClientSettings::new("ann", most, Some(most));
+        assert_eq!(settings.timeout(), Some(most));
+        for wrong in ["0", "3s"] {
+            assert_eq!(settings.set("statement_timeout", wrong).unwrap_err().code(), Some("22023"), "{wrong}");
+        }
+        settings.set("statement_timeout", "1s").unwrap();
+        assert_eq!(settings.timeout(), Some(Duration::from_secs(1)));
+        settings.reset("statement_timeout");
+        assert_eq!(settings.timeout(), Some(most));
     }
 }

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::wire::{Broken, Inbox, Outbox, Socket, error_response};
+use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
 use crate::server::Server;
 use crate::sqlstate;
@@ -32,8 +33,8 @@ pub(super) struct Arrival {
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
     pub(super) user: String,
-    /// Whether its statements may name files.
-    pub(super) files: bool,
+    /// What it may do.
+    pub(super) role: Arc<Role>,
     pub(super) parameters: Vec<(String, String)>,
     /// Bytes of the key for cancel requests.
     pub(super) key_bytes: usize,
@@ -70,8 +71,8 @@ pub(super) async fn arrive(server: &Arc<Server>, stream: TcpStream, peer: Socket
     let mut outbox = Outbox::new(writer, server.options().limits.stall_time_max);
     match greet(server, buffer, version, encrypted, reader, &mut outbox, peer).await {
         Ok(greeted) => {
-            let Greeted { inbox, user, files, parameters, key_bytes } = greeted;
-            Some(Arrival { inbox, outbox, user, files, parameters, key_bytes })
+            let Greeted { inbox, user, role, parameters, key_bytes } = greeted;
+            Some(Arrival { inbox, outbox, user, role, parameters, key_bytes })
         }
         Err(Broken::Gone) => None,
         Err(Broken::Malformed(error)) => {
@@ -96,7 +97,7 @@ async fn first_packet(stream: &mut Box<dyn Socket>) -> Option<BytesMut> {
 struct Greeted {
     inbox: Inbox,
     user: String,
-    files: bool,
+    role: Arc<Role>,
     parameters: Vec<(String, String)>,
     key_bytes: usize,
 }
@@ -146,19 +147,20 @@ async fn greet(
     let user = parameter("user").filter(|user| !user.is_empty());
     let user = user.ok_or_else(|| refuse("the first message names no user", "28000"))?;
     let mut inbox = Inbox::new(reader, BytesMut::new(), version, FIRST_BYTES_MAX);
-    let files = match &server.options().users {
+    let role = match &server.options().users {
         Some(users) => {
             let known = users.get(&user);
             log_in(server, &mut inbox, outbox, &user, known.map(|known| &known.verifier)).await?;
-            known.is_some_and(|known| known.files)
+            // Who is not known does not get in.
+            known.map(|known| known.role.clone()).ok_or(Broken::Gone)?
         }
-        None if peer.ip().is_loopback() => server.options().files,
+        None if peer.ip().is_loopback() => Arc::new(Role::none(server.options().files)),
         None => return Err(refuse("only clients of this machine get in without a password", "28000")),
     };
     outbox.put(PgWireBackendMessage::Authentication(Authentication::Ok));
     inbox.allow(server.options().limits.message_bytes_max);
     let key_bytes = if minor >= 2 { 32 } else { 4 };
-    Ok(Greeted { inbox, user, files, parameters, key_bytes })
+    Ok(Greeted { inbox, user, role, parameters, key_bytes })
 }
 
 async fn log_in(

@@ -13,16 +13,10 @@ use std::time::{Duration, SystemTime};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::Result;
+use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Files;
 use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
 use parking_lot::Mutex;
-
-/// Files whose times are looked at before every statement; of a table with more, the first so many. A look takes about a
-/// microsecond.
-const FILES_LOOKED_AT_MAX: usize = 64;
-
-/// Folders of a table that are looked at for files that came or went: about a millisecond of looks.
-const FOLDERS_LOOKED_AT_MAX: usize = 1000;
 
 /// A file that changed less than this before it was looked at may change once more without another time: file systems count
 /// time in steps of up to 10 ms.

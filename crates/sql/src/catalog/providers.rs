@@ -14,6 +14,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::rights::Rights;
+
 use super::{
     CATALOG_NAME, Catalog, ComputedTable, DEFAULT_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
 };
@@ -27,6 +29,8 @@ pub struct SessionCatalogs {
     pub system: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// `pg_catalog.*`: the catalog as PostgreSQL's clients look at it. Found without the schema's name, too.
     pub postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
+    /// What the session may do with them.
+    pub rights: Arc<Rights>,
 }
 
 impl SessionCatalogs {
@@ -51,10 +55,22 @@ impl SessionCatalogs {
         }
     }
 
-    /// Every relation's name, system tables included.
+    /// As [`get`](Self::get), for whoever reads the relation. Fails with `42501` if the session may not.
+    pub fn readable(&self, name: &RelationName) -> diligence_base::Result<Option<Relation>> {
+        let relation = self.get(name);
+        // What describes the catalog is found under the default schema, too.
+        let describes = matches!(relation, Some(Relation::Computed(_))) && name.schema != SYSTEM_SCHEMA;
+        if relation.is_some() && !describes {
+            self.rights.check_read(name)?;
+        }
+        Ok(relation)
+    }
+
+    /// The name of every relation that the session may read, system tables included.
     pub fn names(&self) -> Vec<RelationName> {
         let mut names = self.catalog.relations().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         names.extend(self.system.keys().map(|name| RelationName::new(SYSTEM_SCHEMA, name)));
+        names.retain(|name| self.rights.may_read(name));
         names
     }
 }
@@ -101,21 +117,25 @@ struct OneSchema {
 #[async_trait]
 impl SchemaProvider for OneSchema {
     fn table_names(&self) -> Vec<String> {
-        if self.schema == SYSTEM_SCHEMA {
-            return self.catalogs.system.keys().cloned().collect();
-        }
-        self.catalogs.catalog.names_in(&self.schema)
+        let mut names = match self.schema == SYSTEM_SCHEMA {
+            true => self.catalogs.system.keys().cloned().collect(),
+            false => self.catalogs.catalog.names_in(&self.schema),
+        };
+        names.retain(|name| self.catalogs.rights.may_read(&RelationName::new(&self.schema, name)));
+        names
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(relation) = self.catalogs.get(&RelationName::new(&self.schema, name)) else { return Ok(None) };
+        let Ok(Some(relation)) = self.catalogs.readable(&RelationName::new(&self.schema, name)) else {
+            return Ok(None);
+        };
         // Files that cannot be opened are there, without columns to describe; whoever selects from them learns why.
         let schema = relation.schema().unwrap_or_else(|_| Arc::new(Schema::empty()));
         Ok(Some(Arc::new(Description::new(relation, schema))))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.catalogs.get(&RelationName::new(&self.schema, name)).is_some()
+        self.catalogs.readable(&RelationName::new(&self.schema, name)).is_ok_and(|relation| relation.is_some())
     }
 }
 

@@ -12,6 +12,7 @@ use diligence_base::seams::LocalFiles;
 use diligence_engine::memory::QueryMemory;
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
+use crate::rights::Rights;
 use crate::{Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a, b)`.
@@ -48,7 +49,8 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         let name = RelationName::new(DEFAULT_SCHEMA, name);
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
-    let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default() };
+    let (system, postgres, rights) = (Arc::default(), Arc::default(), Arc::new(Rights::all()));
+    let catalogs = SessionCatalogs { catalog, system, postgres, rights };
     let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalFiles) };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }

@@ -249,12 +249,13 @@ mod tests {
 
     use super::*;
     use crate::catalog::{Catalog, SessionCatalogs};
+    use crate::rights::Rights;
     use crate::{Planner, PlannerOptions, Statement as Planned};
 
     /// The names that a query's columns are shown with.
     fn names(sql: &str) -> String {
-        let catalogs =
-            SessionCatalogs { catalog: Arc::new(Catalog::default()), system: Arc::default(), postgres: Arc::default() };
+        let (catalog, rights) = (Arc::new(Catalog::default()), Arc::new(Rights::all()));
+        let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default(), rights };
         let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
         match Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options).plan(sql) {
             Ok(Planned::Query(query)) => {

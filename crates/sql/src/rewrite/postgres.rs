@@ -299,8 +299,10 @@ pub(super) fn expression(expr: &mut Expr) {
             Some(Replaced::Nothing) => *expr = std::mem::replace(inner, Expr::Value(Value::Null.into())),
             Some(Replaced::Lookup(of_text, of_number)) => {
                 let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+                let is_parameter = matches!(&inner, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
                 *expr = match text_of(&inner) {
                     Some(text) => filled(of_text, &[string(&unquoted(text))]),
+                    None if is_parameter => filled(of_text, &[filled(WITHOUT_SCHEMA, &[inner])]),
                     None => filled(of_number, &[inner]),
                 };
             }
@@ -309,6 +311,9 @@ pub(super) fn expression(expr: &mut Expr) {
         _ => {}
     }
 }
+
+/// The name that a parameter names, without the schemas that are looked into anyhow.
+const WITHOUT_SCHEMA: &str = "replace(replace(CAST($1 AS TEXT), 'public.', ''), 'pg_catalog.', '')";
 
 fn plain_operator(names: &[String]) -> Option<BinaryOperator> {
     let [schema, operator] = names else { return None };

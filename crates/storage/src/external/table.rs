@@ -9,6 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
 use datafusion_common::stats::Precision;
 use diligence_base::ids::TableVersion;
+use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Files;
 use diligence_base::{Error, Result};
 use object_store::ObjectStore;
@@ -211,6 +212,12 @@ impl fmt::Debug for ExternalTable {
 impl Table for ExternalTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.sources.len() <= FILES_LOOKED_AT_MAX
+            && self.folders.len() <= FOLDERS_LOOKED_AT_MAX
+            && self.sources.iter().all(|source| source.is_local())
     }
 
     fn version(&self) -> TableVersion {

@@ -45,6 +45,19 @@ impl Wanted {
         Self { low, high, words: vec!["ash"], amount: 5000, kind: 1 }
     }
 
+    /// Few different ones, of which many have what others want.
+    pub fn coarse(random: &mut Random) -> Self {
+        let low = [0, 20, 40][random.below(3)];
+        let words = [&WORDS[..], &WORDS[..2], &WORDS[1..2]][random.below(3)].to_vec();
+        let high = [60, 80, 100][random.below(3)];
+        Self { low, high, words, amount: [5000, 9000][random.below(2)], kind: random.below(2) as i64 }
+    }
+
+    /// The same with another upper bound of `x`.
+    pub fn below(self, high: i64) -> Self {
+        Self { high, ..self }
+    }
+
     pub fn random(random: &mut Random) -> Self {
         let mut number = |bound| random.below(bound);
         let (low, width) = (number(100) as i64 - 5, number(60) as i64);
@@ -162,7 +175,81 @@ impl Tables {
 
     /// As many groups as there are rows, nearly.
     pub fn each_row(&self, wanted: &Wanted) -> Plan {
-        aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1])
+        aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1, 0])
+    }
+
+    /// By any columns, with values that can be added up as they are.
+    pub fn sums(&self, wanted: &Wanted, groups: &[usize]) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let of = |function, index| call(function, column(index, &schema), &schema);
+        let calls = vec![
+            call(count_udaf(), int(1), &schema),
+            of(sum_udaf(), 2),
+            of(count_udaf(), 2),
+            of(avg_udaf(), 2),
+            of(min_udaf(), 3),
+            of(max_udaf(), 1),
+        ];
+        aggregate_of(rows, groups, calls)
+    }
+
+    /// Only some of these values, of table `t` joined with `u`, read with other columns in another order.
+    pub fn joined_sums(&self, wanted: &Wanted, groups: &[usize], few: bool) -> Plan {
+        let (left, right) = (self.rows(wanted), self.scan_u(0));
+        let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
+        let fields = left.schema.fields().iter().chain(right.schema.fields()).cloned().collect::<Vec<_>>();
+        let order: Vec<usize> = if few { vec![5, 3, 2, 1, 0] } else { (0..6).collect() };
+        let place = |column: usize| order.iter().position(|&other| other == column).unwrap();
+        let fields = order.iter().map(|&index| fields[index].clone()).collect::<Vec<_>>();
+        let join = HashJoin {
+            left: Box::new(left),
+            right: Box::new(right),
+            on,
+            filter: None,
+            join_type: JoinType::Inner,
+            null_equality: NullEquality::NullEqualsNothing,
+            null_aware: false,
+            projection: Some(order.clone()),
+            runtime_filters: vec![],
+        };
+        let joined = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
+        let schema = joined.schema.clone();
+        let mut calls = vec![call(sum_udaf(), column(place(2), &schema), &schema)];
+        if !few {
+            calls.push(call(count_udaf(), int(1), &schema));
+        }
+        let groups = groups.iter().map(|&group| place(group)).collect::<Vec<_>>();
+        aggregate_of(joined, &groups, calls)
+    }
+
+    /// All that is wanted, in no order.
+    pub fn plain(&self, wanted: &Wanted) -> Plan {
+        let mut plan = self.rows(wanted);
+        plan.rows_estimate = Some(10_000);
+        plan
+    }
+
+    /// Columns of it, the last one computed.
+    pub fn computed(&self, wanted: &Wanted) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let expressions = vec![
+            Expr::column(3, &schema).unwrap(),
+            Expr::column(1, &schema).unwrap(),
+            Expr::new(binary(column(0, &schema), Operator::Plus, int(1)), &schema).unwrap(),
+        ];
+        let field = Field::new("k1", DataType::Int64, true);
+        let fields = vec![schema.field(3).clone(), schema.field(1).clone(), field];
+        let node = Node::Project { input: Box::new(rows), expressions };
+        let mut plan = Plan::new(node, Arc::new(Schema::new(fields)));
+        plan.rows_estimate = Some(100);
+        plan
+    }
+
+    /// The rows of `u` with those that are wanted of `t`, which are padded where there are none.
+    pub fn padded(&self, wanted: &Wanted) -> Plan {
+        self.joined(wanted, JoinType::Right, false)
     }
 
     pub fn sorted(&self, wanted: &Wanted) -> Plan {

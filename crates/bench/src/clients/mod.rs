@@ -1,0 +1,265 @@
+//! Clients of a server: throughput, latencies, queueing and refusals, beside rivals.
+//!
+//! Ours and PostgreSQL are servers of their own, asked over their protocol by the same compiled clients. DuckDB and Hyper are asked in
+//! the process of their driver, a connection per thread; what it costs to get there over a network is not in their numbers.
+
+mod contestants;
+mod door;
+mod load;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diligence_base::{Error, Result};
+use serde_json::{Value, json};
+
+use self::contestants::WireServer;
+use self::load::{Clients, Load, Protocol, schedule};
+use crate::mixes::{Mix, Statements};
+use crate::report::{print_table, quantile};
+use crate::rivals::{Outcome, Pool, Record, Rival};
+use crate::tpch;
+
+/// What to run.
+#[derive(Args)]
+pub struct Arguments {
+    /// Scale factor of the TPC-H data.
+    #[arg(long, default_value_t = 1.0)]
+    sf: f64,
+    /// Worker threads, ours and theirs.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Clients at once, of each mix.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
+    clients: Vec<usize>,
+    /// What they ask: same, dash, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
+    /// time, each by clients of its own.
+    #[arg(long, value_delimiter = ',', default_value = "dash")]
+    mix: Vec<Mix>,
+    /// After the closed loop, open ones at these multiples of its best throughput.
+    #[arg(long, value_delimiter = ',')]
+    open: Vec<f64>,
+    /// Connections of an open loop, of each mix [default: the most of --clients].
+    #[arg(long)]
+    open_clients: Option<usize>,
+    /// How statements are sent.
+    #[arg(long, value_enum, default_value_t = Protocol::Prepared)]
+    protocol: Protocol,
+    /// Rows in binary rather than as text.
+    #[arg(long)]
+    binary: bool,
+    /// Over local sockets rather than TCP, where a server has one.
+    #[arg(long)]
+    local: bool,
+    /// Rivals: postgres; duckdb (its own file), duckdb-parquet, hyper.
+    #[arg(long, value_delimiter = ',')]
+    rivals: Vec<String>,
+    /// Seconds per number of clients and contestant.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Where constants and times come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The diligence to serve with [default: the one beside this program].
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// More arguments for `diligence serve`, such as --server --memory=2GiB.
+    #[arg(long = "server", allow_hyphen_values = true)]
+    server: Vec<String>,
+    /// Measure the door instead: `SELECT 1`, and a million rows as text, in binary and as Arrow.
+    #[arg(long)]
+    door: bool,
+}
+
+/// Statements that a rival's client gets; it begins again if it needs more.
+const RIVAL_STATEMENTS: usize = 500;
+
+/// A server, or an engine in the process of its driver.
+enum Contestant {
+    Wire(WireServer),
+    InProcess(Rival),
+}
+
+impl Contestant {
+    fn name(&self) -> &str {
+        match self {
+            Contestant::Wire(server) => server.name(),
+            Contestant::InProcess(rival) => rival.name(),
+        }
+    }
+}
+
+/// Runs the benchmark and prints its tables.
+pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
+    let directory = tpch::data(data, arguments.sf)?;
+    if arguments.door {
+        return door::run(arguments, &directory);
+    }
+    let program = arguments.program.as_deref();
+    let own = WireServer::diligence(program, &directory, arguments.workers, &arguments.server)?;
+    let mut contestants = vec![Contestant::Wire(own)];
+    for name in &arguments.rivals {
+        contestants.push(match name.as_str() {
+            "postgres" => Contestant::Wire(WireServer::postgres(&directory)?),
+            name => Contestant::InProcess(Rival::start(name, &directory, arguments.workers)?),
+        });
+    }
+    let mut table = Table::default();
+    // By contestant, the best throughput of each mix.
+    let mut best = vec![vec![0.0f64; arguments.mix.len()]; contestants.len()];
+    for &count in &arguments.clients {
+        for (contestant, best) in contestants.iter_mut().zip(&mut best) {
+            let pools: Vec<_> = arguments.mix.iter().map(|&mix| Clients { mix, count, starts: None }).collect();
+            let seen = ask(contestant, &pools, arguments)?;
+            let rates = table.add(contestant.name(), "closed", &pools, &seen);
+            if rates.iter().sum::<f64>() > best.iter().sum::<f64>() {
+                *best = rates;
+            }
+        }
+    }
+    let most = arguments.clients.iter().copied().max().unwrap_or(1);
+    let count = arguments.open_clients.unwrap_or(most);
+    for &multiple in &arguments.open {
+        for (contestant, best) in contestants.iter_mut().zip(&best) {
+            let pools = arguments.mix.iter().zip(best).enumerate().map(|(position, (&mix, rate))| {
+                let seed = arguments.seed.wrapping_add(position as u64);
+                Clients { mix, count, starts: Some(schedule(rate * multiple, arguments.seconds, seed)) }
+            });
+            let pools: Vec<_> = pools.collect();
+            let seen = ask(contestant, &pools, arguments)?;
+            table.add(contestant.name(), &format!("open {multiple}x"), &pools, &seen);
+        }
+    }
+    println!(
+        "TPC-H SF{}, {} workers, {:?} statements, {} rows, {} s each; {} answers compared with lone runs",
+        arguments.sf,
+        arguments.workers,
+        arguments.protocol,
+        if arguments.binary { "binary" } else { "text" },
+        arguments.seconds,
+        table.checked
+    );
+    let header = [
+        "contestant",
+        "loop",
+        "mix",
+        "clients",
+        "due/s",
+        "answered/s",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "queue p50 ms",
+        "queue p99 ms",
+        "refused",
+        "failed",
+        "not sent",
+    ];
+    print_table(&header.map(str::to_owned), &table.rows);
+    for failure in &table.failures {
+        println!("FAILED: {failure}");
+    }
+    Ok(json!({
+        "benchmark": "clients", "sf": arguments.sf, "workers": arguments.workers, "seconds": arguments.seconds,
+        "results": table.results,
+    }))
+}
+
+/// What a contestant's clients saw.
+struct Observed {
+    records: Vec<Record>,
+    seconds: f64,
+    left: Vec<usize>,
+    checked: usize,
+    failure: Option<String>,
+}
+
+fn ask(contestant: &mut Contestant, pools: &[Clients], arguments: &Arguments) -> Result<Observed> {
+    match contestant {
+        Contestant::Wire(server) => {
+            let load = Load {
+                server,
+                local: arguments.local && server.local.is_some(),
+                pools,
+                seconds: arguments.seconds,
+                protocol: arguments.protocol,
+                binary: arguments.binary,
+                scale_factor: arguments.sf,
+                seed: arguments.seed,
+            };
+            let seen = load.run()?;
+            let checked = load.check(&seen)?;
+            let failure = seen.failure.map(|failure| format!("{}: {failure}", server.name()));
+            Ok(Observed { records: seen.records, seconds: seen.seconds, left: seen.left, checked, failure })
+        }
+        Contestant::InProcess(rival) => {
+            let theirs: Vec<_> =
+                pools.iter().enumerate().map(|(pool, group)| of_rival(pool, group, arguments)).collect();
+            let (records, seconds) = rival.run_clients(&theirs, arguments.seconds)?;
+            let left = pools.iter().enumerate().map(|(number, pool)| {
+                let sent = records.iter().filter(|record| record.pool == number).count();
+                pool.starts.as_ref().map_or(0, |starts| starts.len().saturating_sub(sent))
+            });
+            Ok(Observed { left: left.collect(), records, seconds, checked: 0, failure: None })
+        }
+    }
+}
+
+fn of_rival(pool: usize, group: &Clients, arguments: &Arguments) -> Pool {
+    let clients = (0..group.count).map(|number| {
+        let statements = Statements::new(group.mix, arguments.sf, arguments.seed, pool << 16 | number);
+        statements.take(RIVAL_STATEMENTS).map(|statement| statement.text).collect()
+    });
+    Pool { clients: clients.collect(), starts: group.starts.clone() }
+}
+
+#[derive(Default)]
+struct Table {
+    rows: Vec<Vec<String>>,
+    results: Vec<Value>,
+    failures: Vec<String>,
+    checked: usize,
+}
+
+impl Table {
+    /// Adds a row for each pool; returns the answers a second of each.
+    fn add(&mut self, contestant: &str, kind: &str, pools: &[Clients], seen: &Observed) -> Vec<f64> {
+        self.checked += seen.checked;
+        self.failures.extend(seen.failure.clone());
+        let mut rates = Vec::new();
+        for (number, pool) in pools.iter().enumerate() {
+            let records: Vec<_> = seen.records.iter().filter(|record| record.pool == number).collect();
+            let with = |outcome| records.iter().filter(move |record| record.outcome == outcome);
+            let latencies: Vec<_> = with(Outcome::Answered).map(|record| record.latency_ms).collect();
+            let queues: Vec<_> = with(Outcome::Answered).map(|record| record.queue_ms).collect();
+            let rate = latencies.len() as f64 / seen.seconds;
+            let due = pool.starts.as_ref().map(|starts| starts.len() as f64 / seen.seconds);
+            let shares = [0.5, 0.95, 0.99].map(|share| quantile(&latencies, share));
+            let queueing = pool.starts.as_ref().map(|_| [0.5, 0.99].map(|share| quantile(&queues, share)));
+            let (refused, failed) = (with(Outcome::Refused).count(), with(Outcome::Failed).count());
+            let shown = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.1}"));
+            let mut row = vec![contestant.to_owned(), kind.to_owned(), pool.mix.to_string(), pool.count.to_string()];
+            row.extend([due, Some(rate)].map(shown));
+            // Short statements take less than a tenth of a millisecond.
+            row.extend(shares.map(|share| format!("{share:.2}")));
+            row.extend([0, 1].map(|which| shown(queueing.map(|both| both[which]))));
+            row.extend([refused, failed, seen.left[number]].map(|count| count.to_string()));
+            self.rows.push(row);
+            self.results.push(json!({
+                "contestant": contestant, "loop": kind, "mix": pool.mix.to_string(), "clients": pool.count, "due_per_s": due,
+                "answered_per_s": rate, "latency_ms": shares, "queue_ms": queueing, "refused": refused, "failed": failed,
+                "not_sent": seen.left[number],
+            }));
+            rates.push(rate);
+        }
+        rates
+    }
+}
+
+/// A runtime for one thread.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::resource(format!("no runtime: {error}")))
+}

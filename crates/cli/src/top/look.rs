@@ -1,0 +1,183 @@
+//! One look at a server, through its system tables.
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use diligence_base::{Error, Result};
+use diligence_server::client::Connection;
+
+/// What marks the statements of looks, so that they do not show what they cause.
+const MARK: &str = "/* diligence top */";
+
+/// What was seen.
+pub struct Look {
+    /// When.
+    pub at: Instant,
+    /// The stages that a statement crosses, in order.
+    pub front: Vec<FrontStage>,
+    /// The engine's stages.
+    pub stages: Vec<EngineStage>,
+    /// Queries that run, then the last that ended.
+    pub queries: Vec<Query>,
+    /// Sessions.
+    pub sessions: u64,
+    /// What is reserved, and may be.
+    pub memory_bytes: u64,
+    /// The budget; 0 if nothing is reserved, and so nobody says.
+    pub budget_bytes: u64,
+    /// Temp space in use.
+    pub temp_bytes: u64,
+}
+
+/// A row of `system.server`.
+#[derive(Clone, Debug, Default)]
+pub struct FrontStage {
+    /// Its name.
+    pub name: String,
+    /// In its queue, and at most.
+    pub queued: Option<u64>,
+    /// Places in its queue.
+    pub queue_max: Option<u64>,
+    /// On its threads, and at most.
+    pub running: Option<u64>,
+    /// Its threads.
+    pub running_max: Option<u64>,
+    /// Done since the start.
+    pub done_total: u64,
+    /// Refused since the start.
+    pub refused_total: u64,
+    /// Time in the queue since the start.
+    pub wait_us_total: Option<u64>,
+}
+
+/// A row of `system.stages`.
+#[derive(Clone, Debug, Default)]
+pub struct EngineStage {
+    /// Its name.
+    pub name: String,
+    /// Packets in its queue.
+    pub queued: u64,
+    /// Packets on workers.
+    pub running: u64,
+    /// Turns since the start.
+    pub turns_total: u64,
+    /// Time on workers since the start.
+    pub service_us_total: u64,
+}
+
+/// A row of `system.queries`.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Its number.
+    pub id: u64,
+    /// `running`, `finished`, …
+    pub state: String,
+    /// How long it has run.
+    pub elapsed_us: u64,
+    /// Clusters read.
+    pub clusters_done: u64,
+    /// Clusters to read.
+    pub clusters_total: u64,
+    /// What it has reserved, at most if it has ended.
+    pub memory_bytes: u64,
+    /// Its text.
+    pub statement: String,
+}
+
+impl Query {
+    /// Whether it has not ended.
+    pub fn is_active(&self) -> bool {
+        ["queued", "running"].contains(&self.state.as_str())
+    }
+}
+
+impl Look {
+    /// Looks.
+    pub fn take(connection: &mut Connection) -> Result<Self> {
+        let mut rows = |sql: &str| Rows::read(connection, sql);
+        let front = rows(
+            "SELECT stage, queued, queue_max, running, running_max, done_total, refused_total, wait_us_total FROM system.server",
+        )?;
+        let front = front.0.iter().map(|row| FrontStage {
+            name: text(row, 0),
+            queued: number(row, 1),
+            queue_max: number(row, 2),
+            running: number(row, 3),
+            running_max: number(row, 4),
+            done_total: number(row, 5).unwrap_or(0),
+            refused_total: number(row, 6).unwrap_or(0),
+            wait_us_total: number(row, 7),
+        });
+        let front = front.collect();
+        let stages = rows("SELECT name, queued, running, turns_total, service_us_total FROM system.stages")?;
+        let stages = stages.0.iter().map(|row| EngineStage {
+            name: text(row, 0),
+            queued: number(row, 1).unwrap_or(0),
+            running: number(row, 2).unwrap_or(0),
+            turns_total: number(row, 3).unwrap_or(0),
+            service_us_total: number(row, 4).unwrap_or(0),
+        });
+        let stages = stages.collect();
+        let queries = rows(&format!(
+            "SELECT id, state, elapsed_us, clusters_done, clusters_total, \
+             CASE WHEN state IN ('queued', 'running') THEN memory_bytes ELSE memory_peak_bytes END, statement \
+             FROM system.queries WHERE statement NOT LIKE '{MARK}%' \
+             ORDER BY state IN ('queued', 'running') DESC, id DESC LIMIT 100"
+        ))?;
+        let queries = queries.0.iter().map(|row| Query {
+            id: number(row, 0).unwrap_or(0),
+            state: text(row, 1),
+            elapsed_us: number(row, 2).unwrap_or(0),
+            clusters_done: number(row, 3).unwrap_or(0),
+            clusters_total: number(row, 4).unwrap_or(0),
+            memory_bytes: number(row, 5).unwrap_or(0),
+            statement: text(row, 6),
+        });
+        let queries = queries.collect();
+        let sums = rows(
+            "SELECT (SELECT count(*) FROM system.sessions), (SELECT sum(bytes) FROM system.memory), \
+             (SELECT max(budget_bytes) FROM system.memory), (SELECT sum(used_bytes) FROM system.temp)",
+        )?;
+        let sum = |index| sums.0.first().and_then(|row| number(row, index)).unwrap_or(0);
+        Ok(Self {
+            at: Instant::now(),
+            front,
+            stages,
+            queries,
+            sessions: sum(0),
+            memory_bytes: sum(1),
+            budget_bytes: sum(2),
+            temp_bytes: sum(3),
+        })
+    }
+}
+
+/// Rows as texts; NULL is none.
+struct Rows(Vec<Vec<Option<String>>>);
+
+impl Rows {
+    fn read(connection: &mut Connection, sql: &str) -> Result<Self> {
+        let batches = connection.rows(&format!("{MARK} {sql}"))?;
+        let rows = batches.iter().map(texts).collect::<std::result::Result<Vec<_>, _>>();
+        let rows = rows.map_err(|error| Error::bug(error.to_string()))?;
+        Ok(Self(rows.into_iter().flatten().collect()))
+    }
+}
+
+fn texts(batch: &RecordBatch) -> std::result::Result<Vec<Vec<Option<String>>>, ArrowError> {
+    let options = FormatOptions::default();
+    let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
+    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    let value = |column: usize, row| batch.column(column).is_valid(row).then(|| columns[column].value(row).to_string());
+    Ok((0..batch.num_rows()).map(|row| (0..batch.num_columns()).map(|column| value(column, row)).collect()).collect())
+}
+
+fn text(row: &[Option<String>], index: usize) -> String {
+    row.get(index).cloned().flatten().unwrap_or_default()
+}
+
+fn number(row: &[Option<String>], index: usize) -> Option<u64> {
+    row.get(index)?.as_ref()?.parse().ok()
+}

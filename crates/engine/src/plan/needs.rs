@@ -1,0 +1,213 @@
+//! What a plan is expected to need: for whoever decides which queries run at the same time.
+//!
+//! Guesses from the plan alone. They err towards more: of what is unknown a table's size is taken, and memory is added up over all
+//! operators although not all of them hold theirs at once.
+
+use arrow::datatypes::Schema;
+use datafusion_common::stats::Precision;
+use diligence_storage::Table;
+
+use super::{Node, Plan, Scan};
+
+/// Rows that a table is taken for when nothing is known of it.
+const UNKNOWN_ROWS: usize = 2_000_000;
+/// Rows that a table function is taken for, and the step of a recursive query.
+const MADE_ROWS: usize = 100_000;
+/// Bytes that a string is taken for.
+const STRING_BYTES: usize = 24;
+/// Bytes that a row of a text file is taken for, for each of its columns.
+const TEXT_COLUMN_BYTES: usize = 8;
+/// What a row costs in a hash table, beside its values: its hash, its place, and the table's free slots.
+const HASH_ROW_BYTES: usize = 32;
+/// What a row costs in a sort, beside its values: its key in comparable form, and its number.
+const SORT_ROW_BYTES: usize = 32;
+
+/// What a query is expected to need, or has needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Rows that all operators together touch.
+    pub rows: usize,
+    /// Bytes that its operators hold.
+    pub memory_bytes: usize,
+}
+
+impl Plan {
+    /// What running this is expected to need.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        add(self, None, &mut needs);
+        needs
+    }
+}
+
+/// Adds what a plan needs from which at most `wanted` rows are taken, and gives the rows that come out.
+fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
+    let bounded = |rows: usize| wanted.map_or(rows, |wanted| rows.min(wanted));
+    let (rows, held) = match &plan.node {
+        Node::Scan(scan) => {
+            let read = scanned(scan, wanted);
+            needs.rows = needs.rows.saturating_add(read);
+            return bounded(plan.rows_estimate.unwrap_or(read).min(read));
+        }
+        Node::Values { batches } => (batches.iter().map(|batch| batch.num_rows()).sum(), 0),
+        Node::WorkTable(_) => (MADE_ROWS, 0),
+        // Rows go through: whoever wants few of them has few read.
+        Node::Project { input, .. } | Node::Exchange { input, .. } => (add(input, wanted, needs), 0),
+        Node::Limit { input, skip, fetch } => {
+            let wanted = fetch.map(|fetch| bounded(fetch).saturating_add(*skip)).or(wanted);
+            (add(input, wanted, needs), 0)
+        }
+        Node::Filter { input, .. } => (add(input, None, needs), 0),
+        Node::Mask(mask) => (add(&mask.input, None, needs), 0),
+        Node::Union { inputs } => (sum(inputs.iter().map(|input| add(input, wanted, needs))), 0),
+        Node::ScalarSubqueries { input, subqueries, .. } => {
+            subqueries.iter().for_each(|subquery| {
+                add(subquery, None, needs);
+            });
+            (add(input, wanted, needs), 0)
+        }
+        Node::Sort { input, fetch, .. } => {
+            let rows = add(input, None, needs);
+            let kept = fetch.map_or(rows, |fetch| rows.min(fetch));
+            (kept, kept.saturating_mul(row_bytes(&input.schema) + SORT_ROW_BYTES))
+        }
+        Node::HashJoin(join) => {
+            let build = add(&join.left, None, needs);
+            let probe = add(&join.right, None, needs);
+            (build.max(probe), build.saturating_mul(row_bytes(&join.left.schema) + HASH_ROW_BYTES))
+        }
+        Node::NestedLoopJoin(join) => {
+            let held = add(&join.left, None, needs);
+            let streamed = add(&join.right, None, needs);
+            // All pairs are looked at, whether they come out or not.
+            let pairs = bounded(held.saturating_mul(streamed));
+            needs.rows = needs.rows.saturating_add(pairs);
+            (pairs, held.saturating_mul(row_bytes(&join.left.schema)))
+        }
+        Node::Aggregate(aggregate) => {
+            let rows = add(&aggregate.input, None, needs);
+            let groups = match aggregate.groups.is_empty() {
+                true => 1,
+                false => plan.rows_estimate.unwrap_or(rows).min(rows),
+            };
+            (groups, groups.saturating_mul(row_bytes(&plan.schema) + HASH_ROW_BYTES))
+        }
+        Node::Window(window) => {
+            let rows = add(&window.input, None, needs);
+            (rows, rows.saturating_mul(row_bytes(&plan.schema)))
+        }
+        Node::Recursive(query) => {
+            let rows = add(&query.base, None, needs).saturating_add(add(&query.step, None, needs));
+            (rows, rows.saturating_mul(row_bytes(&plan.schema) + HASH_ROW_BYTES))
+        }
+        Node::Foreign(foreign) if foreign.inputs.is_empty() => (MADE_ROWS, 0),
+        Node::Foreign(foreign) => (sum(foreign.inputs.iter().map(|input| add(input, None, needs))), 0),
+    };
+    let rows = bounded(plan.rows_estimate.unwrap_or(rows));
+    needs.rows = needs.rows.saturating_add(rows);
+    needs.memory_bytes = needs.memory_bytes.saturating_add(held);
+    rows
+}
+
+fn sum(rows: impl Iterator<Item = usize>) -> usize {
+    rows.fold(0, usize::saturating_add)
+}
+
+/// Rows that a scan reads. Clusters that statistics prove to be of no use are not known yet and counted.
+fn scanned(scan: &Scan, wanted: Option<usize>) -> usize {
+    let rows = table_rows(scan.table.as_ref());
+    let wanted = match (wanted, scan.limit) {
+        (Some(wanted), Some(limit)) => Some(wanted.min(limit)),
+        (wanted, limit) => wanted.or(limit),
+    };
+    match wanted {
+        // With filters nobody knows how many rows have to be read for so many.
+        Some(wanted) if scan.filters.is_empty() && scan.runtime_filters.is_empty() => rows.min(wanted),
+        _ => rows,
+    }
+}
+
+fn table_rows(table: &dyn Table) -> usize {
+    let statistics = table.statistics();
+    match (statistics.num_rows, statistics.total_byte_size) {
+        (Precision::Exact(rows) | Precision::Inexact(rows), _) => rows,
+        (Precision::Absent, Precision::Exact(bytes) | Precision::Inexact(bytes)) => {
+            bytes / (table.schema().fields().len().max(1) * TEXT_COLUMN_BYTES)
+        }
+        (Precision::Absent, Precision::Absent) => UNKNOWN_ROWS,
+    }
+}
+
+/// Bytes of a row in memory.
+fn row_bytes(schema: &Schema) -> usize {
+    schema.fields().iter().map(|field| field.data_type().primitive_width().unwrap_or(STRING_BYTES)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::compute::SortOptions;
+    use diligence_base::ids::TableVersion;
+    use diligence_storage::memory::MemoryTable;
+
+    use super::super::{NestedLoopJoin, SortKey};
+    use super::*;
+    use crate::expressions::Expr;
+
+    /// A scan of a table with 10,000 rows of one number.
+    fn scan() -> Plan {
+        let batch =
+            RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(0..10_000)) as _)]).unwrap();
+        let schema = batch.schema();
+        let table = MemoryTable::new("t".to_owned(), schema.clone(), vec![batch], TableVersion(1)).unwrap();
+        let scan = Scan {
+            table: Arc::new(table),
+            name: "t".to_owned(),
+            columns: vec![0],
+            filters: vec![],
+            runtime_filters: vec![],
+            limit: None,
+        };
+        Plan::new(Node::Scan(scan), schema)
+    }
+
+    fn limit(input: Plan, fetch: usize) -> Plan {
+        let schema = input.schema.clone();
+        Plan::new(Node::Limit { input: Box::new(input), skip: 0, fetch: Some(fetch) }, schema)
+    }
+
+    fn sort(input: Plan) -> Plan {
+        let schema = input.schema.clone();
+        let expression = Expr::column(0, &schema).unwrap();
+        let keys = vec![SortKey { expression, options: SortOptions::default() }];
+        Plan::new(Node::Sort { input: Box::new(input), keys, fetch: None }, schema)
+    }
+
+    #[test]
+    fn whoever_wants_few_rows_has_few_read_unless_all_must_be_seen() {
+        assert_eq!(scan().needs(), Needs { rows: 10_000, memory_bytes: 0 });
+        assert!(limit(scan(), 5).needs().rows <= 10);
+        let sorted = limit(sort(scan()), 5).needs();
+        assert!(sorted.rows >= 10_000 && sorted.memory_bytes >= 80_000, "{sorted:?}");
+    }
+
+    #[test]
+    fn pairs_count_and_sums_do_not_overflow() {
+        let mut plan = scan();
+        for _ in 0..8 {
+            let schema = plan.schema.clone();
+            let (left, right) = (Box::new(scan()), Box::new(plan));
+            let join = NestedLoopJoin {
+                left,
+                right,
+                filter: None,
+                join_type: datafusion_common::JoinType::Inner,
+                projection: None,
+            };
+            plan = Plan::new(Node::NestedLoopJoin(join), schema);
+        }
+        assert_eq!(plan.needs().rows, usize::MAX);
+    }
+}

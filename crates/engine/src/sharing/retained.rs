@@ -1,0 +1,368 @@
+//! States that are kept when their readers have ended, for queries that come later.
+//!
+//! A state is kept while the tables that it was made of stand: a signature names them by the objects that stand for their content, and
+//! when such an object is gone, no later query can have it. What is kept is memory that no query needs. Whoever is short has it
+//! dropped, at once ([`Broker::set_spare`]); together the states have a part of the budget at most.
+//!
+//! What goes first is what saves least: the *value* of a state is the work that it cost, times the queries that have used it, for each of
+//! its bytes. A state that was valuable long ago must not stay for ever, so values rise with time: each is counted from the value
+//! of what was dropped last (GreedyDual-Size with frequency: Cao & Irani, "Cost-Aware WWW Proxy Caching Algorithms", USITS 1997,
+//! section 4; Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", HP Labs 1998).
+//!
+//! Invariants:
+//! * A retained state holds no table, no run and no grant, and its bytes are in no query's account.
+//! * No lock is held while rows are dropped: that may wake whoever waits for memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use diligence_base::Result;
+use diligence_base::limits::RETAINED_STATES_MAX;
+use diligence_base::seams::Clock;
+
+use super::shape::Shape;
+use super::signature::Signature;
+use super::spool::State;
+use super::subsumption::Residual;
+use super::{BuildInfo, SharingInfo};
+use crate::memory::{Broker, QueryMemory, Reclaim};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// States that are looked at for one query at most.
+const CANDIDATES_MAX: usize = 32;
+
+/// All states that are kept.
+pub(crate) struct Retained {
+    memory: QueryMemory,
+    broker: Arc<Broker>,
+    clock: Arc<dyn Clock>,
+    percent: AtomicUsize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    entries: HashMap<EntryId, Entry>,
+    entries_made: u64,
+    by_signature: HashMap<Signature, EntryId>,
+    /// By what their rows are of.
+    by_core: HashMap<Signature, Vec<EntryId>>,
+    bytes: usize,
+    /// The value of what was dropped last.
+    floor: f64,
+    hits_total: u64,
+    subsumed_total: u64,
+    drops_total: u64,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct EntryId(u64);
+
+struct Entry {
+    state: Arc<State>,
+    /// The queries that it answers.
+    queries: Vec<Query>,
+    uses: u64,
+    value: f64,
+    kept: Kept,
+}
+
+/// One of the queries that a state answers.
+pub(super) struct Query {
+    pub exact: Signature,
+    /// What it gives, if that can be said.
+    pub shape: Option<Arc<Shape>>,
+    /// Its bit, if the state has cells of several.
+    pub bit: Option<usize>,
+}
+
+impl Query {
+    fn core(&self) -> Option<&Signature> {
+        self.shape.as_ref().map(|shape| &shape.core)
+    }
+}
+
+/// A state to be kept.
+#[derive(Clone)]
+pub(super) struct Kept {
+    /// Nanoseconds of work in which it was built.
+    pub cost_ns: u64,
+    /// When it was complete.
+    pub since_ns: u64,
+    /// A statement that it was built for.
+    pub label: String,
+}
+
+/// A state that a query can read.
+pub(super) struct Hit {
+    pub state: Arc<State>,
+    pub bit: Option<usize>,
+    /// Queries that have read it since it was built, this one included.
+    pub uses: u64,
+    pub kept: Kept,
+}
+
+impl Entry {
+    fn is_read(&self) -> bool {
+        Arc::strong_count(&self.state) > 1
+    }
+
+    /// Whether a query can still ask for it.
+    fn stands(&self) -> bool {
+        self.queries.iter().any(|query| query.exact.tables_stand())
+    }
+
+    fn hit(&mut self, floor: f64, bit: Option<usize>) -> Hit {
+        self.uses += 1;
+        self.value = floor + self.saved();
+        Hit { state: self.state.clone(), bit, uses: self.uses, kept: self.kept.clone() }
+    }
+
+    /// Nanoseconds saved for each byte.
+    fn saved(&self) -> f64 {
+        self.kept.cost_ns as f64 * (self.uses + 1) as f64 / self.state.bytes().max(1) as f64
+    }
+}
+
+impl Shelf {
+    /// The state with the fewest rows that has what a plan of this shape gives.
+    fn more(&self, wanted: &Shape, rows_max: usize) -> Option<(EntryId, Option<usize>, Residual)> {
+        let ids = self.by_core.get(&wanted.core)?.iter().rev().take(CANDIDATES_MAX);
+        let entries = ids.filter_map(|id| Some((*id, self.entries.get(id)?)));
+        let entries = entries.filter(|(_, entry)| entry.state.rows() <= rows_max);
+        let queries = entries.flat_map(|(id, entry)| entry.queries.iter().map(move |query| (id, entry, query)));
+        let fitting = queries.filter_map(|(id, entry, query)| {
+            let residual = Residual::of(query.shape.as_ref()?, query.bit.is_some(), wanted)?;
+            Some((entry.state.rows(), (id, query.bit, residual)))
+        });
+        fitting.min_by_key(|(rows, _)| *rows).map(|(_, found)| found)
+    }
+
+    fn remove(&mut self, id: EntryId) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        self.bytes -= entry.state.bytes();
+        for core in entry.queries.iter().filter_map(Query::core) {
+            if let Some(entries) = self.by_core.get_mut(core) {
+                entries.retain(|other| *other != id);
+                if entries.is_empty() {
+                    self.by_core.remove(core);
+                }
+            }
+        }
+        for query in &entry.queries {
+            if self.by_signature.get(&query.exact) == Some(&id) {
+                self.by_signature.remove(&query.exact);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Takes away the least valuable states until at most `bytes` are kept, and no more than `entries`; of those that are read at
+    /// the moment, whose bytes come back later, only if `also_read`.
+    fn shrink(&mut self, bytes: usize, entries: usize, also_read: bool) -> Vec<Entry> {
+        let mut gone = Vec::new();
+        if self.bytes <= bytes && self.entries.len() <= entries {
+            return gone;
+        }
+        let choices = self.entries.iter().filter(|(_, entry)| also_read || !entry.is_read());
+        let mut choices: Vec<_> = choices.map(|(id, entry)| (entry.value, *id)).collect();
+        choices.sort_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
+        for (value, id) in choices {
+            if self.bytes <= bytes && self.entries.len() <= entries {
+                break;
+            }
+            self.floor = self.floor.max(value);
+            gone.extend(self.remove(id));
+        }
+        self.drops_total += gone.len() as u64;
+        gone
+    }
+
+    /// Takes away what was made of tables that have changed since.
+    fn sweep(&mut self) -> Vec<Entry> {
+        let fallen = self.entries.iter().filter(|(_, entry)| !entry.stands()).map(|(id, _)| *id);
+        let fallen: Vec<_> = fallen.collect();
+        self.drops_total += fallen.len() as u64;
+        fallen.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+}
+
+impl Retained {
+    /// Nothing yet. States may have so many percent of the budget.
+    pub fn new(broker: &Arc<Broker>, clock: Arc<dyn Clock>, percent: usize) -> Arc<Self> {
+        let percent = AtomicUsize::new(percent);
+        let memory = broker.retained_account();
+        let retained = Arc::new(Self { memory, broker: broker.clone(), clock, percent, shelf: Mutex::default() });
+        let spare: Arc<dyn Reclaim> = retained.clone();
+        broker.set_spare(Arc::downgrade(&spare));
+        retained
+    }
+
+    pub fn percent(&self) -> usize {
+        self.percent.load(Ordering::Relaxed)
+    }
+
+    /// Changes the part of the budget; with 0, nothing is kept, and nothing that was kept is read.
+    pub fn set_percent(&self, percent: usize) {
+        self.percent.store(percent, Ordering::Relaxed);
+        let gone = self.shelf.lock().shrink(self.bytes_max(), RETAINED_STATES_MAX, true);
+        drop(gone);
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.broker.budget_bytes() / 100 * self.percent()
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.percent() > 0
+    }
+
+    /// The state that answers exactly this.
+    pub(super) fn find(&self, wanted: &Signature) -> Option<Hit> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut shelf = self.shelf.lock();
+        let id = *shelf.by_signature.get(wanted)?;
+        let floor = shelf.floor;
+        let entry = shelf.entries.get_mut(&id)?;
+        let bit = entry.queries.iter().find(|query| query.exact == *wanted)?.bit;
+        let hit = entry.hit(floor, bit);
+        shelf.hits_total += 1;
+        Some(hit)
+    }
+
+    /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the fewest rows, and none
+    /// with more than `rows_max`.
+    pub(super) fn find_more(&self, wanted: &Shape, rows_max: usize) -> Option<(Hit, Residual)> {
+        let mut shelf = self.shelf.lock();
+        let (id, bit, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;
+        let floor = shelf.floor;
+        let hit = shelf.entries.get_mut(&id)?.hit(floor, bit);
+        shelf.hits_total += 1;
+        shelf.subsumed_total += 1;
+        Some((hit, residual))
+    }
+
+    /// Whether [`find`](Self::find) would find one.
+    pub(super) fn has(&self, wanted: &Signature) -> bool {
+        self.is_on() && self.shelf.lock().by_signature.contains_key(wanted)
+    }
+
+    /// What is to be made of what [`find_more`](Self::find_more) would find.
+    pub(super) fn more(&self, wanted: &Shape, rows_max: usize) -> Option<Residual> {
+        let found = self.shelf.lock().more(wanted, rows_max)?;
+        self.is_on().then_some(found.2)
+    }
+
+    /// Keeps a state that was built for these queries, if there is room and nobody waits for memory.
+    pub(super) fn keep(&self, state: &Arc<State>, queries: Vec<Query>, kept: Kept) {
+        let bytes_max = self.bytes_max();
+        let are_watched = queries.iter().all(|query| query.exact.tables_are_watched());
+        if queries.is_empty() || !are_watched || state.bytes() > bytes_max || self.broker.is_wanted() {
+            return;
+        }
+        state.belongs_to(&self.memory);
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            if shelf.closed {
+                return;
+            }
+            let mut gone = shelf.sweep();
+            let id = EntryId(shelf.entries_made);
+            shelf.entries_made += 1;
+            for query in &queries {
+                if let Some(core) = query.core() {
+                    let entries = shelf.by_core.entry(core.clone()).or_default();
+                    if entries.last() != Some(&id) {
+                        entries.push(id);
+                    }
+                }
+                // The same again, built at the same time: the later one stays.
+                if let Some(other) = shelf.by_signature.insert(query.exact.clone(), id)
+                    && let Some(entry) = shelf.entries.get_mut(&other)
+                {
+                    entry.queries.retain(|entry| entry.exact != query.exact);
+                    if entry.queries.is_empty() {
+                        gone.extend(shelf.remove(other));
+                    }
+                }
+            }
+            shelf.bytes += state.bytes();
+            let mut entry = Entry { state: state.clone(), queries, uses: 0, value: 0.0, kept };
+            entry.value = shelf.floor + entry.saved();
+            shelf.entries.insert(id, entry);
+            gone.extend(shelf.shrink(bytes_max, RETAINED_STATES_MAX, true));
+            gone
+        };
+        drop(gone);
+        // Somebody who came to wait meanwhile did not see it; whoever comes later does.
+        if self.broker.is_wanted() {
+            self.drop_some(state.bytes());
+        }
+    }
+
+    /// Drops states of so many bytes, if there are: those that nobody reads first.
+    fn drop_some(&self, bytes: usize) {
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            let left = shelf.bytes.saturating_sub(bytes);
+            let mut gone = shelf.sweep();
+            for also_read in [false, true] {
+                gone.extend(shelf.shrink(left, RETAINED_STATES_MAX, also_read));
+            }
+            gone
+        };
+        drop(gone);
+    }
+
+    /// Keeps nothing any more.
+    pub fn close(&self) {
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            shelf.closed = true;
+            shelf.shrink(0, 0, true)
+        };
+        drop(gone);
+    }
+
+    /// Adds what is kept, and what was, to what people are shown.
+    pub fn describe(&self, info: &mut SharingInfo) {
+        let now_ns = self.clock.now_ns();
+        let (gone, mut rows) = {
+            let mut shelf = self.shelf.lock();
+            let gone = shelf.sweep();
+            (info.retained_hits_total, info.subsumed_total) = (shelf.hits_total, shelf.subsumed_total);
+            info.retained_drops_total = shelf.drops_total;
+            (info.retained_bytes, info.retained_states) = (shelf.bytes, shelf.entries.len());
+            let row = |entry: &Entry| BuildInfo {
+                state: "retained",
+                queries: entry.queries.len(),
+                readers: Arc::strong_count(&entry.state) - 1,
+                elapsed_ns: now_ns.saturating_sub(entry.kept.since_ns),
+                bytes: entry.state.bytes(),
+                uses: entry.uses,
+                value: entry.saved(),
+                label: entry.kept.label.clone(),
+            };
+            (gone, shelf.entries.values().map(row).collect::<Vec<_>>())
+        };
+        drop(gone);
+        rows.sort_by(|left, right| right.value.total_cmp(&left.value));
+        info.builds.extend(rows);
+    }
+}
+
+impl Reclaim for Retained {
+    fn reclaimable_bytes(&self) -> usize {
+        self.shelf.lock().bytes
+    }
+
+    fn poll_reclaim(&self, bytes: usize, _waker: &Waker) -> Poll<Result<()>> {
+        self.drop_some(bytes);
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,178 @@
+//! Where a server is and who asks: `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
+
+use std::path::PathBuf;
+
+use diligence_base::{Error, Result};
+
+use crate::config::POSTGRES_PORT;
+
+/// Where, who, and how safe.
+#[derive(Clone)]
+pub struct Address {
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Who asks.
+    pub user: String,
+    /// The password, if it is known already.
+    pub password: Option<String>,
+    /// The database's name.
+    pub database: String,
+    /// Whether the connection is encrypted.
+    pub encryption: Encryption,
+    /// Certificates of those who may vouch for the server; the system's if `None`.
+    pub roots: Option<PathBuf>,
+}
+
+/// `sslmode`, as PostgreSQL's clients call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// `disable`: never.
+    Never,
+    /// `prefer`: if the server offers it, whoever it is. What is left out means this on loopback, where nobody can listen.
+    IfOffered,
+    /// `require`: always, whoever the server is.
+    Always,
+    /// `verify-full`: always, and the server's certificate must be for its name. What is left out means this beyond loopback.
+    Verified,
+}
+
+impl Address {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Error::input(format!("'{}' is no address of a server: {what}", without_password(url)))
+                .with_hint("it looks like postgres://user@host:5433/diligence")
+        };
+        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
+        let rest = rest.ok_or_else(|| wrong("it does not begin with postgres://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (who, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match who.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (who, None),
+        };
+        let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        };
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| wrong("its port is no number"))?,
+            None => POSTGRES_PORT,
+        };
+        let text = |text: &str| decoded(text).ok_or_else(|| wrong("a %-escape is malformed"));
+        let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
+        let mut address = Self {
+            host: or(text(host)?, "127.0.0.1"),
+            port,
+            user: or(text(user)?, "diligence"),
+            password: password.map(text).transpose()?,
+            database: or(text(database)?, "diligence"),
+            encryption: Encryption::Verified,
+            roots: None,
+        };
+        if address.is_loopback() {
+            address.encryption = Encryption::IfOffered;
+        }
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=').unwrap_or((option, "")) {
+                ("sslmode", "disable") => address.encryption = Encryption::Never,
+                ("sslmode", "prefer") => address.encryption = Encryption::IfOffered,
+                ("sslmode", "require") => address.encryption = Encryption::Always,
+                ("sslmode", "verify-full") => address.encryption = Encryption::Verified,
+                ("sslmode", _) => return Err(wrong("sslmode is disable, prefer, require or verify-full")),
+                ("sslrootcert", file) => {
+                    address.roots = Some(PathBuf::from(text(file)?));
+                    address.encryption = Encryption::Verified;
+                }
+                (name, _) => return Err(wrong(&format!("the option '{name}' is not known"))),
+            }
+        }
+        Ok(address)
+    }
+
+    fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        address.map_or(self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    }
+}
+
+impl std::fmt::Display for Address {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        write!(f, "postgres://{}@{host}:{}/{}", self.user, self.port, self.database)
+    }
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// A URL as a message may show it.
+fn without_password(url: &str) -> String {
+    let Some((who, place)) = url.rsplit_once('@') else { return url.to_owned() };
+    let name = who.find("://").map_or(0, |at| at + 3);
+    let end = who[name..].find(':').map_or(who.len(), |at| name + at);
+    format!("{}@{place}", &who[..end])
+}
+
+/// `%41` is `A`.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_urls() {
+        let address = Address::parse("postgres://ann:p%40ss@db.example:6000/sales?sslmode=require").unwrap();
+        assert_eq!((address.host.as_str(), address.port, address.user.as_str()), ("db.example", 6000, "ann"));
+        assert_eq!((address.password.as_deref(), address.database.as_str()), (Some("p@ss"), "sales"));
+        assert_eq!(address.encryption, Encryption::Always);
+        assert_eq!(address.to_string(), "postgres://ann@db.example:6000/sales");
+        let address = Address::parse("postgresql://[::1]:7").unwrap();
+        assert_eq!(address.to_string(), "postgres://diligence@[::1]:7/diligence");
+        let address = Address::parse("postgres://").unwrap();
+        assert_eq!(address.to_string(), format!("postgres://diligence@127.0.0.1:{POSTGRES_PORT}/diligence"));
+    }
+
+    #[test]
+    fn beyond_loopback_the_server_must_prove_itself() {
+        let encryption = |url: &str| Address::parse(url).unwrap().encryption;
+        assert_eq!(encryption("postgres://localhost"), Encryption::IfOffered);
+        assert_eq!(encryption("postgres://127.0.0.1:5433"), Encryption::IfOffered);
+        assert_eq!(encryption("postgres://db.example"), Encryption::Verified);
+        assert_eq!(encryption("postgres://localhost.example"), Encryption::Verified);
+        assert_eq!(encryption("postgres://localhost?sslrootcert=ca.pem"), Encryption::Verified);
+    }
+
+    #[test]
+    fn mistakes_are_named_and_show_no_password() {
+        for url in
+            ["http://x", "postgres://x:y", "postgres://ann:%zz@x", "postgres://x?sslmode=allow", "postgres://x?a=b"]
+        {
+            assert!(Address::parse(url).is_err(), "{url}");
+        }
+        let error = Address::parse("postgres://ann:secret@host:port/").unwrap_err().to_string();
+        assert!(error.contains("ann@host") && !error.contains("secret"), "{error}");
+    }
+}

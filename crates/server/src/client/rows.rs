@@ -1,0 +1,128 @@
+//! Rows of text as Arrow batches, typed as far as the display needs it.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use diligence_base::{Error, Result};
+
+use super::message::Body;
+
+/// A column as the server describes it.
+pub(super) struct Column {
+    name: String,
+    oid: u32,
+    modifier: i32,
+}
+
+/// `RowDescription`.
+pub(super) fn columns(mut body: Body<'_>) -> Result<Vec<Column>> {
+    let count = body.count()?;
+    let column = |_| {
+        let name = body.text()?.to_owned();
+        let (_table, _attribute, oid, _size) = (body.u32()?, body.u16()?, body.u32()?, body.u16()?);
+        let modifier = body.u32()? as i32;
+        let _format = body.u16()?;
+        Ok(Column { name, oid, modifier })
+    };
+    (0..count).map(column).collect()
+}
+
+/// `DataRow`.
+pub(super) fn row(mut body: Body<'_>) -> Result<Vec<Option<String>>> {
+    let count = body.count()?;
+    let value = |_| match body.u32()? as i32 {
+        ..=-1 => Ok(None),
+        length => {
+            let text = std::str::from_utf8(body.bytes(length as usize)?);
+            Ok(Some(text.map_err(|_| Error::value("the server sent a text that is not UTF-8"))?.to_owned()))
+        }
+    };
+    (0..count).map(value).collect()
+}
+
+/// What the columns are shown as.
+pub(super) fn schema(columns: &[Column]) -> SchemaRef {
+    let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Numbers and flags are told from texts; all else is shown as the server writes it.
+fn data_type(column: &Column) -> DataType {
+    match column.oid {
+        16 => DataType::Boolean,
+        21 => DataType::Int16,
+        23 => DataType::Int32,
+        20 => DataType::Int64,
+        700 => DataType::Float32,
+        701 => DataType::Float64,
+        1700 if column.modifier >= 4 => {
+            let (precision, scale) = ((column.modifier - 4) >> 16, (column.modifier - 4) & 0xffff);
+            match (u8::try_from(precision), i8::try_from(scale)) {
+                (Ok(precision @ 1..=38), Ok(scale)) => DataType::Decimal128(precision, scale),
+                (Ok(precision @ 39..=76), Ok(scale)) => DataType::Decimal256(precision, scale),
+                _ => DataType::Utf8,
+            }
+        }
+        _ => DataType::Utf8,
+    }
+}
+
+/// Rows as a batch.
+pub(super) fn batch(schema: &SchemaRef, rows: &[Vec<Option<String>>]) -> Result<RecordBatch> {
+    if rows.iter().any(|row| row.len() != schema.fields().len()) {
+        return Err(super::malformed());
+    }
+    let columns = schema.fields().iter().enumerate().map(|(index, field)| {
+        let values = rows.iter().map(|row| row[index].as_deref());
+        array(field.data_type(), values)
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)
+        .map_err(|error| Error::bug(error.to_string()))
+}
+
+fn array<'a>(data_type: &DataType, values: impl Iterator<Item = Option<&'a str>>) -> Result<ArrayRef> {
+    if *data_type == DataType::Boolean {
+        return Ok(Arc::new(BooleanArray::from_iter(values.map(|value| value.map(|value| value == "t")))));
+    }
+    let texts = StringArray::from_iter(values);
+    let nulls = arrow::array::Array::null_count(&texts);
+    let array = cast(&texts, data_type).map_err(|error| Error::value(error.to_string()))?;
+    // A text that is no number would have become NULL.
+    if array.null_count() != nulls {
+        return Err(Error::value(format!("the server sent a value that is no {data_type}")));
+    }
+    Ok(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::display::array_value_to_string;
+
+    use super::*;
+
+    #[test]
+    fn values_are_what_the_server_wrote() {
+        let column = |name: &str, oid, modifier| Column { name: name.to_owned(), oid, modifier };
+        let columns = [
+            column("whole", 20, -1),
+            column("flag", 16, -1),
+            column("price", 1700, ((15 << 16) | 2) + 4),
+            column("any", 1700, -1),
+            column("double", 701, -1),
+            column("text", 25, -1),
+        ];
+        let schema = schema(&columns);
+        let texts = |values: [&str; 6]| values.map(|value| (value != "-").then(|| value.to_owned())).to_vec();
+        let rows = [texts(["-7", "t", "1.50", "0.10", "NaN", ""]), texts(["-"; 6])];
+        let batch = batch(&schema, &rows).unwrap();
+        let shown = batch.columns().iter().map(|column| array_value_to_string(column, 0).unwrap()).collect::<Vec<_>>();
+        assert_eq!(shown, ["-7", "true", "1.50", "0.10", "NaN", ""]);
+        assert!(batch.columns().iter().all(|column| column.is_null(1)));
+        assert!(super::batch(&schema, &[vec![]]).is_err());
+        let wrong = texts(["x", "t", "1", "1", "1", ""]);
+        assert!(super::batch(&schema, &[wrong]).is_err());
+    }
+}

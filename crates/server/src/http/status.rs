@@ -1,0 +1,70 @@
+//! `GET /v1/status`: what `system.server`, `system.stages`, `system.workers` and `system.memory` show, at one moment and without
+//! a query, so that looking does not change what is seen.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// The counters. Times are in microseconds since the start.
+pub(super) async fn status(State(server): State<Arc<Server>>) -> Response {
+    axum::Json(value(&server)).into_response()
+}
+
+fn value(server: &Server) -> Value {
+    let engine = server.path().database().engine();
+    let registry = server.registry();
+    let (admission, cache) = (server.path().admission().info(), server.path().cache().info());
+    let front = server.path().stages().into_iter().map(|stage| {
+        json!({
+            "name": stage.name, "queued": stage.queued, "queue_max": stage.limit, "waiting": stage.waiting,
+            "running": stage.running, "running_max": stage.threads, "done_total": stage.done_total,
+            "wait_us_total": stage.wait_ns_total / 1000, "service_us_total": stage.service_ns_total / 1000,
+        })
+    });
+    let stages = engine.stages().into_iter().map(|stage| {
+        json!({
+            "name": stage.name, "queued": stage.queued, "running": stage.running, "turns_total": stage.turns_total,
+            "wait_us_total": stage.wait_ns_total / 1000, "service_us_total": stage.service_ns_total / 1000,
+        })
+    });
+    let workers = engine.workers().into_iter().map(|worker| {
+        json!({
+            "id": worker.id.0, "stage": worker.stage, "query": worker.query, "turns_total": worker.turns_total,
+            "busy_us_total": worker.busy_ns_total / 1000,
+        })
+    });
+    let temp = engine.temp().info();
+    let temp_used: usize = temp.directories.iter().map(|directory| directory.clusters_used).sum();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "sessions": {
+            "open": registry.count(), "open_max": server.options().limits.sessions_max,
+            "connecting": registry.connecting.load(Ordering::Relaxed),
+            "opened_total": registry.sessions_total.load(Ordering::Relaxed),
+            "refused_total": registry.refused_total.load(Ordering::Relaxed),
+        },
+        "front": front.collect::<Vec<_>>(),
+        "admission": {
+            "running": admission.running, "running_max": admission.running_max,
+            "waiting": admission.waiting, "queue_max": admission.queue_max,
+            "admitted_total": admission.admitted_total, "refused_total": admission.refused_total,
+            "wait_us_total": admission.wait_ns_total / 1000,
+        },
+        "plan_cache": { "plans": cache.plans, "hits_total": cache.hits_total, "misses_total": cache.misses_total },
+        "stages": stages.collect::<Vec<_>>(),
+        "workers": workers.collect::<Vec<_>>(),
+        "memory": {
+            "reserved_bytes": engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum::<u64>(),
+            "budget_bytes": engine.broker().budget_bytes(),
+        },
+        "temp": {
+            "used_bytes": temp_used * temp.cluster_bytes,
+            "read_bytes_total": temp.read_bytes_total, "written_bytes_total": temp.written_bytes_total,
+        },
+    })
+}

@@ -1,0 +1,253 @@
+"""The console, used as people use it: what is typed, pressed and clicked, and what is seen then."""
+import json
+import os
+import urllib.request
+
+from browser import ALT, CTRL, SHIFT, Browser
+
+ADDRESS = os.environ["CONSOLE"]
+PICTURES = os.environ["PICTURES"]
+LONG = "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3"
+
+browser = Browser()
+
+
+def picture(name):
+    # What moves has come to rest.
+    browser.evaluate("new Promise((done) => setTimeout(done, 300))")
+    browser.picture(f"{PICTURES}/{name}.png")
+
+
+def write(sql, cursor=None):
+    """Puts a text into the editor, as pasting does."""
+    browser.evaluate("document.getElementById('sql').focus(); document.getElementById('sql').select()")
+    browser.command("Input.insertText", text=sql)
+    if cursor is not None:
+        browser.evaluate(f"document.getElementById('sql').setSelectionRange({cursor}, {cursor})")
+
+
+def run(sql, cursor=None, modifiers=CTRL):
+    write(sql, cursor)
+    browser.evaluate("document.getElementById('summary').textContent = ''")
+    browser.key("Enter", modifiers)
+    browser.until("document.getElementById('summary').textContent && document.getElementById('cancel').hidden")
+
+
+def queries():
+    with urllib.request.urlopen(f"{ADDRESS}/v1/queries") as answer:
+        return json.load(answer)["queries"]
+
+
+def cells(row):
+    return browser.evaluate(f"[...document.querySelectorAll('#table tr[data-row=\"{row}\"] td[data-column]')].map((cell) => cell.textContent)")
+
+
+def the_page_is_alone():
+    browser.size(1360, 860)
+    browser.open(f"{ADDRESS}/")
+    browser.until("document.querySelectorAll('.relation').length > 0")
+    policy = urllib.request.urlopen(f"{ADDRESS}/").headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy, policy
+    assert browser.evaluate("document.activeElement.id") == "sql"
+
+
+def a_statement_is_run_and_shown():
+    run("SELECT product, count(*) AS sold, sum(price) AS revenue\nFROM sales\nGROUP BY product\nORDER BY product;\n\nSELECT 2 AS other;", cursor=30)
+    assert "12 rows" in browser.text("#summary"), browser.text("#summary")
+    assert cells(0)[:2] == ["product 0", "250"], cells(0)
+    assert browser.text("#scope") == "statement 1 of 2"
+    picture("table")
+    run("SELECT 1 AS one;\nSELECT 9007199254740993 AS large, CAST(1.50 AS DECIMAL(9,2)) AS price, NULL AS nothing, true AS flag, '<b>' AS text;", cursor=20)
+    assert cells(0) == ["9007199254740993", "1.50", "NULL", "true", "<b>"], cells(0)
+
+
+def many_rows_are_as_quick_as_few():
+    run("SELECT * FROM generate_series(1, 50000) AS t(n)")
+    assert "the first 10,000 rows; there are more" in browser.text("#summary"), browser.text("#summary")
+    drawn = "document.querySelectorAll('#table tr[data-row]').length"
+    assert browser.evaluate(drawn) < 120
+    browser.evaluate("document.getElementById('table').scrollTop = 5000 * 28")
+    browser.until("document.querySelector('#table tr[data-row=\"5000\"]')")
+    assert cells(5000) == ["5001"]
+    assert browser.evaluate(drawn) < 120
+
+
+def an_error_stands_where_it_is():
+    write("SELECT product,\n  pryce\nFROM sales")
+    browser.key("Enter", CTRL)
+    browser.until("!document.getElementById('message').hidden")
+    message = browser.text("#message")
+    assert "pryce" in message and "price" in message and "line 2, column 3" in message, message
+    assert browser.text("pre .error") == "pryce"
+    assert browser.text(".numbers .bad") == "2"
+    picture("error")
+    browser.type("x")
+    assert browser.evaluate("document.querySelector('pre .error') === null")
+    # The same in the second statement, and below EXPLAIN.
+    write("SELECT 1;\nSELECT nowhere FROM sales", cursor=15)
+    browser.key("Enter", CTRL | SHIFT)
+    browser.until("!document.getElementById('message').hidden")
+    assert "line 2, column 8" in browser.text("#message"), browser.text("#message")
+    assert browser.text("pre .error") == "nowhere"
+
+
+def completion_knows_the_tables():
+    write("")
+    browser.type("sel")
+    browser.until("!document.getElementById('suggestions').hidden")
+    browser.key("Tab")
+    browser.type(" s. from sal")
+    browser.until("document.querySelector('#suggestions [aria-selected=true] span')?.textContent === 'sales'")
+    browser.key("Enter")
+    browser.type(" s")
+    browser.key("Escape")
+    for _ in range(len(" from sales s")):
+        browser.key("ArrowLeft")
+    browser.type("pr")
+    browser.until("!document.getElementById('suggestions').hidden")
+    shown = browser.evaluate("[...document.querySelectorAll('#suggestions li span')].map((item) => item.textContent)")
+    assert shown == ["price", "product"], shown
+    picture("completion")
+    browser.key("ArrowDown")
+    assert browser.evaluate("document.getElementById('sql').getAttribute('aria-activedescendant')") == "suggestion-1"
+    browser.key("Tab")
+    assert browser.evaluate("document.getElementById('sql').value") == "select s.product from sales s"
+    # Nothing is suggested within a text, and Tab leaves the editor.
+    write("SELECT 'sal")
+    browser.type("e")
+    assert browser.evaluate("document.getElementById('suggestions').hidden")
+    browser.key("Tab")
+    assert browser.evaluate("document.activeElement.id") == "run", "Tab leaves the editor"
+
+
+def a_chart_is_drawn():
+    run("SELECT product, sum(price) AS revenue, sum(price) / 2 AS half FROM sales GROUP BY product ORDER BY 2 DESC")
+    browser.click("#tab-chart")
+    browser.until("document.querySelectorAll('#chart rect').length === 24")
+    picture("bars")
+    run("SELECT sold, sum(price) AS revenue FROM sales GROUP BY sold ORDER BY sold")
+    browser.until("document.querySelectorAll('#chart .lines path').length === 1")
+    picture("lines")
+    browser.click("#tab-table")
+
+
+def a_plan_is_drawn():
+    run("SELECT maker, count(*) FROM sales JOIN makers ON sales.product = makers.product GROUP BY maker ORDER BY 2", modifiers=CTRL | SHIFT)
+    browser.until("document.querySelectorAll('#plan .node').length >= 4")
+    titles = browser.evaluate("[...document.querySelectorAll('#plan .node strong')].map((title) => title.firstChild.textContent)")
+    assert "HashJoin Inner" in titles and titles.count("Scan") == 2, titles
+    labels = browser.evaluate("[...document.querySelectorAll('#plan .edgeLabel')].map((label) => label.textContent)")
+    assert "750 rows" in labels and "3 rows" in labels, labels
+    assert "clusters read" in browser.text("#plan .facts")
+    picture("plan")
+
+
+def a_statement_is_cancelled():
+    write(LONG)
+    browser.key("Enter", CTRL)
+    browser.until("!document.getElementById('running').hidden")
+    assert any(query["state"] == "running" and query["statement"].startswith("SELECT count(*) FROM generate_series(1, 300000)") for query in queries())
+    picture("running")
+    browser.key("Escape")
+    browser.until("document.getElementById('cancel').hidden")
+    assert "Cancelled" in browser.text("#message")
+    for _ in range(200):
+        if not any(query["state"] == "running" for query in queries()):
+            return
+        browser.evaluate("new Promise((done) => setTimeout(done, 50))")
+    raise AssertionError("the query runs on")
+
+
+def the_board_shows_and_cancels():
+    write(LONG)
+    browser.key("Enter", CTRL)
+    browser.key("2", ALT)
+    browser.until("document.querySelector('#queries [data-cancel]')")
+    names = browser.evaluate("[...document.querySelectorAll('#front h3')].map((name) => name.textContent)")
+    assert names == ["parse", "optimize", "admission", "execute", "write", "disconnect"], names
+    browser.until("document.querySelectorAll('#workers li.busy').length > 0")
+    browser.until("document.querySelector('#front .curve path')")
+    picture("board")
+    browser.evaluate("document.querySelector('#queries [data-cancel]').focus()")
+    browser.until("document.activeElement.dataset.cancel !== undefined")
+    browser.key("Enter")
+    browser.until("document.querySelector('#queries [data-cancel]') === null")
+    assert browser.text("#queries .state") == "cancelled", browser.text("#queries")
+    browser.evaluate("document.getElementById('tab-query').click()")
+    browser.until("document.getElementById('cancel').hidden")
+
+
+def what_was_run_is_kept():
+    browser.click("#tab-history")
+    shown = browser.evaluate("[...document.querySelectorAll('.history code')].map((entry) => entry.textContent)")
+    assert shown[0].startswith("SELECT count(*) FROM generate_series(1, 300000)") and any("pryce" in entry for entry in shown), shown
+    assert browser.evaluate("document.querySelectorAll('.history .failed').length") >= 2
+    picture("history")
+    kept = browser.evaluate("document.getElementById('sql').value")
+    browser.open(f"{ADDRESS}/")
+    browser.until("document.querySelectorAll('.relation').length > 0")
+    assert browser.evaluate("document.getElementById('sql').value") == kept
+    browser.click("#tab-history")
+    browser.click(".history li:nth-child(2) button")
+    assert browser.evaluate("document.getElementById('sql').value").startswith(kept)
+    browser.click("#tab-tables")
+
+
+def the_keyboard_goes_everywhere():
+    browser.evaluate("document.querySelector('.skip').focus()")
+    order = ["skip"]
+    for _ in range(60):
+        browser.key("Tab")
+        order.append(browser.evaluate("document.activeElement.id || document.activeElement.className || document.activeElement.tagName"))
+    wanted = ["skip", "tab-query", "theme", "tab-tables", "filter", "sql", "run", "explain", "splitter", "tab-table", "table"]
+    places = [order.index(name) for name in wanted]
+    assert places == sorted(places), list(zip(wanted, places))
+    browser.evaluate("document.getElementById('tab-query').focus()")
+    browser.key("ArrowRight")
+    assert browser.evaluate("!document.getElementById('board').hidden && document.activeElement.id === 'tab-board'")
+    browser.key("ArrowLeft")
+    before = browser.evaluate("document.getElementById('editor').clientHeight")
+    browser.evaluate("document.getElementById('splitter').focus()")
+    browser.key("ArrowDown")
+    assert browser.evaluate("document.getElementById('editor').clientHeight") > before
+
+
+def it_fits_where_it_is_dark_or_narrow():
+    fits = "document.documentElement.scrollWidth <= innerWidth && document.getElementById('board').scrollWidth <= innerWidth"
+    run("SELECT * FROM sales LIMIT 200")
+    browser.size(1360, 860, dark=True)
+    picture("dark")
+    light = "getComputedStyle(document.body).backgroundColor"
+    dark = browser.evaluate(light)
+    browser.size(390, 800)
+    assert browser.evaluate(light) != dark
+    assert browser.evaluate(fits)
+    picture("narrow")
+    browser.click("#showSide")
+    browser.until("document.getElementById('side').getBoundingClientRect().left === 0")
+    picture("narrow-tables")
+    browser.key("Escape")
+    browser.until("document.getElementById('side').getBoundingClientRect().right <= 0")
+    browser.key("2", ALT)
+    browser.until("document.querySelectorAll('#front li').length === 6")
+    assert browser.evaluate(fits)
+    picture("narrow-board")
+
+
+try:
+    for test in [the_page_is_alone, a_statement_is_run_and_shown, many_rows_are_as_quick_as_few, an_error_stands_where_it_is, completion_knows_the_tables,
+                 a_chart_is_drawn, a_plan_is_drawn, a_statement_is_cancelled, the_board_shows_and_cancels, what_was_run_is_kept, the_keyboard_goes_everywhere,
+                 it_fits_where_it_is_dark_or_narrow]:
+        test()
+        print("ok", test.__name__.replace("_", " "))
+    # A statement that is wrong is answered with 400, which the browser logs; nothing else may go wrong.
+    complaints = [text for text in browser.complaints if "/v1/sql" not in text]
+    assert not complaints, complaints
+    elsewhere = {address for address in browser.events if not address.startswith((ADDRESS, "about:", "data:", "blob:"))}
+    assert not elsewhere, elsewhere
+    print("the console works")
+except BaseException:
+    browser.picture(f"{PICTURES}/failed.png")
+    raise
+finally:
+    browser.close()

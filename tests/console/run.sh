@@ -1,0 +1,23 @@
+#!/bin/bash
+# Uses the console of `diligence serve` in headless Chromium, with the keyboard and the mouse.
+#   run.sh PATH_TO_DILIGENCE [FOLDER_FOR_PICTURES]
+# Chromium is Debian's package; it is installed if it is missing and apt can.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+pictures=${2:-$here/../../target/console-pictures}
+command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+work=$(mktemp -d)
+trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+mkdir -p "$work/data" "$pictures"
+{ echo "id,product,region,sold,price"
+  for i in $(seq 3000); do echo "$i,product $((i % 12)),$([ $((i % 3)) = 0 ] && echo north || echo south),2026-$(printf %02d $((i % 12 + 1)))-01,$((i * 7 % 500)).$((i % 90 + 10))"; done
+} > "$work/data/sales.csv"
+printf 'product,maker\nproduct 1,Ada\nproduct 2,Grace\nproduct 3,Edsger\n' > "$work/data/makers.csv"
+"$binary" serve --data "$work/data" --postgres off --http 0 --memory 512MiB > "$work/doors" 2> "$work/log" &
+server=$!
+for _ in $(seq 600); do [ -s "$work/doors" ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
+CONSOLE=$(sed -n 's#\(http://.*\)/#\1#p' "$work/doors") PICTURES=$(realpath "$pictures") python3 -u "$here/console.py"
+kill -TERM $server
+wait $server
+server=
