@@ -50,7 +50,7 @@ with connect() as first, connect() as second, connect() as cheap:
     over_http.start()
     until("the third one waits", lambda: lane("queued") == 2)
     rows = cheap.execute("SELECT id, position, reason, statement FROM system.queries WHERE state = 'waiting' ORDER BY position").fetchall()
-    assert [row[:3] for row in rows] == [(None, place, "of heavy queries one runs, and no more may") for place in (1, 2)], rows
+    assert [row[:3] for row in rows] == [(None, place, "of heavy queries: one runs, and no more may") for place in (1, 2)], rows
     assert rows[1][3] == short
     listed = [query for query in requests.get(f"{http}/v1/queries").json()["queries"] if query["state"] == "waiting"]
     assert [(query["position"], query["id"]) for query in listed] == [(1, None), (2, None)], listed

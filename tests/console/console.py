@@ -164,7 +164,7 @@ def the_board_shows_and_cancels():
     browser.key("2", ALT)
     browser.until("document.querySelector('#queries [data-cancel]')")
     names = browser.evaluate("[...document.querySelectorAll('#front h3')].map((name) => name.textContent)")
-    assert names == ["parse", "optimize", "admission", "execute", "write", "disconnect"], names
+    assert names == ["parse", "optimize", "cheap", "heavy", "execute", "write", "disconnect"], names
     browser.until("document.querySelectorAll('#workers li.busy').length > 0")
     browser.until("document.querySelector('#front .curve path')")
     picture("board")

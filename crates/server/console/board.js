@@ -14,7 +14,8 @@ const ENDED_SHOWN = 12;
 const WHAT = {
   parse: "makes syntax trees",
   optimize: "plans",
-  admission: "lets queries run",
+  cheap: "lets cheap queries run",
+  heavy: "lets heavy queries run",
   execute: "starts queries, writes rows",
   write: "waits for changes",
   disconnect: "frees what was held",
@@ -57,9 +58,10 @@ export class Board {
   #drawFront(status) {
     const { admission } = status;
     const stages = status.front.map((stage) => ({ ...stage }));
-    const gate = { ...admission, name: "admission", queued: admission.waiting, waiting: 0, done_total: admission.admitted_total, isGate: true };
-    stages.splice(2, 0, gate);
-    const of = (name) => (look) => (name === "admission" ? look.admission.admitted_total : look.front.find((stage) => stage.name === name)?.done_total);
+    const lanes = ["cheap", "heavy"];
+    const gates = lanes.map((name) => ({ ...admission[name], name, queued: admission[name].waiting, waiting: 0, done_total: admission[name].admitted_total }));
+    stages.splice(2, 0, ...gates);
+    const of = (name) => (look) => (lanes.includes(name) ? look.admission[name].admitted_total : look.front.find((stage) => stage.name === name)?.done_total);
     const cards = stages.map((stage) => {
       const rates = this.#rates(of(stage.name));
       return h(
@@ -119,7 +121,7 @@ export class Board {
 
   #drawQueries(queries) {
     const isRunning = (query) => !["finished", "failed", "cancelled"].includes(query.state);
-    const running = queries.filter(isRunning).sort((left, right) => left.id - right.id);
+    const running = queries.filter(isRunning).sort((left, right) => (left.id ?? Infinity) - (right.id ?? Infinity));
     const ended = queries.filter((query) => !isRunning(query)).sort((left, right) => right.id - left.id).slice(0, ENDED_SHOWN);
     byId("inFlight").textContent = running.length ? counted(running.length, "query").replace("querys", "queries") : "No queries run";
     const focused = document.activeElement?.dataset?.cancel;
@@ -134,19 +136,20 @@ export class Board {
       event.target.textContent = "Cancelling…";
       await cancel(query.id);
     };
-    const progress = query.state !== "running" ? null : part === null
+    const isWaiting = query.state === "waiting";
+    const progress = isWaiting ? h("small", { title: query.reason }, `number ${query.position} ${query.reason}`) : query.state !== "running" ? null : part === null
       ? h("span", { class: "meter moving" }, h("i", {}))
       : h("span", { class: "meter", role: "progressbar", "aria-valuenow": Math.round(part * 100), "aria-label": `Query ${query.id}`, title: `${count(query.clusters_done)} of ${count(query.clusters_total)} clusters read` }, h("i", { style: { width: `${part * 100}%` } }));
     return h(
       "tr",
       { class: isRunning ? "busy" : "ended" },
-      h("td", { class: "right id" }, String(query.id)),
+      h("td", { class: "right id" }, isWaiting ? "–" : String(query.id)),
       h("td", {}, h("span", { class: `state ${query.state}` }, query.state)),
       h("td", { class: "right" }, duration(query.elapsed_us)),
       h("td", { class: "progress" }, progress, isRunning && part !== null ? h("small", {}, `${Math.round(part * 100)} %`) : null),
       h("td", { class: "right wide", title: `${bytes(query.memory_peak_bytes)} at most` }, bytes(isRunning ? query.memory_bytes : query.memory_peak_bytes)),
       h("td", { class: "statement" }, h("button", { class: "text", title: "Put it into the editor", on: { click: () => this.#use(query.statement) } }, query.statement.replace(/\s+/g, " ")), query.error ? h("small", {}, query.error) : null),
-      h("td", {}, isRunning ? h("button", { class: "danger", "data-cancel": query.id, "aria-label": `Cancel query ${query.id}`, on: { click: end } }, "Cancel") : null),
+      h("td", {}, isRunning && !isWaiting ? h("button", { class: "danger", "data-cancel": query.id, "aria-label": `Cancel query ${query.id}`, on: { click: end } }, "Cancel") : null),
     );
   }
 }
@@ -181,7 +184,7 @@ function curve(rates, ages) {
 /** The small state at the top of the page. */
 export function pulse(status, queries) {
   const running = queries.filter((query) => !["finished", "failed", "cancelled"].includes(query.state)).length;
-  const waiting = status.admission.waiting;
+  const waiting = status.admission.cheap.waiting + status.admission.heavy.waiting;
   return [
     h("span", { class: `dot${running ? " busy" : ""}`, "aria-hidden": "true" }),
     h("span", {}, running ? `${running} running` : "at rest"),

@@ -84,12 +84,14 @@ pub struct Query {
     pub memory_bytes: u64,
     /// Its text.
     pub statement: String,
+    /// Where it stands in line, and why, while it is not let in.
+    pub place: Option<(u64, String)>,
 }
 
 impl Query {
     /// Whether it has not ended.
     pub fn is_active(&self) -> bool {
-        ["queued", "running"].contains(&self.state.as_str())
+        ["waiting", "queued", "running"].contains(&self.state.as_str())
     }
 }
 
@@ -122,9 +124,9 @@ impl Look {
         let stages = stages.collect();
         let queries = rows(&format!(
             "SELECT id, state, elapsed_us, clusters_done, clusters_total, \
-             CASE WHEN state IN ('queued', 'running') THEN memory_bytes ELSE memory_peak_bytes END, statement \
+             CASE WHEN state IN ('queued', 'running') THEN memory_bytes ELSE memory_peak_bytes END, statement, position, reason \
              FROM system.queries WHERE statement NOT LIKE '{MARK}%' \
-             ORDER BY state IN ('queued', 'running') DESC, id DESC LIMIT 100"
+             ORDER BY state IN ('queued', 'running') DESC, state = 'waiting' DESC, position, id DESC LIMIT 100"
         ))?;
         let queries = queries.0.iter().map(|row| Query {
             id: number(row, 0).unwrap_or(0),
@@ -134,6 +136,7 @@ impl Look {
             clusters_total: number(row, 4).unwrap_or(0),
             memory_bytes: number(row, 5).unwrap_or(0),
             statement: text(row, 6),
+            place: number(row, 7).map(|position| (position, text(row, 8))),
         });
         let queries = queries.collect();
         let sums = rows(

@@ -21,8 +21,7 @@ pub fn lines(look: &Look, before: Option<&Look>, width: usize, coloured: bool) -
         (Some(seconds), Some(then)) => format!("{:.0}", now.saturating_sub(then) as f64 / seconds),
         _ => "–".to_owned(),
     };
-    let active = look.queries.iter().filter(|query| query.is_active()).count();
-    let mut lines = vec![head(look, active, &paint), String::new()];
+    let mut lines = vec![head(look, &paint), String::new()];
 
     let title = format!("{:<14}{:>18}{:>18}{:>12}{:>10}{:>12}", "stage", "running", "queue", "done", "per s", "wait");
     lines.push(paint.title(&title));
@@ -70,7 +69,10 @@ pub fn lines(look: &Look, before: Option<&Look>, width: usize, coloured: bool) -
     lines.iter().map(|line| truncate_str(line, width, "…").into_owned()).collect()
 }
 
-fn head(look: &Look, active: usize, paint: &Paint) -> String {
+fn head(look: &Look, paint: &Paint) -> String {
+    let waiting = look.queries.iter().filter(|query| query.place.is_some()).count();
+    let running = look.queries.iter().filter(|query| query.is_active()).count() - waiting;
+    let waiting = if waiting == 0 { String::new() } else { format!("{waiting} waiting   ") };
     let memory = match look.budget_bytes {
         0 => display_bytes(look.memory_bytes as usize),
         budget => {
@@ -81,7 +83,7 @@ fn head(look: &Look, active: usize, paint: &Paint) -> String {
     };
     let temp = display_bytes(look.temp_bytes as usize);
     format!(
-        "{}   {active} running   {} sessions   memory {memory}   temp {temp}",
+        "{}   {running} running   {waiting}{} sessions   memory {memory}   temp {temp}",
         paint.strong("diligence"),
         look.sessions
     )
@@ -111,8 +113,9 @@ fn front(stage: &FrontStage, rate: &str, paint: &Paint) -> String {
 }
 
 fn query(query: &Query, paint: &Paint) -> String {
-    let progress = match query.clusters_total {
-        total @ 1.. if query.is_active() => {
+    let progress = match (&query.place, query.clusters_total) {
+        (Some((position, _)), _) => format!("number {position}"),
+        (None, total @ 1..) if query.is_active() => {
             format!("{} {:>3} %", bar(query.clusters_done, total), 100 * query.clusters_done.min(total) / total)
         }
         _ => String::new(),
@@ -121,12 +124,12 @@ fn query(query: &Query, paint: &Paint) -> String {
     let statement = query.statement.split_whitespace().collect::<Vec<_>>().join(" ");
     let time = display_ns(query.elapsed_us.saturating_mul(1000));
     let fill = " ".repeat(19usize.saturating_sub(measure_text_width(&progress)));
-    let line = format!(
-        "{:>8}  {:<10}{time:>10}  {progress}{fill}{memory:>10}  {}",
-        query.id,
-        query.state,
-        printable(&statement)
-    );
+    let (id, memory, reason) = match &query.place {
+        Some((_, reason)) => (String::new(), String::new(), format!("{reason}: ")),
+        None => (query.id.to_string(), memory, String::new()),
+    };
+    let statement = printable(&statement);
+    let line = format!("{id:>8}  {:<10}{time:>10}  {progress}{fill}{memory:>10}  {reason}{statement}", query.state);
     if query.is_active() { paint.busy(&line) } else { paint.faint(&line) }
 }
 
@@ -196,12 +199,18 @@ mod tests {
             statement: "SELECT\n  1\u{1b}[2J".to_owned(),
             ..Query::default()
         };
+        let waiting = Query {
+            state: "waiting".to_owned(),
+            place: Some((2, "of heavy queries: behind others".to_owned())),
+            statement: "SELECT 2".to_owned(),
+            ..Query::default()
+        };
         let ended = Query { id: 6, state: "finished".to_owned(), ..Query::default() };
         Look {
             at,
             front: vec![front],
             stages: vec![scan],
-            queries: vec![running, ended],
+            queries: vec![running, waiting, ended],
             sessions: 4,
             memory_bytes: 1 << 30,
             budget_bytes: 4 << 30,
@@ -215,7 +224,7 @@ mod tests {
         let first = look(now, 1000);
         let second = look(now + Duration::from_secs(2), 1500);
         let alone = lines(&first, None, 200, false).join("\n");
-        assert!(alone.contains("1 running   4 sessions   memory ███░░░░░░░░░ 1.0 GiB of 4.0 GiB"), "{alone}");
+        assert!(alone.contains("1 running   1 waiting   4 sessions   memory ███░░░░░░░░░ 1.0 GiB of 4.0 GiB"), "{alone}");
         let both = lines(&second, Some(&first), 200, false);
         let words = |name: &str| {
             let line = both.iter().find(|line| line.starts_with(name)).unwrap();
@@ -223,6 +232,8 @@ mod tests {
         };
         assert_eq!(words("optimize"), ["optimize", "2", "of", "2", "3", "of", "256", "1500", "250", "40.0", "us"]);
         assert_eq!(words("scan").last().unwrap(), "0.25");
+        let waits = both.iter().find(|line| line.contains("waiting  ")).unwrap();
+        assert!(waits.contains("number 2") && waits.ends_with("of heavy queries: behind others: SELECT 2"), "{waits}");
     }
 
     #[test]

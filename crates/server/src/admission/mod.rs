@@ -301,7 +301,7 @@ impl Admission {
                 statement: waiting.statement.clone(),
                 waited: now.saturating_sub(since),
                 position: place.position,
-                reason: format!("of {} queries {}", place.class, place.reason),
+                reason: format!("of {} queries: {}", place.class, place.reason),
             };
             Some((waiting.user.clone(), query))
         });

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::admission::lanes::LaneInfo;
 use crate::server::Server;
 
 /// The counters. Times are in microseconds since the start.
@@ -50,10 +51,8 @@ fn value(server: &Server) -> Value {
         },
         "front": front.collect::<Vec<_>>(),
         "admission": {
-            "running": admission.running, "running_max": admission.running_max,
-            "waiting": admission.waiting, "queue_max": admission.queue_max,
-            "admitted_total": admission.admitted_total, "refused_total": admission.refused_total,
-            "wait_us_total": admission.wait_ns_total / 1000,
+            "cheap": lane(admission.cheap), "heavy": lane(admission.heavy),
+            "memory_taken_bytes": admission.memory_taken_bytes, "memory_max_bytes": admission.memory_max_bytes,
         },
         "plan_cache": { "plans": cache.plans, "hits_total": cache.hits_total, "misses_total": cache.misses_total },
         "stages": stages.collect::<Vec<_>>(),
@@ -66,5 +65,13 @@ fn value(server: &Server) -> Value {
             "used_bytes": temp_used * temp.cluster_bytes,
             "read_bytes_total": temp.read_bytes_total, "written_bytes_total": temp.written_bytes_total,
         },
+    })
+}
+
+fn lane(lane: LaneInfo) -> Value {
+    json!({
+        "running": lane.running, "running_max": lane.running_max, "waiting": lane.waiting, "queue_max": lane.queue_max,
+        "admitted_total": lane.admitted_total, "refused_total": lane.refused_total,
+        "wait_us_total": lane.waited_total.as_micros() as u64,
     })
 }

@@ -309,10 +309,11 @@ impl PgSession {
     /// Forgets a statement that PREPARE made.
     async fn deallocate_in_engine(&mut self, name: &str) -> Outcome {
         let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let asker = &self.asker;
         let sql = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
         let work = async {
             let parsed = path.parse(&session, sql).await?;
-            path.start(&session, &parsed, vec![], false).await?.finish().await
+            path.start(&session, asker, &parsed, vec![], false).await?.finish().await
         };
         Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
         Ok(())
