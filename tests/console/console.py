@@ -229,7 +229,7 @@ def it_fits_where_it_is_dark_or_narrow():
     browser.key("Escape")
     browser.until("document.getElementById('side').getBoundingClientRect().right <= 0")
     browser.key("2", ALT)
-    browser.until("document.querySelectorAll('#front li').length === 6")
+    browser.until("document.querySelectorAll('#front li').length === 7")
     assert browser.evaluate(fits)
     picture("narrow-board")
 

@@ -93,23 +93,27 @@ const QUERIES: [(&str, &str); 9] = [
     ),
 ];
 
-/// The most by which what is allocated is above what is reserved while a query runs.
-fn most_beside(database: &Database, sql: &str) -> isize {
+/// The most by which what is allocated is above what is reserved while a query runs, and who had reserved what then.
+fn most_beside(database: &Database, sql: &str) -> (isize, String) {
     let before = ALLOCATED.load(Ordering::Relaxed);
     let broker = database.engine().broker();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            let mut most = 0;
+            let (mut most, mut holders) = (0, String::new());
             while !done.load(Ordering::Relaxed) {
                 // Two looks at what is reserved around that at what is allocated: what happens in between is nobody's fault.
                 let reserved = broker.reserved_bytes();
                 let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
                 let reserved = reserved.max(broker.reserved_bytes()) as isize;
-                most = most.max(allocated - reserved);
+                if allocated - reserved > most {
+                    most = allocated - reserved;
+                    let held = broker.holders().into_iter().map(|held| format!("{} {}", held.operator, held.bytes));
+                    holders = held.collect::<Vec<_>>().join(", ");
+                }
                 std::thread::sleep(LOOK);
             }
-            most
+            (most, holders)
         });
         let ended = database.session().execute(sql).and_then(|mut result| {
             while let Some(batch) = result.next_blocking() {
@@ -137,10 +141,13 @@ fn what_is_held_is_reserved() {
             "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 1000) b USING (value)",
         );
         for (name, sql) in QUERIES {
-            let most = most_beside(&database, sql);
+            let (most, holders) = most_beside(&database, sql);
             idle::wait(&database).unwrap();
-            let text =
-                format!("{name} at {} MiB: {:.1} MiB beside what is reserved", budget >> 20, most as f64 / 1048576.0);
+            let text = format!(
+                "{name} at {} MiB: {:.1} MiB beside what is reserved by {holders:?}",
+                budget >> 20,
+                most as f64 / 1048576.0
+            );
             println!("{text}");
             if most > BESIDE_BYTES {
                 wrong.push(text);

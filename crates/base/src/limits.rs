@@ -111,6 +111,13 @@ pub const RETAINED_PERCENT: usize = 10;
 /// The most that it can be set to.
 pub const RETAINED_PERCENT_MAX: usize = 50;
 
+/// The part of the budget, in percent, that columns which scans have decoded may have for other scans. It takes the place of decoding what is
+/// asked for again and again; what is asked for rarely stays in the system's page cache, in fewer bytes.
+pub const COLUMNS_PERCENT: usize = 30;
+
+/// The most that it can be set to.
+pub const COLUMNS_PERCENT_MAX: usize = 80;
+
 /// States that are kept at most: each has a signature and a plan's structure beside its rows, some kilobytes.
 pub const RETAINED_STATES_MAX: usize = 1000;
 

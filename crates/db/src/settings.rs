@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use diligence_base::limits::{BATCH_ROWS_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN};
+use diligence_base::limits::{
+    BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
+};
 use diligence_base::{Error, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
@@ -30,6 +32,7 @@ pub(crate) enum Setting {
     QueryMemory,
     Memory,
     Sharing,
+    SharingColumns,
     SharingRetained,
     SharingRows,
     SortPlan,
@@ -39,15 +42,16 @@ pub(crate) enum Setting {
 impl Setting {
     /// Whether it is everybody's.
     fn is_engines(self) -> bool {
-        matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingRetained)
+        matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained)
     }
 
-    pub(crate) const ALL: [Setting; 10] = [
+    pub(crate) const ALL: [Setting; 11] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
         Setting::Sharing,
+        Setting::SharingColumns,
         Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
@@ -63,6 +67,7 @@ impl Setting {
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
             Setting::Sharing => "sharing",
+            Setting::SharingColumns => "sharing_columns",
             Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
@@ -83,8 +88,12 @@ impl Setting {
             }
             Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
             Setting::Sharing => {
-                "What queries share that run at the same time: off, states (equal parts of plans) or all (also runs of queries that \
+                "What queries share that run at the same time: off, scans (what they decode), states (also equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
+            }
+            Setting::SharingColumns => {
+                "The part of the memory budget, in percent, that columns which scans have decoded may have for other scans, for everybody; \
+                 from 0 (every scan decodes for itself) to 80"
             }
             Setting::SharingRetained => {
                 "The part of the memory budget, in percent, that finished states may have for later queries, for everybody; from 0 (nothing \
@@ -117,6 +126,7 @@ pub(crate) struct Shown {
 pub(crate) struct Defaults {
     policy: PolicyKind,
     memory_bytes: usize,
+    columns_percent: usize,
     retained_percent: usize,
     /// What every session begins with.
     given: RwLock<Vec<(String, String)>>,
@@ -127,6 +137,7 @@ impl Defaults {
         Self {
             policy: engine.policy(),
             memory_bytes: engine.broker().budget_bytes(),
+            columns_percent: engine.columns_percent(),
             retained_percent: engine.retained_percent(),
             given: RwLock::default(),
         }
@@ -251,6 +262,9 @@ impl SettingsView<'_> {
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
             Setting::Sharing => own.sharing = value.parse()?,
+            Setting::SharingColumns => {
+                self.engine.set_columns_percent(number(value, 0, COLUMNS_PERCENT_MAX)?);
+            }
             Setting::SharingRetained => {
                 self.engine.set_retained_percent(number(value, 0, RETAINED_PERCENT_MAX)?);
             }
@@ -313,6 +327,7 @@ impl SettingsView<'_> {
             Setting::QueryMemory => self.settings.query_memory_bytes(&own).map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
             Setting::Sharing => own.sharing.to_string(),
+            Setting::SharingColumns => self.engine.columns_percent().to_string(),
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
@@ -330,6 +345,7 @@ impl SettingsView<'_> {
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
             Setting::Sharing => SharingMode::default().to_string(),
+            Setting::SharingColumns => self.defaults.columns_percent.to_string(),
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),

@@ -314,6 +314,67 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Scans of one file, many at once and one after the other, with conditions on columns that others did not decode, folders' columns, a
+/// LIMIT, text in dictionaries and not, NULLs, and all sizes of batches.
+#[test]
+fn scans_share_what_they_decode_and_answer_the_same() {
+    let folder = std::env::temp_dir().join(format!("diligence-scans-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let session = session();
+    let make = |rows: u64| {
+        let columns = "value AS k, value % 100 AS g, CASE WHEN value % 7 = 0 THEN NULL ELSE value * 3 END AS n, \
+                       CAST(value AS DECIMAL(12, 2)) AS d, 'town ' || (value % 5) AS few, 'the name of number ' || value AS many, \
+                       value % 3 AS part";
+        let location = folder.join("t").display().to_string();
+        let copy = format!(
+            "COPY (SELECT {columns} FROM generate_series(1, {rows})) TO '{location}/' STORED AS PARQUET PARTITIONED BY (part)"
+        );
+        session.execute(&copy).unwrap();
+    };
+    make(400_000);
+    session
+        .execute(&format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{}/'", folder.join("t").display()))
+        .unwrap();
+    let queries = [
+        "SELECT count(*), sum(n), max(many), min(few) FROM t WHERE g < 10",
+        "SELECT few, part, count(n), sum(d) FROM t WHERE k > 1000 AND many LIKE '%7%' GROUP BY few, part ORDER BY few, part",
+        "SELECT k, many FROM t WHERE g = 3 AND few = 'town 3' ORDER BY k LIMIT 5",
+        "SELECT count(*) FROM (SELECT * FROM t LIMIT 10)",
+        "SELECT sum(k) FROM t WHERE part = 1 AND n > 500000",
+        "SELECT count(*), sum(a.d) FROM t a JOIN t b ON a.k = b.n WHERE b.g > 50",
+    ];
+    let alone = session.database().session();
+    alone.set("sharing", "off").unwrap();
+    let expected = queries.map(|query| rows(&alone, query));
+    assert_eq!(session.database().engine().sharing().columns_left_total, 0);
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            let (session, expected, queries) = (session.database().session(), &expected, &queries);
+            session.set("sharing", "scans").unwrap();
+            session.set("batch_rows", if client == 5 { "1000" } else { "8192" }).unwrap();
+            scope.spawn(move || {
+                for turn in 0..8 {
+                    let number = (client * 5 + turn) % queries.len();
+                    assert_eq!(&rows(&session, queries[number]), &expected[number], "{}", queries[number]);
+                }
+            });
+        }
+    });
+    let sharing = session.database().engine().sharing();
+    assert!(sharing.columns_left_total > 0 && sharing.columns_read_total > sharing.columns_left_total, "{sharing:?}");
+    let shown = rows(&session, "SELECT state, bytes > 0, uses > 0 FROM system.sharing WHERE state = 'decoded'");
+    assert_eq!(shown, ["decoded true true"]);
+    let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", queries[0])).join("\n");
+    assert!(analyzed.contains("columns of clusters were decoded already"), "{analyzed}");
+    // Other files are another table.
+    std::fs::remove_dir_all(folder.join("t")).unwrap();
+    make(1000);
+    assert_eq!(rows(&session, "SELECT count(*), max(k) FROM t"), ["1000 1000"]);
+    session.execute("SET sharing_columns = 0").unwrap();
+    assert_eq!(session.database().engine().sharing().columns_bytes, 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn files_of_a_folder_are_added_whole_or_not_at_all() {
     let folder = std::env::temp_dir().join(format!("diligence-insert-{}", std::process::id()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{IO_THREADS, RETAINED_PERCENT};
+use diligence_base::limits::{COLUMNS_PERCENT, IO_THREADS, RETAINED_PERCENT};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
@@ -15,7 +15,7 @@ use crate::operators::scan::Io;
 use crate::pipeline::Graph;
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{RunningPlan, SharingInfo, Wish};
+use crate::sharing::{RunningPlan, Scans, SharingInfo, Wish};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
@@ -58,6 +58,8 @@ pub struct EngineOptions {
     pub temp: TempOptions,
     /// What finished states may have of the budget, in percent, while no query needs it: see [`Engine::set_retained_percent`].
     pub retained_percent: usize,
+    /// What decoded columns may have of it for other scans, in percent, while no query needs it: see [`Engine::set_columns_percent`].
+    pub columns_percent: usize,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
 }
@@ -73,6 +75,7 @@ impl Default for EngineOptions {
             spawn: Arc::new(ThreadSpawn),
             temp: TempOptions::default(),
             retained_percent: RETAINED_PERCENT,
+            columns_percent: COLUMNS_PERCENT,
             runtime_env: Arc::default(),
         }
     }
@@ -140,6 +143,7 @@ impl Engine {
         let launcher = Arc::new(Launcher {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
+            scans: Scans::new(&broker, options.columns_percent),
             broker,
             temp,
             clock,
@@ -202,6 +206,16 @@ impl Engine {
     /// Changes that part. With 0, nothing is kept for later queries, and none finds what was.
     pub fn set_retained_percent(&self, percent: usize) {
         self.running.retained().set_percent(percent);
+    }
+
+    /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no query needs it.
+    pub fn columns_percent(&self) -> usize {
+        self.launcher.scans.percent()
+    }
+
+    /// Changes that part. With 0, every scan decodes what it needs itself.
+    pub fn set_columns_percent(&self, percent: usize) {
+        self.launcher.scans.set_percent(percent);
     }
 
     /// Drives requests to object stores; entered on every worker.

@@ -18,11 +18,12 @@ use crate::engine::Mode;
 use crate::memory::Broker;
 use crate::operators::foreign::ForeignPool;
 use crate::operators::result::Outcome;
-use crate::operators::scan::Io;
+use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::pipeline::{Graph, Setup, Sink, Surroundings, compile};
 use crate::plan::Plan;
 use crate::query::{QueryInfo, QueryOptions, QueryRun};
+use crate::sharing::{Scans, SharingMode};
 use crate::stages::Scheduler;
 use crate::sync::{
     Mutex,
@@ -34,6 +35,7 @@ use crate::temp::TempSpace;
 pub(crate) struct Launcher {
     pub scheduler: Arc<Scheduler>,
     pub io: Io,
+    pub scans: Arc<Scans>,
     pub broker: Arc<Broker>,
     pub temp: TempSpace,
     pub clock: Arc<dyn Clock>,
@@ -78,8 +80,10 @@ impl Launcher {
         let runtime_env =
             RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
         let task = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime_env));
+        let shares = options.sharing != SharingMode::Off;
         let surroundings = Surroundings {
             io: self.io.clone(),
+            scans: shares.then(|| ScanSharing { scans: self.scans.clone(), batch_rows: setup.batch_rows }),
             task: Arc::new(task),
             batch_rows: setup.batch_rows,
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),

@@ -156,7 +156,7 @@ export class Board {
 
 /** Places on threads, as small squares; as a number where they are many. */
 function slots(used, all) {
-  if (all > 16) return gauge("running", used, all);
+  if (all > 8) return gauge("running", used, all);
   const squares = Array.from({ length: all }, (_, index) => h("i", { class: index < used ? "on" : null }));
   return h("p", { class: "slots", title: `${used} of ${all} threads at work` }, h("span", {}, "running"), h("span", { class: "squares" }, squares), h("b", {}, String(used)));
 }

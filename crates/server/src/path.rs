@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{
     CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
 };
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::admission::{Admission, AdmissionOptions, Admitted, Asker, Class, History, Passed, Query};
@@ -242,17 +243,29 @@ impl Path {
 struct Started {
     result: QueryResult,
     fingerprint: Option<String>,
+    /// The same once more, for one that does not wait for memory.
+    retry: Option<Retry>,
 }
 
+/// What it takes to start a statement that was taken for cheap as one that waits for the memory that it needs.
+struct Retry {
+    session: Session,
+    planned: PlannedStatement,
+}
+
+/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs more than is free.
 fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<Started> {
     let fingerprint = planned.fingerprint();
-    let planned = if class == Class::Cheap { planned.needing_little() } else { planned };
-    Ok(Started { result: session.start_planned(planned)?, fingerprint })
+    let again = if class == Class::Cheap { planned.again() } else { None };
+    let planned = if again.is_some() { planned.needing_little() } else { planned };
+    let retry = again.map(|planned| Retry { session: session.clone(), planned });
+    Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
 }
 
 /// A statement that runs. Dropped, it is cancelled.
 pub struct Running {
     path: Arc<Path>,
+    user: String,
     /// Only `None` while it is dropped or moved to the stage that waits for it.
     result: Option<QueryResult>,
     admitted: Option<Admitted>,
@@ -265,6 +278,9 @@ pub struct Running {
     id: Option<u64>,
     rows: u64,
     rows_max: Option<u64>,
+    retry: Option<Retry>,
+    /// Its second start, while it is under way.
+    restarting: Option<BoxFuture<'static, Result<Started>>>,
 }
 
 /// What a command did.
@@ -308,23 +324,24 @@ impl Running {
         history: Option<Arc<History>>,
     ) -> Self {
         let result = started.result;
-        let id = result.id().map(|id| id.0);
-        if let Some(id) = id {
-            path.owners.lock().insert(id, asker.user.clone());
-        }
-        Self {
+        let mut running = Self {
             path: path.clone(),
+            user: asker.user.clone(),
             schema: result.schema(),
             is_command: matches!(result.kind(), ResultKind::Command { .. }),
-            id,
-            result: Some(result),
+            id: None,
+            result: None,
             admitted: Some(admitted),
             passed,
             history,
             fingerprint: started.fingerprint,
             rows: 0,
             rows_max: [path.result_rows_max, asker.role.limits.result_rows_max].into_iter().flatten().min(),
-        }
+            retry: started.retry,
+            restarting: None,
+        };
+        running.is(result);
+        running
     }
 
     /// How it was let in.
@@ -352,15 +369,16 @@ impl Running {
         self.fingerprint.as_deref()
     }
 
-    /// Ends it from elsewhere.
-    pub fn cancel_token(&self) -> CancelToken {
-        self.result.as_ref().map(QueryResult::cancel_token).unwrap_or_default()
-    }
-
     /// The next rows. Waits without a thread; may be dropped and called again.
     pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let result = self.result.as_mut()?;
-        let batch = poll_fn(|context| result.poll_batch(context)).await;
+        let batch = match self.poll_once().await {
+            // There was less memory than a cheap query needs: it waits for it like others.
+            Some(Err(error)) if error.kind() == ErrorKind::Resource && self.rows == 0 && self.retry.is_some() => {
+                self.restart();
+                self.poll_once().await
+            }
+            batch => batch,
+        };
         if let Some(Ok(rows)) = &batch {
             self.rows += rows.num_rows() as u64;
             return match self.rows_max {
@@ -373,10 +391,55 @@ impl Running {
                 _ => batch,
             };
         }
-        note(self.history.take(), result, batch.is_none());
+        if let Some(result) = &self.result {
+            note(self.history.take(), result, batch.is_none());
+        }
         // Others may run while the last rows are on their way.
         self.admitted = None;
         batch
+    }
+
+    async fn poll_once(&mut self) -> Option<Result<RecordBatch>> {
+        if let Some(restarting) = &mut self.restarting {
+            let started = restarting.await;
+            self.restarting = None;
+            match started {
+                Ok(started) => self.is(started.result),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let result = self.result.as_mut()?;
+        poll_fn(|context| result.poll_batch(context)).await
+    }
+
+    /// Starts it anew, this time with the memory that it is sure of.
+    fn restart(&mut self) {
+        let Some(Retry { session, planned }) = self.retry.take() else { return };
+        self.let_go(None, None);
+        let path = self.path.clone();
+        let start = async move { path.execute.run(move || begin(&session, planned, Class::Heavy)).await };
+        self.restarting = Some(Box::pin(start));
+    }
+
+    /// Takes over a result as its own.
+    fn is(&mut self, result: QueryResult) {
+        self.id = result.id().map(|id| id.0);
+        if let Some(id) = self.id {
+            self.path.owners.lock().insert(id, self.user.clone());
+        }
+        self.result = Some(result);
+    }
+
+    /// Has the result freed, and the place among those that run.
+    fn let_go(&mut self, history: Option<Arc<History>>, admitted: Option<Admitted>) {
+        if let Some(id) = self.id.take() {
+            self.path.owners.lock().remove(&id);
+        }
+        if let Some(result) = self.result.take() {
+            result.cancel_token().cancel();
+            // Freeing what a query holds takes a while: not on a thread of the network.
+            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
+        }
     }
 
     /// Does not count as running any more: its client does not read.
@@ -405,15 +468,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.path.owners.lock().remove(&id);
-        }
-        if let Some(result) = self.result.take() {
-            result.cancel_token().cancel();
-            // Freeing what a query holds takes a while: not on a thread of the network.
-            let (history, admitted) = (self.history.take(), self.admitted.take());
-            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
-        }
+        let (history, admitted) = (self.history.take(), self.admitted.take());
+        self.let_go(history, admitted);
     }
 }
 

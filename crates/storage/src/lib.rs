@@ -18,5 +18,6 @@ pub mod memory;
 mod table;
 
 pub use table::{
-    Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan,
+    Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, Table,
+    TableScan,
 };

@@ -222,8 +222,13 @@ mod tests {
         let table = MemoryTable::new("t", schema, vec![batch], TableVersion(1)).unwrap();
         assert_eq!(table.statistics().num_rows, Precision::Exact(5));
         let scan = table.scan(&ScanRequest::default()).unwrap();
-        let request =
-            DecodeRequest { columns: vec![1, 0], filters: vec![Arc::new(Above(4))], batch_rows: 3, narrow: false };
+        let request = DecodeRequest {
+            columns: vec![1, 0],
+            filters: vec![Arc::new(Above(4))],
+            batch_rows: 3,
+            narrow: false,
+            shared: None,
+        };
         let Fetch::Ready(fetched) = scan.clusters[0].fetch(&[0, 1]) else { panic!("memory needs no reading") };
         let mut decode = scan.clusters[0].decode(fetched, &request).unwrap();
         let mut seen = Vec::new();

@@ -64,6 +64,11 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>>;
     /// The file and the place in it, for errors and traces.
     fn describe(&self) -> String;
+    /// A number that no other cluster of its table has, and that it has whenever the table is scanned; if it takes its decoder more
+    /// than a copy to get at a column, so that it pays to keep what was decoded ([`SharedColumns`]).
+    fn place(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// How a cluster's bytes come into memory.
@@ -106,6 +111,21 @@ pub struct DecodeRequest {
     /// Whether narrow physical forms are welcome: `Decimal64` for `Decimal128` of precision at most 18, and
     /// `Dictionary(Int32, Utf8)` for `Utf8View`, where the file has them and they cost less.
     pub narrow: bool,
+    /// Columns that are decoded already, or that others want as well. Only clusters with a [place](Cluster::place) look at it.
+    pub shared: Option<Arc<dyn SharedColumns>>,
+}
+
+/// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them, one for each window of
+/// [`DecodeRequest::batch_rows`] rows, whatever filters drop.
+pub trait SharedColumns: Send + Sync {
+    /// The windows of a column that is decoded already, which was not fetched; `None` if it is not.
+    fn windows(&self, column: usize) -> Option<&[ArrayRef]>;
+    /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows.
+    fn wanted(&self) -> Vec<usize>;
+    /// The next window of a wanted column, from the first on. False if no more of it is wanted.
+    fn put(&self, column: usize, window: &ArrayRef) -> bool;
+    /// All windows of the columns that are still wanted have been put.
+    fn complete(&self);
 }
 
 /// A condition on single rows that decoding applies: a predicate of the query, or a Bloom filter of a join.

@@ -73,6 +73,7 @@ fn read(name: &str, files: Arc<dyn Files>) -> Result<Option<String>> {
             batch_rows: BATCH_ROWS_MAX,
             // Both physical forms, in turn.
             narrow: rows % 2 == 1,
+            shared: None,
         };
         let mut decode = cluster.decode(fetched, &request)?;
         while let Some(chunk) = decode.next()? {

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Clients at once, of each mix.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
     clients: Vec<usize>,
-    /// What they ask: same, dash, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
+    /// What they ask: same, dash, adhoc, disjoint, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
     /// time, each by clients of its own.
     #[arg(long, value_delimiter = ',', default_value = "dash")]
     mix: Vec<Mix>,

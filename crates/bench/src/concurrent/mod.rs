@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Clients at once.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     clients: Vec<usize>,
-    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, lookup or one.
+    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, adhoc (all 22 queries), disjoint, lookup or one.
     #[arg(long, default_value = "dash")]
     mix: Mix,
     /// Our modes of sharing.
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// The part of our memory budget, in percent, for states that are kept for later queries; 0: no answer is read twice.
     #[arg(long, default_value_t = 0)]
     retained: usize,
-    /// Rivals: duckdb (its own file), duckdb-parquet.
+    /// Rivals: duckdb (its own file), duckdb-parquet, hyper.
     #[arg(long, value_delimiter = ',')]
     rivals: Vec<String>,
     /// Seconds per number of clients and contestant.

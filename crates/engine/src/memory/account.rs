@@ -152,6 +152,11 @@ impl Account {
         holder
     }
 
+    /// Whether no query needs what it holds.
+    pub fn is_spare(&self) -> bool {
+        matches!(self.owner, Owner::Retained)
+    }
+
     pub fn holders(&self) -> Vec<HolderInfo> {
         let query = match self.owner {
             Owner::Query(query) => Some(query),
@@ -162,7 +167,7 @@ impl Account {
             query,
             operator: holder.operator,
             bytes: holder.bytes.load(Ordering::Relaxed),
-            is_revocable: holder.kind != Kind::Firm || matches!(self.owner, Owner::Retained),
+            is_revocable: holder.kind != Kind::Firm || self.is_spare(),
             asked_bytes: holder.asked_bytes.load(Ordering::Relaxed),
         });
         infos.filter(|info| info.bytes > 0).collect()

@@ -40,7 +40,8 @@ pub struct Broker {
     /// Queries that are admitted and have not ended.
     admitted: AtomicUsize,
     accounts: Mutex<Vec<Weak<Account>>>,
-    spare: Mutex<Option<Weak<dyn Reclaim>>>,
+    /// In the order in which they are asked.
+    spare: Mutex<Vec<Weak<dyn Reclaim>>>,
     waiting: Mutex<Waiting>,
     /// How many wait, to be looked at without the lock.
     waiting_count: AtomicUsize,
@@ -128,15 +129,15 @@ impl Broker {
         self.open(Owner::Tables, None)
     }
 
-    /// The account for states that are kept for later queries. Nobody is ever asked for what it holds: it is [spare](Self::set_spare).
+    /// The account for states that are kept for later queries. Nobody is ever asked for what it holds: it is [spare](Self::add_spare).
     pub fn retained_account(self: &Arc<Self>) -> QueryMemory {
         self.open(Owner::Retained, None)
     }
 
     /// Says what holds memory that no query needs. Whoever is short has it dropped, at once, before anybody is asked, spills, waits or
-    /// is refused. It must give back without waiting, and reserve nothing itself while it is locked.
-    pub fn set_spare(&self, spare: Weak<dyn Reclaim>) {
-        *self.spare.lock() = Some(spare);
+    /// is refused; what was noted first goes last. It must give back without waiting, and reserve nothing itself while it is locked.
+    pub fn add_spare(&self, spare: Weak<dyn Reclaim>) {
+        self.spare.lock().insert(0, spare);
     }
 
     /// Whether whoever has more than it needs should not take any of the budget: somebody waits for it, or it is overdrawn.
@@ -146,10 +147,19 @@ impl Broker {
 
     /// Has what is spare give back what is missing for `bytes` more. False if there is nothing spare.
     pub(super) fn drop_spare(&self, bytes: usize) -> bool {
-        let missing = self.taken_bytes().saturating_add(bytes).saturating_sub(self.budget_bytes());
-        let spare = self.spare.lock().as_ref().and_then(Weak::upgrade);
-        let Some(spare) = spare.filter(|spare| missing > 0 && spare.reclaimable_bytes() > 0) else { return false };
-        matches!(spare.poll_reclaim(missing, Waker::noop()), Poll::Ready(Ok(())))
+        let missing = || self.taken_bytes().saturating_add(bytes).saturating_sub(self.budget_bytes());
+        if missing() == 0 {
+            return false;
+        }
+        let spare = self.spare.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let mut has_dropped = false;
+        for spare in spare {
+            let missing = missing();
+            if missing > 0 && spare.reclaimable_bytes() > 0 {
+                has_dropped |= matches!(spare.poll_reclaim(missing, Waker::noop()), Poll::Ready(Ok(())));
+            }
+        }
+        has_dropped
     }
 
     fn open(self: &Arc<Self>, owner: Owner, limit_bytes: Option<usize>) -> QueryMemory {

@@ -222,7 +222,7 @@ mod tests {
         let retained = broker.retained_account();
         let shelf = Arc::new(Shelf(Mutex::new(None)));
         let spare: Arc<dyn Reclaim> = shelf.clone();
-        broker.set_spare(Arc::downgrade(&spare));
+        broker.add_spare(Arc::downgrade(&spare));
         let fill = || {
             let mut state = host.reservation("Shared state");
             state.grow(600).unwrap();

@@ -41,6 +41,12 @@ impl Reservation {
         let account = &self.account;
         let within = || account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)).err();
         let mut refused = within();
+        if account.is_spare() {
+            // Nobody drops, spills or waits for what no query needs.
+            refused.map_or(Ok(()), |refused| Err(self.refusal(bytes, &refused)))?;
+            self.hold(bytes);
+            return Ok(());
+        }
         while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare(bytes) {
             refused = within();
         }

@@ -24,7 +24,7 @@ use crate::operators::project::Project;
 use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
-use crate::operators::scan::{Io, ScanProgress, ScanSource};
+use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
@@ -102,6 +102,8 @@ pub struct Graph {
 pub struct Surroundings {
     /// Where scans do their I/O.
     pub io: Io,
+    /// What scans share with those of other queries.
+    pub(crate) scans: Option<ScanSharing>,
     /// What DataFusion operators run with.
     pub task: Arc<TaskContext>,
     /// Rows in a batch at most.
@@ -194,7 +196,8 @@ impl Compiler<'_> {
                 let progress = Arc::new(ScanProgress::default());
                 self.graph.scans.push(progress.clone());
                 let io = self.surroundings.io.clone();
-                let source = ScanSource::new(scan.clone(), filters, tail.serial, io, progress);
+                let sharing = self.surroundings.scans.clone();
+                let source = ScanSource::new(scan.clone(), filters, tail.serial, io, progress, sharing);
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
             Node::Values { batches } => {

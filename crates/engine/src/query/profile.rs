@@ -185,6 +185,8 @@ pub struct Profile {
     pub clusters_read: usize,
     /// Clusters left out because statistics or join filters proved that they hold nothing of interest.
     pub clusters_pruned: usize,
+    /// Columns of clusters that were there already, because other scans had decoded them.
+    pub columns_shared: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
     /// What it shared with other queries, if it did, for people.
@@ -199,6 +201,7 @@ impl Profile {
         self.memory_peak_bytes = self.memory_peak_bytes.max(earlier.memory_peak_bytes);
         self.clusters_read += earlier.clusters_read;
         self.clusters_pruned += earlier.clusters_pruned;
+        self.columns_shared += earlier.columns_shared;
         self.bytes_fetched += earlier.bytes_fetched;
         let own = std::mem::replace(&mut self.pipelines, earlier.pipelines);
         self.pipelines.extend(own);
@@ -227,6 +230,9 @@ impl fmt::Display for Profile {
             self.clusters_pruned,
             display_bytes(self.bytes_fetched),
         )?;
+        if self.columns_shared > 0 {
+            writeln!(f, "Sharing: {} columns of clusters were decoded already, by other scans", self.columns_shared)?;
+        }
         if let Some(sharing) = &self.sharing {
             writeln!(f, "Sharing: {sharing}")?;
         }

@@ -100,6 +100,7 @@ impl QueryRun {
             memory_peak_bytes: self.setup.memory.peak_bytes(),
             clusters_read: sum(|scan| &scan.clusters_done),
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
+            columns_shared: sum(|scan| &scan.columns_shared),
             bytes_fetched: sum(|scan| &scan.bytes),
             sharing: None,
             pipelines: status.traced.iter().enumerate().map(|(index, traced)| traced.profile(index)).collect(),

@@ -58,7 +58,7 @@ impl fmt::Display for Alone {
 impl Wish {
     /// What a query with this plan would share, or why it is to run for itself.
     pub fn of(plan: &Plan, options: &QueryOptions) -> Result<Self, Alone> {
-        if options.sharing == SharingMode::Off {
+        if matches!(options.sharing, SharingMode::Off | SharingMode::Scans) {
             return Err(Alone::Off);
         }
         if rows_touched(plan, options.sharing_rows_min) < options.sharing_rows_min {

@@ -11,13 +11,16 @@
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
 //!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
 //!
+//! Beside that, all scans of one table share [what they decode](columns), cluster by cluster.
+//!
 //! Invariants:
-//! * Nothing is shared but finished states. A run that builds one waits for nobody who reads it, so queries cannot wait in a circle,
+//! * Nothing is shared but finished states, and columns of clusters that are decoded as a whole. A run that builds one waits for nobody who reads it, so queries cannot wait in a circle,
 //!   and a slow reader holds up nobody.
 //! * A query that waits holds no memory, and no worker.
 //! * A build goes on while it has a reader, whoever was the first. One that fails is tried again by each of its readers alone, so an
 //!   error belongs to the query that gets it.
 
+mod columns;
 mod cut;
 mod masks;
 mod parameters;
@@ -38,6 +41,7 @@ use std::sync::Arc;
 
 use diligence_base::Error;
 
+pub(crate) use columns::{Attendance, ClusterColumns, Scans};
 pub(crate) use cut::Wish;
 pub(crate) use parameters::Parameter;
 pub(crate) use running::RunningPlan;
@@ -51,7 +55,9 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 pub enum SharingMode {
     /// Nothing: every query runs for itself.
     Off,
-    /// States: a query reads what another one with the same plan builds.
+    /// What scans decode.
+    Scans,
+    /// Also states: a query reads what another one with the same plan builds.
     States,
     /// Also runs: queries of one template that wait are answered by one.
     #[default]
@@ -62,6 +68,7 @@ impl fmt::Display for SharingMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SharingMode::Off => "off",
+            SharingMode::Scans => "scans",
             SharingMode::States => "states",
             SharingMode::All => "all",
         })
@@ -74,9 +81,10 @@ impl FromStr for SharingMode {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.trim().to_ascii_lowercase().as_str() {
             "off" => Ok(SharingMode::Off),
+            "scans" => Ok(SharingMode::Scans),
             "states" => Ok(SharingMode::States),
             "all" | "on" => Ok(SharingMode::All),
-            _ => Err(Error::input(format!("expected off, states or all, found '{text}'"))),
+            _ => Err(Error::input(format!("expected off, scans, states or all, found '{text}'"))),
         }
     }
 }
@@ -177,7 +185,7 @@ impl SharedRun {
 /// A shared run or a retained state at one moment: a row of `system.sharing`.
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
-    /// `waiting`, `building` or `retained`.
+    /// `waiting`, `building`, `retained`; or `decoded`, for a table with columns that are.
     pub state: &'static str,
     /// Different queries that it answers.
     pub queries: usize,
@@ -210,6 +218,16 @@ pub struct SharingInfo {
     pub subsumed_total: u64,
     /// Retained states that were dropped.
     pub retained_drops_total: u64,
+    /// Decoded columns of clusters that are kept for other scans, and their bytes.
+    pub columns_kept: usize,
+    /// See there.
+    pub columns_bytes: usize,
+    /// Columns of clusters that scans have left for others.
+    pub columns_left_total: u64,
+    /// Columns of clusters that scans did not have to decode.
+    pub columns_read_total: u64,
+    /// Of those that were kept, dropped ones.
+    pub columns_drops_total: u64,
     /// Queries that asked to share.
     pub queries_total: u64,
     /// Of those, satellites: they found what they wanted in flight, or waiting.

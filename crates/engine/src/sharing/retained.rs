@@ -2,7 +2,7 @@
 //!
 //! A state is kept while the tables that it was made of stand: a signature names them by the objects that stand for their content, and
 //! when such an object is gone, no later query can have it. What is kept is memory that no query needs. Whoever is short has it
-//! dropped, at once ([`Broker::set_spare`]); together the states have a part of the budget at most.
+//! dropped, at once ([`Broker::add_spare`]); together the states have a part of the budget at most.
 //!
 //! What goes first is what saves least: the *value* of a state is the work that it cost, times the queries that have used it, for each of
 //! its bytes. A state that was valuable long ago must not stay for ever, so values rise with time: each is counted from the value
@@ -197,7 +197,7 @@ impl Retained {
         let memory = broker.retained_account();
         let retained = Arc::new(Self { memory, broker: broker.clone(), clock, percent, shelf: Mutex::default() });
         let spare: Arc<dyn Reclaim> = retained.clone();
-        broker.set_spare(Arc::downgrade(&spare));
+        broker.add_spare(Arc::downgrade(&spare));
         retained
     }
 

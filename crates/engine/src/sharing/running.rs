@@ -333,6 +333,7 @@ impl RunningPlan {
             books.waiting.clear();
         }
         self.retained.close();
+        self.launcher.scans.close();
     }
 
     /// What is shared at the moment.
@@ -359,6 +360,7 @@ impl RunningPlan {
         info.builds = building.chain(waiting).collect();
         drop(books);
         self.retained.describe(&mut info);
+        self.launcher.scans.describe(&mut info);
         info
     }
 

@@ -129,6 +129,20 @@ fn text(server: &Server) -> String {
     text.one("sharing_retained_hits_total", "counter", "Queries that found one.", sharing.retained_hits_total);
     text.one("sharing_subsumed_total", "counter", "Of those, queries that wanted less.", sharing.subsumed_total);
     text.one("sharing_retained_drops_total", "counter", "Retained states dropped.", sharing.retained_drops_total);
+    text.one("sharing_columns_bytes", "gauge", "Memory of decoded columns.", sharing.columns_bytes as u64);
+    text.one(
+        "sharing_columns_left_total",
+        "counter",
+        "Columns of clusters decoded for others.",
+        sharing.columns_left_total,
+    );
+    text.one(
+        "sharing_columns_read_total",
+        "counter",
+        "Columns of clusters read of others.",
+        sharing.columns_read_total,
+    );
+    text.one("sharing_columns_drops_total", "counter", "Decoded columns dropped.", sharing.columns_drops_total);
     let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);
     text.0

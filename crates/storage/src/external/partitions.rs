@@ -23,7 +23,7 @@ use super::options::OpenOptions;
 use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
-use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest};
+use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns};
 
 /// What the name of a folder has for NULL, here and with other engines.
 pub const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -347,7 +347,11 @@ impl Cluster for PartitionCluster {
             }
         }
         let columns = self.partitions.inner_columns(&request.columns);
-        let inner = DecodeRequest { columns, filters, ..request.clone() };
+        let shared = request.shared.as_ref().map(|outer| {
+            Arc::new(PartitionColumns { partitions: self.partitions.clone(), outer: outer.clone() })
+                as Arc<dyn SharedColumns>
+        });
+        let inner = DecodeRequest { columns, filters, shared, ..request.clone() };
         Ok(Box::new(PartitionDecode {
             partitions: self.partitions.clone(),
             file: self.file,
@@ -358,6 +362,10 @@ impl Cluster for PartitionCluster {
 
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+
+    fn place(&self) -> Option<u64> {
+        self.inner.place()
     }
 }
 
@@ -382,6 +390,36 @@ impl RowFilter for PartitionFilter {
 
     fn is_worthwhile(&self) -> bool {
         self.filter.is_worthwhile()
+    }
+}
+
+/// Shared columns by their position in the files.
+struct PartitionColumns {
+    partitions: Arc<Partitions>,
+    outer: Arc<dyn SharedColumns>,
+}
+
+impl PartitionColumns {
+    fn outer_column(&self, inner: usize) -> Option<usize> {
+        self.partitions.places.iter().position(|place| matches!(place, Place::InFiles(column) if *column == inner))
+    }
+}
+
+impl SharedColumns for PartitionColumns {
+    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
+        self.outer.windows(self.outer_column(column)?)
+    }
+
+    fn wanted(&self) -> Vec<usize> {
+        self.partitions.inner_columns(&self.outer.wanted())
+    }
+
+    fn put(&self, column: usize, window: &ArrayRef) -> bool {
+        self.outer_column(column).is_some_and(|column| self.outer.put(column, window))
+    }
+
+    fn complete(&self) {
+        self.outer.complete();
     }
 }
 

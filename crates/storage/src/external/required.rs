@@ -100,6 +100,10 @@ impl Cluster for RequiredCluster {
     fn describe(&self) -> String {
         self.inner.describe()
     }
+
+    fn place(&self) -> Option<u64> {
+        self.inner.place()
+    }
 }
 
 /// A filter that must not see a NULL either: it might drop the row.

@@ -3,7 +3,8 @@
 //! A format gives its rows as [`Windows`]: runs of consecutive rows whose columns are decoded when asked for, all rows or
 //! only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next filter's
 //! columns for the rows that are left, and so on; the columns that no filter looks at are decoded last, only for the rows
-//! that survived all. What a filter decoded is not decoded again for the output.
+//! that survived all. What a filter decoded is not decoded again for the output. Columns that other scans have left decoded
+//! ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as well are decoded as a whole.
 //!
 //! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty; at most `batch_rows`
 //! survivors and one window are held; a step looks at one window.
@@ -37,6 +38,10 @@ pub(crate) struct Sieve<W> {
     windows: W,
     request: DecodeRequest,
     schema: SchemaRef,
+    /// Windows before the current one.
+    windows_before: usize,
+    /// Columns that are to be decoded as a whole, for others.
+    wanted: Vec<usize>,
     /// Columns of the current window that were decoded.
     held: Vec<Held>,
     /// Survivors of earlier windows: for each wanted column its pieces.
@@ -71,7 +76,51 @@ impl<W: Windows> Sieve<W> {
     pub fn new(windows: W, mut request: DecodeRequest, schema: SchemaRef) -> Self {
         request.batch_rows = request.batch_rows.max(1);
         let pending = vec![Vec::new(); request.columns.len()];
-        Self { windows, request, schema, held: Vec::new(), pending, pending_rows: 0, ready: None, done: false }
+        Self {
+            windows,
+            wanted: request.shared.iter().flat_map(|shared| shared.wanted()).collect(),
+            request,
+            schema,
+            windows_before: 0,
+            held: Vec::new(),
+            pending,
+            pending_rows: 0,
+            ready: None,
+            done: false,
+        }
+    }
+
+    /// A column of the current window: from what is decoded already, or from the format.
+    fn decode(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        let Some(shared) = &self.request.shared else { return self.windows.column(column, selected) };
+        let whole = if let Some(windows) = shared.windows(column) {
+            let missing = || Error::bug(format!("column {column} is shared without window {}", self.windows_before));
+            windows.get(self.windows_before).cloned().ok_or_else(missing)?
+        } else if let Some(place) = self.wanted.iter().position(|wanted| *wanted == column) {
+            let whole = self.windows.column(column, None)?;
+            if !shared.put(column, &whole) {
+                self.wanted.swap_remove(place);
+            }
+            whole
+        } else {
+            return self.windows.column(column, selected);
+        };
+        match selected {
+            Some(selected) if selected.len() == whole.len() => filter_array(&whole, selected),
+            Some(_) => Err(Error::bug(format!("column {column} is shared in windows of other rows"))),
+            None => Ok(whole),
+        }
+    }
+
+    /// Decodes what others want of the current window and filters did not ask for.
+    fn decode_wanted(&mut self) -> Result<()> {
+        for place in (0..self.wanted.len()).rev() {
+            let column = self.wanted[place];
+            if !self.held.iter().any(|held| held.column == column) {
+                self.decode(column, None)?;
+            }
+        }
+        Ok(())
     }
 
     /// Applies the filters to the current window: the rows that are left and how many they are.
@@ -112,7 +161,7 @@ impl<W: Windows> Sieve<W> {
     /// A column of the current window for the selected rows.
     fn column(&mut self, column: usize, selected: &Selected, left: usize) -> Result<ArrayRef> {
         let Some(position) = self.held.iter().position(|held| held.column == column) else {
-            let array = self.windows.column(column, selected.as_deref())?;
+            let array = self.decode(column, selected.as_deref())?;
             if array.len() != left {
                 return Err(Error::bug(format!("column {column} decoded to {} rows instead of {left}", array.len())));
             }
@@ -157,17 +206,24 @@ impl<W: Windows> Decode for Sieve<W> {
         self.held.clear();
         let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
         if rows == 0 {
+            if let Some(shared) = self.request.shared.take() {
+                shared.complete();
+            }
             self.done = true;
             return self.gather();
         }
         let (selected, left) = self.select(rows)?;
         if left == 0 {
+            self.decode_wanted()?;
+            self.windows_before += 1;
             return Ok(Decoded::Again);
         }
         let mut columns = Vec::with_capacity(self.request.columns.len());
         for index in 0..self.request.columns.len() {
             columns.push(self.column(self.request.columns[index], &selected, left)?);
         }
+        self.decode_wanted()?;
+        self.windows_before += 1;
         let overflows = self.pending_rows + left > batch_rows;
         // A chunk that is at least a quarter full is worth more as it is than copied.
         if left * 4 >= batch_rows && (self.pending_rows == 0 || overflows) {
@@ -354,10 +410,12 @@ impl DowncastDictionary for ArrayRef {
 pub(crate) mod tests {
     use arrow::array::{AsArray, Int64Array};
     use arrow::datatypes::{Field, Int64Type, Schema};
+    use parking_lot::Mutex;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::RowFilter;
+    use crate::{RowFilter, SharedColumns};
 
     /// Columns in memory, given out in windows.
     struct Numbers {
@@ -409,6 +467,55 @@ pub(crate) mod tests {
         }
     }
 
+    /// Columns that others have left, and those that they want: as many windows as there is room for.
+    struct Left {
+        ready: Vec<Option<Vec<ArrayRef>>>,
+        windows_max: usize,
+        taken: Mutex<Vec<usize>>,
+        put: Mutex<Vec<Vec<i64>>>,
+        is_complete: AtomicBool,
+    }
+
+    impl Left {
+        fn new(table: &[Vec<i64>], ready: &[usize], batch_rows: usize, windows_max: usize) -> Self {
+            let windows = |column: &Vec<i64>| {
+                column.chunks(batch_rows).map(|rows| Arc::new(Int64Array::from(rows.to_vec())) as ArrayRef).collect()
+            };
+            let ready = (0..table.len()).map(|column| ready.contains(&column).then(|| windows(&table[column])));
+            Self {
+                ready: ready.collect(),
+                windows_max,
+                taken: Mutex::new(vec![0; table.len()]),
+                put: Mutex::new(vec![Vec::new(); table.len()]),
+                is_complete: AtomicBool::new(false),
+            }
+        }
+    }
+
+    impl SharedColumns for Left {
+        fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
+            self.ready[column].as_deref()
+        }
+
+        fn wanted(&self) -> Vec<usize> {
+            (0..self.ready.len()).filter(|column| self.ready[*column].is_none()).collect()
+        }
+
+        fn put(&self, column: usize, window: &ArrayRef) -> bool {
+            let taken = &mut self.taken.lock()[column];
+            *taken += 1;
+            assert!(*taken <= self.windows_max + 1, "a column that was given up is put again");
+            if *taken <= self.windows_max {
+                self.put.lock()[column].extend_from_slice(window.as_primitive::<Int64Type>().values());
+            }
+            *taken <= self.windows_max
+        }
+
+        fn complete(&self) {
+            assert!(!self.is_complete.swap(true, Ordering::Relaxed), "it ends once");
+        }
+    }
+
     #[test]
     fn a_step_looks_at_one_window() {
         // No row of the first nine windows is kept, and the last has one.
@@ -418,6 +525,7 @@ pub(crate) mod tests {
             filters: vec![Arc::new(NotDivisible { columns: vec![0], by: 7 })],
             batch_rows: 10,
             narrow: true,
+            shared: None,
         };
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, false)]));
         let windows = Numbers { columns: vec![column], start: 0, rows: 0, asked: vec![] };
@@ -464,6 +572,9 @@ pub(crate) mod tests {
             filters in prop::collection::vec((prop::sample::subsequence(vec![0usize, 1, 2], 1..3), 1i64..5), 0..4),
             columns in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
             batch_rows in 1usize..100,
+            ready in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
+            windows_put in 0usize..40,
+            is_shared in any::<bool>(),
         ) {
             let table = vec![
                 a.clone(),
@@ -477,6 +588,7 @@ pub(crate) mod tests {
                 }))
                 .collect::<Vec<_>>();
             let fields = (0..3).map(|i| Field::new(format!("c{i}"), DataType::Int64, false)).collect::<Vec<_>>();
+            let shared = is_shared.then(|| Arc::new(Left::new(&table, &ready, batch_rows, windows_put)));
             let request = DecodeRequest {
                 columns: columns.clone(),
                 filters: filters.iter()
@@ -484,6 +596,7 @@ pub(crate) mod tests {
                     .collect(),
                 batch_rows,
                 narrow: true,
+                shared: shared.clone().map(|shared| shared as _),
             };
             let windows = Numbers { columns: table.clone(), start: 0, rows: 0, asked: vec![] };
             let mut sieve = Sieve::new(windows, request, Arc::new(Schema::new(fields)));
@@ -500,6 +613,14 @@ pub(crate) mod tests {
             prop_assert_eq!(rows, kept.len());
             for (got, &column) in got.iter().zip(&columns) {
                 prop_assert_eq!(got, &kept.iter().map(|&row| table[column][row]).collect::<Vec<_>>());
+            }
+            if let Some(shared) = shared {
+                prop_assert!(shared.is_complete.load(Ordering::Relaxed));
+                for (column, put) in shared.put.lock().iter().enumerate() {
+                    let expected = if ready.contains(&column) { &[] } else { &table[column][..] };
+                    // As many windows as were taken, and all if there were not more.
+                    prop_assert_eq!(&put[..], &expected[..expected.len().min(windows_put * batch_rows)], "column {}", column);
+                }
             }
         }
     }

@@ -110,7 +110,13 @@ pub(crate) fn try_read_all(
     columns.extend(filters.iter().flat_map(|filter| filter.columns()));
     for cluster in &table.scan(request)?.clusters {
         let fetched = try_fetch(cluster, &columns)?;
-        let decode = DecodeRequest { columns: request.columns.clone(), filters: filters.to_vec(), batch_rows, narrow };
+        let decode = DecodeRequest {
+            columns: request.columns.clone(),
+            filters: filters.to_vec(),
+            batch_rows,
+            narrow,
+            shared: None,
+        };
         let mut decode = cluster.decode(fetched, &decode)?;
         let mut here = 0;
         while let Some(chunk) = decode.next()? {
@@ -175,7 +181,7 @@ pub(crate) fn logical(batch: &RecordBatch) -> RecordBatch {
 pub(crate) fn forms(table: &ExternalTable, narrow: bool) -> HashMap<String, DataType> {
     let columns = all(table);
     let cluster = table.scan(&ScanRequest { columns: columns.clone(), predicate: None }).unwrap().clusters[0].clone();
-    let request = DecodeRequest { columns: columns.clone(), filters: vec![], batch_rows: 100, narrow };
+    let request = DecodeRequest { columns: columns.clone(), filters: vec![], batch_rows: 100, narrow, shared: None };
     let chunk = cluster.decode(fetch(&cluster, &columns), &request).unwrap().next().unwrap().unwrap();
     let schema = table.schema();
     let forms = chunk.columns.iter().zip(schema.fields());

@@ -2,6 +2,7 @@
 //!
 //! I/O and decoding are separate: the scan keeps a few clusters in flight on the I/O stage and hands fetched ones to the
 //! packets that pull (`read_ahead`); only decoding happens in a packet. So a slow disk or object store never holds a worker.
+//! What other scans have decoded of the same clusters is neither fetched nor decoded again ([`Scans`]).
 //!
 //! Invariants:
 //! * What is fetched is reserved before it is read, and what decoding needs before it begins.
@@ -20,7 +21,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal};
 use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest};
+use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest, SharedColumns};
 
 use self::read_ahead::{Next, ReadAhead, Ready};
 use crate::batch::Batch;
@@ -29,6 +30,7 @@ use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::plan::Scan;
+use crate::sharing::Scans;
 use crate::stages::IoPool;
 
 /// Where a scan's I/O happens.
@@ -51,8 +53,19 @@ pub struct ScanProgress {
     pub clusters_total: AtomicUsize,
     /// Clusters that statistics or join filters left out.
     pub clusters_pruned: AtomicUsize,
+    /// Columns of clusters that were there already, because other scans had decoded them.
+    pub columns_shared: AtomicUsize,
     /// Bytes fetched.
     pub bytes: AtomicUsize,
+}
+
+/// What other scans have decoded, and may want.
+#[derive(Clone)]
+pub(crate) struct ScanSharing {
+    /// Where it is.
+    pub scans: Arc<Scans>,
+    /// Rows in a batch at most.
+    pub batch_rows: usize,
 }
 
 /// A scan as planned, with the join filters of this run.
@@ -62,20 +75,22 @@ pub struct ScanSource {
     ordered: bool,
     io: Io,
     progress: Arc<ScanProgress>,
+    sharing: Option<ScanSharing>,
     shared: OnceLock<Result<Arc<Shared>>>,
 }
 
 impl ScanSource {
     /// A scan whose clusters come in file order if `ordered`. What is read is decided when the pipeline starts, because the
     /// join filters are known only then.
-    pub fn new(
+    pub(crate) fn new(
         scan: Scan,
         runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
         ordered: bool,
         io: Io,
         progress: Arc<ScanProgress>,
+        sharing: Option<ScanSharing>,
     ) -> Arc<Self> {
-        Arc::new(Self { scan, runtime_filters, ordered, io, progress, shared: OnceLock::new() })
+        Arc::new(Self { scan, runtime_filters, ordered, io, progress, sharing, shared: OnceLock::new() })
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -107,13 +122,18 @@ impl ScanSource {
         fetched_columns.extend(filters.iter().flat_map(|filter| filter.columns().iter().copied()));
         fetched_columns.sort_unstable();
         fetched_columns.dedup();
+        let attendance = self.sharing.as_ref().and_then(|sharing| {
+            // Whoever leaves early decodes no more than he needs.
+            let leaves = self.scan.limit.is_none();
+            sharing.scans.attend(&self.scan.table, &clusters, &fetched_columns, sharing.batch_rows, leaves)
+        });
         let (io, progress) = (self.io.clone(), self.progress.clone());
         Ok(Shared {
             filters,
             columns: self.scan.columns.clone(),
             rows_left: AtomicUsize::new(self.scan.limit.unwrap_or(usize::MAX)),
             progress: self.progress.clone(),
-            read_ahead: ReadAhead::new(clusters, fetched_columns, self.ordered, io, progress),
+            read_ahead: ReadAhead::new(clusters, fetched_columns, self.ordered, io, progress, attendance),
         })
     }
 
@@ -235,7 +255,7 @@ impl State {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             ordered => ordered?,
         }
-        let Ready { index, cluster, fetched, reservation } = match self.shared.read_ahead.next(waker) {
+        let Ready { index, cluster, columns, fetched, reservation } = match self.shared.read_ahead.next(waker) {
             Next::End => return Ok(Pull::Done),
             Next::Wait => return Ok(Pull::Wait),
             Next::Again => return Ok(Pull::Again),
@@ -248,6 +268,7 @@ impl State {
             filters: self.shared.filters.clone(),
             batch_rows: self.setup.batch_rows,
             narrow: true,
+            shared: columns.map(|columns| columns as Arc<dyn SharedColumns>),
         };
         held.decoder = Some(held.cluster.decode(fetched?, &request)?);
         self.admit(waker)

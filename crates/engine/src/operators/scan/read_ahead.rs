@@ -31,6 +31,7 @@ use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
 use crate::memory::{QueryMemory, Reservation};
+use crate::sharing::{Attendance, ClusterColumns};
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.
@@ -71,10 +72,13 @@ struct Queue {
     next_in_order: usize,
     /// Packets that wait for a cluster, or for the memory of one.
     waiting: Vec<Waker>,
+    /// What is shared with other scans, until nothing more is wanted.
+    attendance: Option<Arc<Attendance>>,
 }
 
 struct Order {
     cluster: Arc<dyn Cluster>,
+    columns: Option<Arc<ClusterColumns>>,
     reservation: Reservation,
 }
 
@@ -82,6 +86,8 @@ struct Order {
 pub(super) struct Ready {
     pub index: usize,
     pub cluster: Arc<dyn Cluster>,
+    /// What other scans have decoded of it, which was not fetched, and what they want of it.
+    pub columns: Option<Arc<ClusterColumns>>,
     pub fetched: Result<Fetched>,
     /// The bytes fetched.
     pub reservation: Reservation,
@@ -124,6 +130,7 @@ impl ReadAhead {
         ordered: bool,
         io: Io,
         progress: Arc<ScanProgress>,
+        attendance: Option<Arc<Attendance>>,
     ) -> Arc<Self> {
         let queue = Queue {
             window: READ_AHEAD_CLUSTERS,
@@ -138,6 +145,7 @@ impl ReadAhead {
             ready: BTreeMap::new(),
             next_in_order: 0,
             waiting: Vec::new(),
+            attendance,
         };
         Arc::new(Self { columns, ordered, io, progress, queue: Mutex::new(queue) })
     }
@@ -169,7 +177,7 @@ impl ReadAhead {
     /// Nothing more is wanted.
     pub fn stop(&self) {
         // What is dropped may be large; it is dropped outside the lock.
-        let (clusters, queued, ready, requests, waiting) = {
+        let (clusters, queued, ready, requests, waiting, attendance) = {
             let mut queue = self.queue.lock();
             queue.is_stopped = true;
             (
@@ -178,38 +186,51 @@ impl ReadAhead {
                 std::mem::take(&mut queue.ready),
                 std::mem::take(&mut queue.requests),
                 std::mem::take(&mut queue.waiting),
+                queue.attendance.take(),
             )
         };
         requests.into_values().for_each(|request| request.abort());
-        drop((clusters, queued, ready));
+        drop((clusters, queued, ready, attendance));
         waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Orders fetches until the window is full or memory is short.
     pub fn order(self: &Arc<Self>, memory: &QueryMemory) -> Result<()> {
         loop {
-            let (index, cluster) = {
+            let (index, cluster, columns) = {
                 let mut queue = self.queue.lock();
                 let under_way = queue.ahead() + queue.held;
                 if queue.ahead() >= queue.window || queue.short > 0 && under_way > 0 {
                     return Ok(());
                 }
-                let Some((_, cluster)) = queue.clusters.front() else { return Ok(()) };
+                let position = self.choose(&queue);
+                let Some((_, cluster)) = queue.clusters.get(position) else { return Ok(()) };
+                let shared = queue.attendance.as_ref().and_then(|attendance| attendance.take(cluster.as_ref()));
+                let columns = shared.as_ref().map(|shared| shared.missing(&self.columns));
+                let columns = columns.unwrap_or_else(|| self.columns.clone());
                 let mut reservation = memory.reservation("Scan");
-                if let Err(error) = reservation.grow(cluster.bytes(&self.columns)) {
+                if let Err(error) = reservation.grow(cluster.bytes(&columns)) {
                     return if under_way > 0 { Ok(()) } else { Err(error) };
                 }
-                let Some((index, cluster)) = queue.clusters.pop_front() else { return Ok(()) };
-                queue.queued.insert(index, Order { cluster: cluster.clone(), reservation });
-                (index, cluster)
+                let Some((index, cluster)) = queue.clusters.remove(position) else { return Ok(()) };
+                queue.queued.insert(index, Order { cluster: cluster.clone(), columns: shared, reservation });
+                (index, cluster, columns)
             };
-            self.fetch(index, &cluster);
+            self.fetch(index, &cluster, &columns);
         }
     }
 
-    /// Fetches a queued cluster, on the I/O stage unless its bytes are in memory.
-    fn fetch(self: &Arc<Self>, index: usize, cluster: &Arc<dyn Cluster>) {
-        let fetch = caught(cluster, || Ok(cluster.fetch(&self.columns)));
+    /// Which of the clusters that are not asked for yet comes next.
+    fn choose(&self, queue: &Queue) -> usize {
+        match &queue.attendance {
+            Some(attendance) if !self.ordered => attendance.choose(queue.clusters.iter().map(|(_, cluster)| cluster)),
+            _ => 0,
+        }
+    }
+
+    /// Fetches these columns of a queued cluster, on the I/O stage unless its bytes are in memory.
+    fn fetch(self: &Arc<Self>, index: usize, cluster: &Arc<dyn Cluster>, columns: &[usize]) {
+        let fetch = caught(cluster, || Ok(cluster.fetch(columns)));
         let own = self.clone();
         match fetch {
             Err(error) => own.read(index, || Err(error)),
@@ -218,10 +239,10 @@ impl ReadAhead {
             Ok(Fetch::Waiting(read)) if self.io.inline => own.read(index, || self.io.runtime.block_on(read)),
             Ok(Fetch::Waiting(read)) => {
                 let (request, handle) = abortable(async move {
-                    let Some(Order { cluster, reservation }) = own.begin(index) else { return };
+                    let Some(Order { cluster, columns, reservation }) = own.begin(index) else { return };
                     let fetched =
                         AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked(&cluster)));
-                    own.arrived(Ready { index, cluster, fetched, reservation });
+                    own.arrived(Ready { index, cluster, columns, fetched, reservation });
                 });
                 self.queue.lock().requests.insert(index, handle);
                 self.io.runtime.spawn(request);
@@ -230,9 +251,9 @@ impl ReadAhead {
     }
 
     fn read(&self, index: usize, read: impl FnOnce() -> Result<Fetched>) {
-        let Some(Order { cluster, reservation }) = self.begin(index) else { return };
+        let Some(Order { cluster, columns, reservation }) = self.begin(index) else { return };
         let fetched = caught(&cluster, read);
-        self.arrived(Ready { index, cluster, fetched, reservation });
+        self.arrived(Ready { index, cluster, columns, fetched, reservation });
     }
 
     /// Takes a queued fetch to run it; `None` if it was given up since.
@@ -246,6 +267,8 @@ impl ReadAhead {
     fn arrived(&self, ready: Ready) {
         if let Ok(fetched) = &ready.fetched {
             self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
+            let shared = ready.columns.as_ref().map_or(0, |columns| columns.ready());
+            self.progress.columns_shared.fetch_add(shared, Ordering::Relaxed);
         }
         let waiting = {
             let mut queue = self.queue.lock();

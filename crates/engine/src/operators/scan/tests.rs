@@ -181,7 +181,7 @@ impl TestScan {
             runtime_filters: vec![],
             limit: None,
         };
-        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default());
+        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default(), None);
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
         let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 100, packets };
         let packets = (0..packets).map(|_| TestPacket {
@@ -272,6 +272,7 @@ fn reads_that_have_not_begun_end_with_the_last_packet() {
         false,
         io,
         Arc::default(),
+        None,
     );
     read_ahead.join(1);
     read_ahead.order(&scan.memory).unwrap();

@@ -22,6 +22,8 @@ use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 pub(super) struct ParquetCluster {
     table: Arc<ParquetTable>,
     file: usize,
+    /// Which piece of the file.
+    position: usize,
     piece: Piece,
 }
 
@@ -40,8 +42,9 @@ impl fmt::Debug for ParquetCluster {
 }
 
 impl ParquetCluster {
-    pub fn new(table: Arc<ParquetTable>, file: usize, piece: Piece) -> Self {
-        Self { table, file, piece }
+    pub fn new(table: Arc<ParquetTable>, file: usize, position: usize) -> Self {
+        let piece = table.files[file].pieces[position].clone();
+        Self { table, file, position, piece }
     }
 
     fn file(&self) -> &ParquetFile {
@@ -138,6 +141,10 @@ impl Cluster for ParquetCluster {
             columns: HashMap::new(),
         };
         Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some((self.file as u64) << 32 | self.position as u64)
     }
 
     fn describe(&self) -> String {

@@ -109,7 +109,7 @@ impl ParquetTable {
                 continue;
             }
             let keep = pruner.row_groups(file)?;
-            for piece in &file.pieces {
+            for (position, piece) in file.pieces.iter().enumerate() {
                 if piece.rows.is_empty() {
                     continue;
                 }
@@ -117,7 +117,7 @@ impl ParquetTable {
                     scan.clusters_pruned += 1;
                     continue;
                 }
-                let cluster = cluster::ParquetCluster::new(self.clone(), index, piece.clone());
+                let cluster = cluster::ParquetCluster::new(self.clone(), index, position);
                 scan.clusters.push((index, Arc::new(cluster)));
             }
         }

@@ -1,11 +1,15 @@
 //! What clients ask: TPC-H queries with the constants that the specification lets one choose (clause 2.4), drawn from a seed; and
 //! short questions as an application has them.
 
+mod adhoc;
+
 use std::fmt;
 use std::str::FromStr;
 
 use diligence_base::Error;
 use diligence_tpch::QUERIES;
+
+use self::adhoc::{MODES, REGIONS, SEGMENTS};
 
 /// Which queries a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,10 @@ pub enum Mix {
     Template(usize),
     /// Queries 1, 3, 5, 6, 12 and 14, with other constants each time: a dashboard.
     Dash,
+    /// All 22 queries, each with other constants each time.
+    Adhoc,
+    /// Sums over numbers that nobody else asks for: queries that share nothing but the machine.
+    Disjoint,
     /// Single orders by their key, and the suppliers of a region by nation: an application.
     Lookup,
     /// `SELECT 1`: what a statement costs that asks for nothing.
@@ -38,12 +46,14 @@ impl FromStr for Mix {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::input(format!(
-                "expected same, dash, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
+                "expected same, dash, adhoc, disjoint, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
             ))
         };
         match text {
             "same" => Ok(Mix::Same),
             "dash" => Ok(Mix::Dash),
+            "adhoc" => Ok(Mix::Adhoc),
+            "disjoint" => Ok(Mix::Disjoint),
             "lookup" => Ok(Mix::Lookup),
             "one" => Ok(Mix::One),
             _ => {
@@ -60,6 +70,8 @@ impl fmt::Display for Mix {
             Mix::Same => f.write_str("same"),
             Mix::Template(query) => write!(f, "template:q{query}"),
             Mix::Dash => f.write_str("dash"),
+            Mix::Adhoc => f.write_str("adhoc"),
+            Mix::Disjoint => f.write_str("disjoint"),
             Mix::Lookup => f.write_str("lookup"),
             Mix::One => f.write_str("one"),
         }
@@ -114,28 +126,19 @@ fn statement(query: &str, constants: Vec<Constant>) -> Statement {
     Statement { text, template, values: constants.into_iter().map(|constant| constant.value).collect() }
 }
 
-/// One client's endless list of statements.
-pub struct Statements {
-    mix: Mix,
-    /// Orders that there are.
-    orders: u64,
-    state: u64,
-}
+/// Random numbers (SplitMix64; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+struct Random(u64);
 
-impl Statements {
-    /// The list of client number `client`, for TPC-H data of a scale factor. Equal seeds give equal lists.
-    pub fn new(mix: Mix, scale_factor: f64, seed: u64, client: usize) -> Self {
-        let orders = (scale_factor * 1_500_000.0).max(1.0) as u64;
-        let mut statements =
-            Self { mix, orders, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((client as u64) << 32) };
-        statements.random();
-        statements
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut random = Self(seed);
+        random.next();
+        random
     }
 
-    /// A random number (SplitMix64; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
@@ -143,18 +146,57 @@ impl Statements {
 
     /// A number from `low` to `high`, both included.
     fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.random() % (high - low + 1)
+        low + self.next() % (high - low + 1)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.between(0, bound as u64 - 1) as usize
     }
 
     fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.between(0, words.len() as u64 - 1) as usize]
+        words[self.below(words.len())]
+    }
+
+    /// `count` different numbers below `bound`.
+    fn some(&mut self, count: usize, bound: usize) -> Vec<usize> {
+        let mut numbers = Vec::with_capacity(count);
+        while numbers.len() < count {
+            let number = self.below(bound);
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        numbers
+    }
+}
+
+/// The first day of a year from 1993 to 1997.
+fn year(random: &mut Random) -> String {
+    format!("{}-01-01", random.between(1993, 1997))
+}
+
+/// One client's endless list of statements.
+pub struct Statements {
+    mix: Mix,
+    scale_factor: f64,
+    client: usize,
+    /// Statements so far.
+    made: u64,
+    random: Random,
+}
+
+impl Statements {
+    /// The list of client number `client`, for TPC-H data of a scale factor. Equal seeds give equal lists.
+    pub fn new(mix: Mix, scale_factor: f64, seed: u64, client: usize) -> Self {
+        let random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((client as u64) << 32));
+        Self { mix, scale_factor, client, made: 0, random }
     }
 
     fn query(&mut self, query: usize) -> Statement {
-        let year = |statements: &mut Self| format!("{}-01-01", statements.between(1993, 1997));
+        let random = &mut self.random;
         let constants = match query {
             1 => {
-                let days = self.between(60, 120);
+                let days = random.between(60, 120);
                 vec![Constant {
                     written: "date '1998-12-01' - interval '90' day",
                     text: format!("date '1998-12-01' - interval '{days}' day"),
@@ -163,18 +205,18 @@ impl Statements {
                 }]
             }
             3 => {
-                let segment = self.of(&["AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY"]);
-                let date = format!("1995-03-{:02}", self.between(1, 31));
+                let segment = random.of(&SEGMENTS);
+                let date = format!("1995-03-{:02}", random.between(1, 31));
                 vec![Constant::word("'BUILDING'", segment), Constant::date("date '1995-03-15'", date)]
             }
             5 => {
-                let region = self.of(&["AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST"]);
-                vec![Constant::word("'ASIA'", region), Constant::date("date '1994-01-01'", year(self))]
+                let region = random.of(&REGIONS);
+                vec![Constant::word("'ASIA'", region), Constant::date("date '1994-01-01'", year(random))]
             }
             6 => {
-                let date = Constant::date("date '1994-01-01'", year(self));
-                let discount = format!("0.0{}", self.between(2, 9));
-                let quantity = self.between(24, 25).to_string();
+                let date = Constant::date("date '1994-01-01'", year(random));
+                let discount = format!("0.0{}", random.between(2, 9));
+                let quantity = random.between(24, 25).to_string();
                 vec![
                     date,
                     Constant::number("0.06", discount, "decimal(3, 2)"),
@@ -182,20 +224,19 @@ impl Statements {
                 ]
             }
             12 => {
-                let modes = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"];
-                let first = self.between(0, 6) as usize;
-                let second = (first + self.between(1, 6) as usize) % 7;
-                let both = format!("('{}', '{}')", modes[first], modes[second]);
-                let date = Constant::date("date '1994-01-01'", year(self));
+                let two = random.some(2, MODES.len());
+                let (first, second) = (MODES[two[0]], MODES[two[1]]);
+                let both = format!("('{first}', '{second}')");
+                let date = Constant::date("date '1994-01-01'", year(random));
                 let text = QUERIES[query - 1].replace("('MAIL', 'SHIP')", &both).replace(date.written, &date.text);
                 let template = QUERIES[query - 1]
                     .replace("('MAIL', 'SHIP')", "($1::text, $2::text)")
                     .replace(date.written, "$3::date");
-                let values = vec![modes[first].to_owned(), modes[second].to_owned(), date.value];
+                let values = vec![first.to_owned(), second.to_owned(), date.value];
                 return Statement { text, template, values };
             }
             _ => {
-                let month = format!("{}-{:02}-01", self.between(1993, 1997), self.between(1, 12));
+                let month = format!("{}-{:02}-01", random.between(1993, 1997), random.between(1, 12));
                 vec![Constant::date("date '1995-09-01'", month)]
             }
         };
@@ -203,13 +244,24 @@ impl Statements {
     }
 
     fn lookup(&mut self) -> Statement {
-        if self.between(0, 3) == 0 {
-            let region = self.between(0, 4).to_string();
+        let random = &mut self.random;
+        if random.between(0, 3) == 0 {
+            let region = random.between(0, 4).to_string();
             return statement(SUPPLIERS, vec![Constant::number(":region", region, "bigint")]);
         }
-        let order = self.between(0, self.orders - 1);
+        let order = random.between(0, (self.scale_factor * 1_500_000.0).max(1.0) as u64 - 1);
         let key = (order / 8 * 32 + order % 8 + 1).to_string();
         statement(ORDER, vec![Constant::number(":key", key, "bigint")])
+    }
+    /// Groups of a million numbers that no other statement asks for.
+    fn disjoint(&mut self) -> Statement {
+        let first = 1 + (self.client as u64 * 1_000_000 + self.made % 1_000_000) * 1_000;
+        let (last, left_out) = (first + 999_999, self.random.between(0, 6));
+        let text = format!(
+            "select x % 97 as g, count(*), sum(x % 1013), max(x) from generate_series({first}, {last}) as t(x) where x % 7 <> {left_out} \
+             group by x % 97 order by g"
+        );
+        Statement { template: text.clone(), text, values: Vec::new() }
     }
 }
 
@@ -231,12 +283,19 @@ impl Iterator for Statements {
     type Item = Statement;
 
     fn next(&mut self) -> Option<Statement> {
+        self.made += 1;
         let query = match self.mix {
             Mix::Same => return Some(statement(QUERIES[0], Vec::new())),
             Mix::One => return Some(statement("SELECT 1", Vec::new())),
             Mix::Lookup => return Some(self.lookup()),
             Mix::Template(query) => query,
-            Mix::Dash => DASH[self.between(0, DASH.len() as u64 - 1) as usize],
+            Mix::Dash => DASH[self.random.below(DASH.len())],
+            Mix::Disjoint => return Some(self.disjoint()),
+            Mix::Adhoc => {
+                let number = 1 + self.random.below(QUERIES.len());
+                let text = adhoc::query(number, self.scale_factor, &mut self.random);
+                return Some(Statement { template: text.clone(), text, values: Vec::new() });
+            }
         };
         Some(self.query(query))
     }

@@ -1,0 +1,641 @@
+//! Columns that are decoded once for several scans (cooperative scans; Zukowski, Héman, Nes & Boncz, "Cooperative Scans: Dynamic
+//! Bandwidth Sharing in a DBMS", VLDB 2007; QPipe's shared scans, Harizopoulos, "Staged Database Systems", section 4.2).
+//!
+//! A scan says which clusters it still needs ([`Scans::attend`]). What others have decoded of a cluster it reads; what nobody has
+//! decoded, and others want as well or wanted before, it decodes as a whole and leaves here. Of the clusters that it still needs it
+//! takes those first that are here already, then those that most others need, and last those at which others are at work. So scans that
+//! run at the same time, wherever each of them began, read and decode every cluster once between them; none waits for another,
+//! and whoever comes late finds first what was done before he came.
+//!
+//! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once. Beyond its part of the
+//! budget, what goes first is what saves least for its bytes, values rising with time (as [retained states](super::retained) do), and of that
+//! what no running scan needs.
+//!
+//! Invariants:
+//! * A column is here as a whole, in windows of as many rows as the batches of whoever decoded it, or not at all.
+//! * What a reader holds stays counted until he lets it go, also if it is dropped here.
+//! * At most one scan decodes a column of a cluster *for others* at a time; nobody has to wait for it.
+//! * The lock is held for no longer than it takes to look things up. Nothing is dropped, reserved or decoded under it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Int32Type};
+use diligence_base::Result;
+use diligence_storage::{Cluster, SharedColumns, Table};
+
+use super::{BuildInfo, SharingInfo};
+use crate::batch::{bytes_needed, compacted};
+use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Clusters of a scan among which the next one is chosen.
+const CHOICE_MAX: usize = 64;
+
+/// Columns that are looked at to find one that no running scan needs.
+const VICTIMS_MAX: usize = 32;
+
+/// What a cluster is worth that is here as a whole.
+const WORTH_READY: usize = usize::MAX;
+
+/// All columns that are kept, and the scans that may want them.
+pub(crate) struct Scans {
+    memory: QueryMemory,
+    broker: Arc<Broker>,
+    percent: AtomicUsize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    tables: HashMap<TableId, TableShelf>,
+    /// The least valuable first.
+    by_value: BTreeSet<(Value, ColumnId)>,
+    bytes: usize,
+    /// The value of what was dropped last.
+    floor: f64,
+    scans_made: u64,
+    hits_total: u64,
+    fills_total: u64,
+    drops_total: u64,
+    closed: bool,
+}
+
+/// A table's address, which is nobody else's as long as its shelf holds a weak reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct TableId(usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct ColumnId {
+    table: TableId,
+    place: u64,
+    column: usize,
+}
+
+/// A value that is at least zero, by its bits: these have the order of the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Value(u64);
+
+struct TableShelf {
+    table: Weak<dyn Table>,
+    clusters: HashMap<u64, ClusterShelf>,
+    /// For each column the scans that want it.
+    columns: HashMap<usize, Interest>,
+    /// The running scans, and the clusters that each still needs.
+    scans: HashMap<u64, HashSet<u64>>,
+    hits: u64,
+}
+
+#[derive(Default)]
+struct ClusterShelf {
+    /// Running scans that need it.
+    needed: usize,
+    columns: Vec<(usize, Slot)>,
+}
+
+#[derive(Default)]
+struct Interest {
+    running: usize,
+    /// Since the table was opened.
+    scans: u64,
+}
+
+enum Slot {
+    /// Somebody decodes it for others.
+    Claimed,
+    Kept(Entry),
+}
+
+struct Entry {
+    decoded: Arc<Decoded>,
+    uses: u64,
+    value: Value,
+}
+
+/// A column of a cluster.
+struct Decoded {
+    windows: Vec<ArrayRef>,
+    /// Rows in a window, but for the last.
+    window_rows: usize,
+    bytes: usize,
+    /// What decoding costs for each byte, next to others: what is read and what is made.
+    cost: f64,
+    _memory: Reservation,
+}
+
+impl Value {
+    fn new(value: f64) -> Self {
+        Self(value.max(0.0).to_bits())
+    }
+
+    fn number(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl Entry {
+    fn is_read(&self) -> bool {
+        Arc::strong_count(&self.decoded) > 1
+    }
+}
+
+impl ClusterShelf {
+    fn slot(&self, column: usize) -> Option<&Slot> {
+        self.columns.iter().find(|(other, _)| *other == column).map(|(_, slot)| slot)
+    }
+
+    fn remove(&mut self, column: usize) -> Option<Slot> {
+        let position = self.columns.iter().position(|(other, _)| *other == column)?;
+        Some(self.columns.swap_remove(position).1)
+    }
+}
+
+impl Shelf {
+    fn cluster(&mut self, table: TableId, place: u64) -> Option<&mut ClusterShelf> {
+        self.tables.get_mut(&table)?.clusters.get_mut(&place)
+    }
+
+    fn remove(&mut self, id: ColumnId) -> Option<Arc<Decoded>> {
+        let table = self.tables.get_mut(&id.table)?;
+        let cluster = table.clusters.get_mut(&id.place)?;
+        let Some(Slot::Kept(_)) = cluster.slot(id.column) else { return None };
+        let Some(Slot::Kept(entry)) = cluster.remove(id.column) else { return None };
+        if cluster.columns.is_empty() && cluster.needed == 0 {
+            table.clusters.remove(&id.place);
+        }
+        self.by_value.remove(&(entry.value, id));
+        self.bytes -= entry.decoded.bytes;
+        self.drops_total += 1;
+        Some(entry.decoded)
+    }
+
+    /// What is to go next: of the least valuable, one that no running scan needs and nobody reads, if there is one.
+    fn victim(&self) -> Option<(Value, ColumnId)> {
+        let is_idle = |id: &ColumnId| {
+            let cluster = self.tables.get(&id.table).and_then(|table| table.clusters.get(&id.place));
+            cluster.is_none_or(|cluster| {
+                cluster.needed == 0 && !matches!(cluster.slot(id.column), Some(Slot::Kept(entry)) if entry.is_read())
+            })
+        };
+        let idle = self.by_value.iter().take(VICTIMS_MAX).find(|(_, id)| is_idle(id));
+        idle.or_else(|| self.by_value.first()).copied()
+    }
+
+    /// Takes away until at most `bytes` are left.
+    fn shrink(&mut self, bytes: usize) -> Vec<Arc<Decoded>> {
+        let mut gone = Vec::new();
+        while self.bytes > bytes
+            && let Some((value, id)) = self.victim()
+        {
+            self.floor = self.floor.max(value.number());
+            match self.remove(id) {
+                Some(decoded) => gone.push(decoded),
+                None => {
+                    self.by_value.remove(&(value, id));
+                }
+            }
+        }
+        gone
+    }
+
+    /// Takes away what is of tables that nobody can name any more.
+    fn sweep(&mut self) -> Vec<Arc<Decoded>> {
+        let fallen = self.tables.iter().filter(|(_, shelf)| shelf.table.strong_count() == 0 && shelf.scans.is_empty());
+        let fallen = fallen.map(|(id, _)| *id).collect::<Vec<_>>();
+        let mut gone = Vec::new();
+        for table in fallen {
+            let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
+            let ids = clusters.flat_map(|(place, cluster)| {
+                cluster.columns.iter().map(|(column, _)| ColumnId { table, place: *place, column: *column })
+            });
+            for id in ids.collect::<Vec<_>>() {
+                gone.extend(self.remove(id));
+            }
+            self.tables.remove(&table);
+        }
+        gone
+    }
+}
+
+impl Scans {
+    /// Nothing yet. Columns may have so many percent of the budget.
+    pub fn new(broker: &Arc<Broker>, percent: usize) -> Arc<Self> {
+        let (memory, percent) = (broker.retained_account(), AtomicUsize::new(percent));
+        let scans = Arc::new(Self { memory, broker: broker.clone(), percent, shelf: Mutex::default() });
+        let spare: Arc<dyn Reclaim> = scans.clone();
+        broker.add_spare(Arc::downgrade(&spare));
+        scans
+    }
+
+    pub fn percent(&self) -> usize {
+        self.percent.load(Ordering::Relaxed)
+    }
+
+    /// Changes the part of the budget; with 0, nothing is kept.
+    pub fn set_percent(&self, percent: usize) {
+        self.percent.store(percent, Ordering::Relaxed);
+        let gone = self.shelf.lock().shrink(self.bytes_max());
+        drop(gone);
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.broker.budget_bytes() / 100 * self.percent()
+    }
+
+    /// A scan begins that wants these columns of these clusters, in windows of `window_rows`. One that `leaves` something decodes
+    /// columns as a whole where others want them. `None` if there is nothing to share.
+    pub fn attend(
+        self: &Arc<Self>,
+        table: &Arc<dyn Table>,
+        clusters: &[Arc<dyn Cluster>],
+        columns: &[usize],
+        window_rows: usize,
+        leaves: bool,
+    ) -> Option<Arc<Attendance>> {
+        if self.percent() == 0 || columns.is_empty() || !table.is_watched() {
+            return None;
+        }
+        let places = clusters.iter().filter_map(|cluster| cluster.place()).collect::<HashSet<_>>();
+        if places.is_empty() {
+            return None;
+        }
+        let id = TableId(Arc::as_ptr(table).cast::<()>() as usize);
+        let (scan, gone) = {
+            let mut shelf = self.shelf.lock();
+            if shelf.closed {
+                return None;
+            }
+            let gone = if shelf.tables.contains_key(&id) { Vec::new() } else { shelf.sweep() };
+            let scan = shelf.scans_made;
+            shelf.scans_made += 1;
+            let own = shelf.tables.entry(id).or_insert_with(|| TableShelf {
+                table: Arc::downgrade(table),
+                clusters: HashMap::new(),
+                columns: HashMap::new(),
+                scans: HashMap::new(),
+                hits: 0,
+            });
+            for column in columns {
+                let interest = own.columns.entry(*column).or_default();
+                interest.running += 1;
+                interest.scans += 1;
+            }
+            for place in &places {
+                own.clusters.entry(*place).or_default().needed += 1;
+            }
+            own.scans.insert(scan, places);
+            (scan, gone)
+        };
+        drop(gone);
+        let columns = columns.to_vec();
+        Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, window_rows, leaves }))
+    }
+
+    /// Keeps a column that was claimed.
+    fn keep(&self, id: ColumnId, decoded: Decoded) {
+        let bytes_max = self.bytes_max();
+        let decoded = Arc::new(decoded);
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            let value = Value::new(shelf.floor + decoded.cost);
+            let is_open = !shelf.closed && decoded.bytes <= bytes_max;
+            let Some(cluster) = shelf.cluster(id.table, id.place) else { return };
+            cluster.remove(id.column);
+            if !is_open {
+                return;
+            }
+            let entry = Entry { decoded: decoded.clone(), uses: 0, value };
+            cluster.columns.push((id.column, Slot::Kept(entry)));
+            shelf.by_value.insert((value, id));
+            shelf.bytes += decoded.bytes;
+            shelf.fills_total += 1;
+            shelf.shrink(bytes_max)
+        };
+        drop((gone, decoded));
+        // Somebody who came to wait meanwhile did not see it; whoever comes later does.
+        if self.broker.is_wanted() {
+            self.drop_some(1);
+        }
+    }
+
+    fn drop_some(&self, bytes: usize) {
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            let left = shelf.bytes.saturating_sub(bytes);
+            shelf.shrink(left)
+        };
+        drop(gone);
+    }
+
+    /// Keeps nothing any more.
+    pub fn close(&self) {
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            shelf.closed = true;
+            shelf.shrink(0)
+        };
+        drop(gone);
+    }
+
+    /// Adds what is kept, and what was, to what people are shown.
+    pub fn describe(&self, info: &mut SharingInfo) {
+        let gone = {
+            let mut shelf = self.shelf.lock();
+            let gone = shelf.sweep();
+            info.columns_bytes = shelf.bytes;
+            info.columns_kept = shelf.by_value.len();
+            (info.columns_read_total, info.columns_left_total) = (shelf.hits_total, shelf.fills_total);
+            info.columns_drops_total = shelf.drops_total;
+            for table in shelf.tables.values() {
+                let kept = table.clusters.values().flat_map(|cluster| &cluster.columns);
+                let kept = kept.filter_map(|(_, slot)| if let Slot::Kept(entry) = slot { Some(entry) } else { None });
+                let bytes = kept.map(|entry| entry.decoded.bytes).sum();
+                if bytes == 0 && table.scans.is_empty() {
+                    continue;
+                }
+                info.builds.push(BuildInfo {
+                    state: "decoded",
+                    queries: table.columns.len(),
+                    readers: table.scans.len(),
+                    elapsed_ns: 0,
+                    bytes,
+                    uses: table.hits,
+                    value: 0.0,
+                    label: table.table.upgrade().map(|table| table.describe()).unwrap_or_default(),
+                });
+            }
+            gone
+        };
+        drop(gone);
+    }
+}
+
+impl Reclaim for Scans {
+    fn reclaimable_bytes(&self) -> usize {
+        self.shelf.lock().bytes
+    }
+
+    fn poll_reclaim(&self, bytes: usize, _waker: &Waker) -> Poll<Result<()>> {
+        self.drop_some(bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A scan that shares columns, until it ends.
+pub(crate) struct Attendance {
+    scans: Arc<Scans>,
+    table: TableId,
+    scan: u64,
+    columns: Vec<usize>,
+    window_rows: usize,
+    leaves: bool,
+}
+
+impl Attendance {
+    /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment.
+    pub fn choose<'a>(&self, clusters: impl Iterator<Item = &'a Arc<dyn Cluster>>) -> usize {
+        let shelf = self.scans.shelf.lock();
+        let Some(table) = shelf.tables.get(&self.table) else { return 0 };
+        // Nothing is here, and nobody else is.
+        if table.scans.len() < 2 && shelf.by_value.is_empty() {
+            return 0;
+        }
+        let mut best = (0, 0);
+        for (position, cluster) in clusters.take(CHOICE_MAX).enumerate() {
+            let worth = cluster.place().map_or(1, |place| self.worth(table.clusters.get(&place)));
+            if position == 0 || worth > best.0 {
+                best = (worth, position);
+            }
+            if worth == WORTH_READY {
+                break;
+            }
+        }
+        best.1
+    }
+
+    fn worth(&self, cluster: Option<&ClusterShelf>) -> usize {
+        let Some(cluster) = cluster else { return 1 };
+        let (mut is_ready, mut is_idle) = (true, false);
+        for column in &self.columns {
+            match cluster.slot(*column) {
+                Some(Slot::Kept(_)) => {}
+                Some(Slot::Claimed) => is_ready = false,
+                None => (is_ready, is_idle) = (false, true),
+            }
+        }
+        match (is_ready, is_idle) {
+            (true, _) => WORTH_READY,
+            // Others are about to leave all that is missing.
+            (false, false) => 0,
+            (false, true) => 1 + cluster.needed,
+        }
+    }
+
+    /// What is here of a cluster that the scan is about to fetch, and what it is to leave.
+    pub fn take(self: &Arc<Self>, cluster: &dyn Cluster) -> Option<Arc<ClusterColumns>> {
+        let place = cluster.place()?;
+        let rows = cluster.rows()?;
+        let leaves = self.leaves && !self.scans.broker.is_wanted();
+        let bytes_max = self.scans.bytes_max();
+        let (mut ready, mut claims) = (Vec::new(), Vec::new());
+        {
+            let shelf = &mut *self.scans.shelf.lock();
+            let floor = shelf.floor;
+            let is_full = shelf.bytes >= bytes_max;
+            let least = shelf.by_value.first().map_or(f64::INFINITY, |(value, _)| value.number());
+            let mut moved = Vec::new();
+            let table = shelf.tables.get_mut(&self.table)?;
+            let own = table.clusters.entry(place).or_default();
+            for &column in &self.columns {
+                match own.columns.iter_mut().find(|(other, _)| *other == column).map(|(_, slot)| slot) {
+                    Some(Slot::Kept(entry)) if entry.decoded.window_rows == self.window_rows => {
+                        entry.uses += 1;
+                        let value = Value::new(floor + entry.decoded.cost * (entry.uses + 1) as f64);
+                        moved.push((ColumnId { table: self.table, place, column }, entry.value, value));
+                        entry.value = value;
+                        ready.push((column, entry.decoded.clone()));
+                    }
+                    Some(_) => {}
+                    None => {
+                        let wanted = table.columns.get(&column).is_some_and(|by| by.running > 1 || by.scans > 1);
+                        if leaves && wanted && (!is_full || least < floor + COST_EXPECTED) {
+                            own.columns.push((column, Slot::Claimed));
+                            claims.push(column);
+                        }
+                    }
+                }
+            }
+            table.hits += ready.len() as u64;
+            shelf.hits_total += ready.len() as u64;
+            for (id, before, now) in moved {
+                shelf.by_value.remove(&(before, id));
+                shelf.by_value.insert((now, id));
+            }
+        }
+        let claim = |column| Claim {
+            column,
+            windows: Vec::new(),
+            rows: 0,
+            read_bytes: cluster.bytes(&[column]),
+            memory: self.scans.memory.reservation("Shared columns"),
+        };
+        let claims = claims.into_iter().map(claim).collect();
+        Some(Arc::new(ClusterColumns { attendance: self.clone(), place, rows, ready, claims: Mutex::new(claims) }))
+    }
+
+    /// The scan does not need the cluster any more.
+    fn done(&self, place: u64) {
+        let mut shelf = self.scans.shelf.lock();
+        if let Some(table) = shelf.tables.get_mut(&self.table) {
+            table.release(self.scan, place);
+        }
+    }
+}
+
+/// What a column is expected to cost for each byte before it is decoded: about half of it is read.
+const COST_EXPECTED: f64 = 1.5;
+
+impl TableShelf {
+    fn release(&mut self, scan: u64, place: u64) {
+        if self.scans.get_mut(&scan).is_some_and(|places| places.remove(&place))
+            && let Some(cluster) = self.clusters.get_mut(&place)
+        {
+            cluster.needed -= 1;
+            if cluster.needed == 0 && cluster.columns.is_empty() {
+                self.clusters.remove(&place);
+            }
+        }
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        let mut shelf = self.scans.shelf.lock();
+        let Some(table) = shelf.tables.get_mut(&self.table) else { return };
+        let places = table.scans.get(&self.scan).map(|places| places.iter().copied().collect::<Vec<_>>());
+        for place in places.unwrap_or_default() {
+            table.release(self.scan, place);
+        }
+        table.scans.remove(&self.scan);
+        for column in &self.columns {
+            if let Some(interest) = table.columns.get_mut(column) {
+                interest.running -= 1;
+            }
+        }
+    }
+}
+
+/// One cluster's columns for one scan: those that are here, and those that it is to leave.
+pub(crate) struct ClusterColumns {
+    attendance: Arc<Attendance>,
+    place: u64,
+    rows: usize,
+    ready: Vec<(usize, Arc<Decoded>)>,
+    claims: Mutex<Vec<Claim>>,
+}
+
+struct Claim {
+    column: usize,
+    windows: Vec<ArrayRef>,
+    rows: usize,
+    read_bytes: usize,
+    memory: Reservation,
+}
+
+impl ClusterColumns {
+    /// Of these columns, those that are not here.
+    pub fn missing(&self, columns: &[usize]) -> Vec<usize> {
+        columns.iter().copied().filter(|column| !self.has(*column)).collect()
+    }
+
+    /// Columns that are here.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    fn has(&self, column: usize) -> bool {
+        self.ready.iter().any(|(other, _)| *other == column)
+    }
+
+    fn id(&self, column: usize) -> ColumnId {
+        ColumnId { table: self.attendance.table, place: self.place, column }
+    }
+
+    /// Nobody decodes these columns for others any more.
+    fn give_up(&self, claims: Vec<Claim>) {
+        if claims.is_empty() {
+            return;
+        }
+        {
+            let mut shelf = self.attendance.scans.shelf.lock();
+            if let Some(cluster) = shelf.cluster(self.attendance.table, self.place) {
+                for claim in &claims {
+                    cluster.remove(claim.column);
+                }
+            }
+        }
+        drop(claims);
+    }
+}
+
+impl SharedColumns for ClusterColumns {
+    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
+        self.ready.iter().find(|(other, _)| *other == column).map(|(_, decoded)| decoded.windows.as_slice())
+    }
+
+    fn wanted(&self) -> Vec<usize> {
+        self.claims.lock().iter().map(|claim| claim.column).collect()
+    }
+
+    fn put(&self, column: usize, window: &ArrayRef) -> bool {
+        let mut claims = self.claims.lock();
+        let Some(position) = claims.iter().position(|claim| claim.column == column) else { return false };
+        let claim = &mut claims[position];
+        // What is kept must not keep other rows alive.
+        let is_dictionary = matches!(window.data_type(), DataType::Dictionary(..));
+        let own = if is_dictionary { Ok(window.clone()) } else { compacted(window) };
+        let is_held = own.is_ok_and(|own| {
+            let is_held = claim.memory.grow(more_bytes(claim.windows.last(), &own)).is_ok();
+            claim.rows += own.len();
+            claim.windows.push(own);
+            is_held
+        });
+        if !is_held {
+            let claim = claims.swap_remove(position);
+            drop(claims);
+            self.give_up(vec![claim]);
+        }
+        is_held
+    }
+
+    fn complete(&self) {
+        let claims = std::mem::take(&mut *self.claims.lock());
+        let (complete, broken): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.rows == self.rows);
+        self.give_up(broken);
+        for Claim { column, windows, read_bytes, memory, .. } in complete {
+            let bytes = memory.bytes();
+            let cost = 1.0 + read_bytes as f64 / bytes.max(1) as f64;
+            let window_rows = self.attendance.window_rows;
+            self.attendance.scans.keep(self.id(column), Decoded { windows, window_rows, bytes, cost, _memory: memory });
+        }
+        self.attendance.done(self.place);
+    }
+}
+
+impl Drop for ClusterColumns {
+    fn drop(&mut self) {
+        let claims = std::mem::take(&mut *self.claims.lock());
+        self.give_up(claims);
+    }
+}
+
+/// Bytes that a window needs beside the one before it: they may have one dictionary.
+fn more_bytes(before: Option<&ArrayRef>, window: &ArrayRef) -> usize {
+    let Some(now) = window.as_dictionary_opt::<Int32Type>() else { return bytes_needed(window) };
+    let before = before.and_then(|before| before.as_dictionary_opt::<Int32Type>());
+    let has_values = before.is_some_and(|before| Arc::ptr_eq(before.values(), now.values()));
+    bytes_needed(now.keys()) + if has_values { 0 } else { now.values().get_array_memory_size() }
+}

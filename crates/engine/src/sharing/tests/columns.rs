@@ -1,0 +1,278 @@
+//! What scans leave each other: who decodes what, which cluster comes next, and what goes when memory is wanted.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::Statistics;
+use diligence_base::ids::{QueryId, TableVersion};
+use diligence_base::{Error, Result};
+use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, TableScan};
+
+use crate::memory::Broker;
+use crate::sharing::SharingInfo;
+use crate::sharing::columns::{Attendance, ClusterColumns, Scans};
+
+const ROWS: usize = 250;
+const WINDOW_ROWS: usize = 100;
+
+/// A cluster of which only the place matters.
+#[derive(Debug)]
+struct Place(u64);
+
+impl Cluster for Place {
+    fn rows(&self) -> Option<usize> {
+        Some(ROWS)
+    }
+
+    fn bytes(&self, columns: &[usize]) -> usize {
+        columns.len() * 1000
+    }
+
+    fn fetch(&self, _columns: &[usize]) -> Fetch {
+        Fetch::Ready(Fetched { bytes: 0, content: Box::new(()) })
+    }
+
+    fn decode(&self, _fetched: Fetched, _request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        Err(Error::bug("nobody decodes it"))
+    }
+
+    fn describe(&self) -> String {
+        format!("cluster {}", self.0)
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl Table for Named {
+    fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false), Field::new("b", DataType::Int64, false)]))
+    }
+
+    fn version(&self) -> TableVersion {
+        TableVersion(1)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::new_unknown(&self.schema())
+    }
+
+    fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
+        Err(Error::bug("nobody scans it"))
+    }
+
+    fn describe(&self) -> String {
+        self.0.to_owned()
+    }
+}
+
+struct Stage {
+    broker: Arc<Broker>,
+    scans: Arc<Scans>,
+    table: Arc<dyn Table>,
+    clusters: Vec<Arc<dyn Cluster>>,
+}
+
+impl Stage {
+    fn new(budget_bytes: usize, clusters: u64) -> Self {
+        let broker = Broker::new(budget_bytes);
+        let scans = Scans::new(&broker, 50);
+        let clusters = (0..clusters).map(|place| Arc::new(Place(place)) as Arc<dyn Cluster>).collect();
+        Self { broker, scans, table: Arc::new(Named("t")), clusters }
+    }
+
+    fn scan(&self, columns: &[usize]) -> Arc<Attendance> {
+        self.scans.attend(&self.table, &self.clusters, columns, WINDOW_ROWS, true).unwrap()
+    }
+
+    fn take(&self, scan: &Arc<Attendance>, place: usize) -> Arc<ClusterColumns> {
+        scan.take(self.clusters[place].as_ref()).unwrap()
+    }
+
+    fn next(&self, scan: &Attendance, left: &[usize]) -> usize {
+        left[scan.choose(left.iter().map(|place| &self.clusters[*place]))]
+    }
+
+    /// A whole scan, as a decoder does it.
+    fn run(&self, columns: &[usize]) {
+        let scan = self.scan(columns);
+        for place in 0..self.clusters.len() {
+            decode(&self.take(&scan, place));
+        }
+    }
+
+    fn info(&self) -> SharingInfo {
+        let mut info = SharingInfo::default();
+        self.scans.describe(&mut info);
+        info
+    }
+}
+
+fn windows(column: usize) -> impl Iterator<Item = ArrayRef> {
+    let window = move |start: usize| {
+        let rows = start..(start + WINDOW_ROWS).min(ROWS);
+        Arc::new(Int64Array::from_iter_values(rows.map(|row| (row * 10 + column) as i64))) as ArrayRef
+    };
+    (0..ROWS).step_by(WINDOW_ROWS).map(window)
+}
+
+fn decode(columns: &ClusterColumns) {
+    for column in columns.wanted() {
+        assert!(windows(column).all(|window| columns.put(column, &window)));
+    }
+    columns.complete();
+}
+
+#[test]
+fn what_is_wanted_again_is_decoded_as_a_whole_and_then_not_again() {
+    let stage = Stage::new(1 << 20, 3);
+    let first = stage.scan(&[0, 1]);
+    let columns = stage.take(&first, 0);
+    assert!(columns.wanted().is_empty(), "nobody has asked before, and nobody else is there");
+    assert_eq!(columns.missing(&[0, 1]), [0, 1]);
+    drop((columns, first));
+    stage.run(&[0]);
+    let third = stage.scan(&[0, 1]);
+    let columns = stage.take(&third, 2);
+    assert_eq!((columns.missing(&[0, 1]), columns.wanted(), columns.ready()), (vec![1], vec![1], 1));
+    let found = columns.windows(0).unwrap();
+    assert!(found.iter().map(|window| window.to_data()).eq(windows(0).map(|window| window.to_data())));
+    assert!(columns.windows(1).is_none());
+    let info = stage.info();
+    assert_eq!((info.columns_kept, info.columns_left_total, info.columns_read_total), (3, 3, 1));
+    assert_eq!(info.columns_bytes, stage.broker.reserved_bytes());
+    assert!(info.columns_bytes >= 3 * ROWS * 8);
+    assert_eq!((info.builds[0].state, info.builds[0].readers, info.builds[0].label.as_str()), ("decoded", 1, "t"));
+}
+
+#[test]
+fn scans_at_once_divide_the_clusters_between_them() {
+    let stage = Stage::new(1 << 20, 8);
+    let scans = [stage.scan(&[0]), stage.scan(&[0]), stage.scan(&[0, 1])];
+    let mut left = [(); 3].map(|()| (0..8).collect::<Vec<usize>>());
+    let mut decoded = 0;
+    // All take a cluster, then all decode: nobody knows what the others are about to leave.
+    while left.iter().any(|left| !left.is_empty()) {
+        let mut taken = Vec::new();
+        for (scan, left) in scans.iter().zip(&mut left) {
+            if !left.is_empty() {
+                let place = stage.next(scan, left);
+                left.retain(|other| *other != place);
+                taken.push(stage.take(scan, place));
+            }
+        }
+        for columns in taken {
+            decoded += columns.missing(&[0]).len();
+            decode(&columns);
+        }
+    }
+    // Each once for others; and where others are at the last ones, nobody waits for them.
+    assert_eq!(stage.info().columns_left_total, 8);
+    assert!((8..8 + scans.len()).contains(&decoded), "{decoded}");
+    assert_eq!(stage.info().columns_read_total as usize, 3 * 8 - decoded);
+}
+
+#[test]
+fn a_cluster_that_others_are_at_comes_last_and_is_not_waited_for() {
+    let stage = Stage::new(1 << 20, 2);
+    let (first, second) = (stage.scan(&[0]), stage.scan(&[0]));
+    let at_work = [stage.take(&first, 0), stage.take(&first, 1)];
+    assert_eq!(stage.next(&second, &[0, 1]), 0, "one of them must come first");
+    let own = stage.take(&second, 0);
+    assert_eq!((own.missing(&[0]), own.wanted()), (vec![0], vec![]), "it decodes it for itself");
+    decode(&at_work[1]);
+    assert_eq!(stage.next(&second, &[0, 1]), 1, "what is here comes first");
+    // The first scan ends without having left cluster 0: somebody else may.
+    drop((at_work, own, first));
+    assert_eq!(stage.take(&second, 0).wanted(), [0]);
+}
+
+#[test]
+fn what_most_scans_need_comes_first() {
+    let stage = Stage::new(1 << 20, 4);
+    let scan = stage.scan(&[0]);
+    let half = stage.scans.attend(&stage.table, &stage.clusters[2..], &[1], WINDOW_ROWS, true).unwrap();
+    assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 2);
+    decode(&stage.take(&half, 2));
+    assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 3, "the other one does not need cluster 2 any more");
+    drop(half);
+    assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 0);
+}
+
+#[test]
+fn windows_of_other_sizes_and_scans_that_leave_early_leave_nothing() {
+    let stage = Stage::new(1 << 20, 1);
+    for leaves in [false, true] {
+        drop(stage.scan(&[0]));
+        let scan = stage.scans.attend(&stage.table, &stage.clusters, &[0], WINDOW_ROWS, leaves).unwrap();
+        assert_eq!(stage.take(&scan, 0).wanted().len(), usize::from(leaves));
+    }
+    stage.run(&[0]);
+    let other = stage.scans.attend(&stage.table, &stage.clusters, &[0], 7, true).unwrap();
+    let columns = stage.take(&other, 0);
+    assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![0], vec![]));
+    stage.scans.set_percent(0);
+    assert!(stage.scans.attend(&stage.table, &stage.clusters, &[0], WINDOW_ROWS, true).is_none());
+    assert_eq!((stage.info().columns_bytes, stage.broker.reserved_bytes()), (0, 0));
+}
+
+#[test]
+fn a_column_that_was_not_put_as_a_whole_is_not_kept() {
+    let stage = Stage::new(1 << 20, 1);
+    drop(stage.scan(&[0]));
+    let scan = stage.scan(&[0]);
+    let columns = stage.take(&scan, 0);
+    assert!(columns.put(0, &windows(0).next().unwrap()));
+    columns.complete();
+    drop(columns);
+    assert_eq!(stage.info().columns_kept, 0);
+    assert_eq!(stage.take(&scan, 0).wanted(), [0]);
+    assert_eq!(stage.broker.reserved_bytes(), 0);
+}
+
+#[test]
+fn columns_have_their_part_of_the_budget_and_give_way_to_queries() {
+    // Half of it has room for some ten columns of a cluster.
+    let stage = Stage::new(20 * (ROWS * 8 + 300), 40);
+    drop(stage.scan(&[0]));
+    stage.run(&[0]);
+    let info = stage.info();
+    assert!(info.columns_bytes <= stage.broker.budget_bytes() / 2 && info.columns_kept >= 8, "{info:?}");
+    // Who scans everything again and again finds what fits.
+    let before = info.columns_kept;
+    for _ in 0..3 {
+        stage.run(&[0]);
+    }
+    assert!(stage.info().columns_read_total >= 2 * before as u64, "{:?}", stage.info());
+    // What is read stays counted as long as it is.
+    let scan = stage.scan(&[0]);
+    let places = (0..40).find(|place| stage.take(&scan, *place).ready() == 1).unwrap();
+    let read = stage.take(&scan, places);
+    let query = stage.broker.account(QueryId(1), None);
+    let mut wanted = query.reservation("Query");
+    assert!(wanted.grow(stage.broker.budget_bytes() - ROWS * 8 - 300).is_ok());
+    assert!(stage.info().columns_kept <= 1, "{:?}", stage.info());
+    assert!(stage.broker.reserved_bytes() > wanted.bytes());
+    assert!(read.windows(0).is_some());
+    drop((read, scan, wanted));
+    assert!(stage.broker.reserved_bytes() <= stage.info().columns_bytes);
+}
+
+#[test]
+fn a_table_that_is_gone_takes_its_columns_along() {
+    let mut stage = Stage::new(1 << 20, 2);
+    drop(stage.scan(&[0]));
+    stage.run(&[0]);
+    assert_eq!(stage.info().columns_kept, 2);
+    stage.table = Arc::new(Named("another"));
+    let info = stage.info();
+    assert_eq!((info.columns_kept, info.columns_bytes, info.builds.len()), (0, 0, 0));
+    assert_eq!(stage.broker.reserved_bytes(), 0);
+    let scan = stage.scan(&[0]);
+    assert_eq!(stage.take(&scan, 0).ready(), 0);
+}
