@@ -31,7 +31,8 @@ pub fn leftovers(database: &Database) -> Option<String> {
         return Some(format!("stage {} still has packets", stage.name));
     }
     // What is kept for later queries is nobody's.
-    let kept = engine.sharing().retained_bytes + engine.table_memory().reserved_bytes();
+    let sharing = engine.sharing();
+    let kept = sharing.retained_bytes + sharing.columns_bytes + engine.table_memory().reserved_bytes();
     match engine.broker().reserved_bytes().saturating_sub(kept) {
         0 => None,
         bytes => Some(format!("{bytes} bytes are still reserved")),

@@ -131,7 +131,8 @@ pub async fn slow_reader(day: Rc<Day>, number: usize) -> Result<(), String> {
                     Err(error) => return Err(format!("a slow reader: {error}")),
                 };
                 match message.kind {
-                    b'T' => {}
+                    // Where it stands in line is a notice.
+                    b'T' | b'N' => {}
                     b'D' => {
                         let values = message.values().unwrap_or_default();
                         let [Some(value), Some(text)] = values[..] else {

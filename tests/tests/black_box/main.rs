@@ -7,4 +7,5 @@ mod library;
 mod memory;
 mod panics;
 mod sharing;
+mod sharing_seeds;
 mod transcripts;
