@@ -282,13 +282,14 @@ impl Shared {
             .into_iter()
             .map(|range| range.into_inner().ok_or_else(|| Error::bug("a range of a sort was not merged")))
             .collect::<Result<Vec<_>>>()?;
-        if let Some(reservation) = &mut reservation {
-            let rows: usize = keys.iter().map(SortedKeys::len).sum();
-            let given: usize = picks.iter().map(Vec::len).sum();
-            // Keys are gone, and so are the places of rows that nobody wants.
-            reservation.shrink(keys.iter().map(SortedKeys::bytes).sum::<usize>() + (rows - given) * size_of::<Pick>());
-        }
+        // Keys are gone, and so are the places of rows that nobody wants.
+        let rows: usize = keys.iter().map(SortedKeys::len).sum();
+        let given: usize = picks.iter().map(Vec::len).sum();
+        let freed = keys.iter().map(SortedKeys::bytes).sum::<usize>() + (rows - given) * size_of::<Pick>();
         drop(keys);
+        if let Some(reservation) = &mut reservation {
+            reservation.shrink(freed);
+        }
         let wanted = self.fetch.unwrap_or(usize::MAX);
         let rows: usize = payloads.iter().map(Batch::rows).sum();
         let sorted = Sorted { payloads, picks, rows: rows.min(wanted), _reservation: reservation };
