@@ -1,5 +1,7 @@
 //! Windows against the slow judge, whatever the frames, the types, and however rows are cut into batches; and what they hold.
 
+mod large_partition;
+
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
@@ -24,6 +26,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::source::{Functions, Work};
+
 use crate::batch::{Batch, Column as BatchColumn, compacted};
 use crate::expressions::Expr;
 use crate::memory::QueryMemory;
