@@ -56,6 +56,10 @@ pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 2
 /// being filled meanwhile.
 pub const TEMP_WRITES_MAX: usize = 4;
 
+/// Reads and writes of temp space that are under way in an io_uring: a few for each of some operators. More wait in a queue, which
+/// costs nothing: no disk does more at once.
+pub const TEMP_RING_DEPTH: usize = 64;
+
 /// Clusters that a reader of temp space asks for before they are wanted.
 pub const TEMP_READ_AHEAD_CLUSTERS: usize = 2;
 

@@ -46,8 +46,17 @@ Exit codes: 0 it was ended by a signal, 1 it failed, 2 the command line makes no
 }
 
 /// Options that a server has decided already.
-const OF_A_DATABASE: [&str; 8] =
-    ["data", "workers", "memory", "temp_dir", "temp_limit", "temp_cluster", "temp_direct", "temp_compression"];
+const OF_A_DATABASE: [&str; 9] = [
+    "data",
+    "workers",
+    "memory",
+    "temp_dir",
+    "temp_limit",
+    "temp_cluster",
+    "temp_direct",
+    "temp_io",
+    "temp_compression",
+];
 
 /// How the database is opened.
 #[derive(Args, Clone, Debug)]
@@ -73,6 +82,9 @@ pub struct DatabaseArguments {
     /// Write and read temp space past the page cache
     #[arg(long)]
     pub temp_direct: bool,
+    /// Who reads and writes temp space
+    #[arg(long, value_enum, default_value_t = TempIoChoice::Threads)]
+    pub temp_io: TempIoChoice,
     /// Whether rows in temp space are compressed
     #[arg(long, value_enum, default_value_t = TempCompression::None)]
     pub temp_compression: TempCompression,
@@ -82,6 +94,17 @@ pub struct DatabaseArguments {
     /// A setting, as in the statement SET; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
+}
+
+/// Who reads and writes temp space.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TempIoChoice {
+    /// io_uring where the system allows it, and threads otherwise
+    Auto,
+    /// io_uring (Linux)
+    IoUring,
+    /// Threads that block
+    Threads,
 }
 
 /// How rows are written to temp space.

@@ -1,10 +1,10 @@
 //! Opens the database that the command line describes.
 
 use diligence_base::ErrorKind;
-use diligence_db::{Compression, Database, DatabaseOptions, TempOptions};
+use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 
 use crate::allocator;
-use crate::arguments::{DatabaseArguments, TempCompression};
+use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
 use crate::failure::Failure;
 
 /// Opens it. A folder that is not there or a setting that does not exist is a mistake of the command line.
@@ -24,6 +24,11 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         quota_bytes: arguments.temp_limit.map(|bytes| bytes as u64),
         cluster_bytes: arguments.temp_cluster.unwrap_or(defaults.cluster_bytes),
         direct: arguments.temp_direct,
+        io: match arguments.temp_io {
+            TempIoChoice::Auto => TempIo::Auto,
+            TempIoChoice::IoUring => TempIo::Ring,
+            TempIoChoice::Threads => TempIo::Threads,
+        },
         compression: match arguments.temp_compression {
             TempCompression::None => Compression::None,
             TempCompression::Lz4 => Compression::Lz4,

@@ -38,7 +38,7 @@ pub use database::{Database, DatabaseOptions, TableInfo, WaitingQuery};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_engine::plan::Needs;
 pub use diligence_engine::query::Progress;
-pub use diligence_engine::temp::{Compression, TempOptions};
+pub use diligence_engine::temp::{Compression, TempIo, TempOptions};
 pub use diligence_sql::catalog::ComputedTable;
 pub use diligence_sql::facts::Facts;
 pub use diligence_sql::rights;

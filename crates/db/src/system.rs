@@ -189,11 +189,12 @@ fn memory(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     engine.broker().holders().into_iter().map(row).collect()
 }
 
-const TEMP: [Column; 8] = [
+const TEMP: [Column; 9] = [
     ("directory", Kind::Text),
     ("used_bytes", Kind::Number),
     ("free_bytes", Kind::Number),
     ("direct", Kind::Text),
+    ("io", Kind::Text),
     ("files", Kind::Number),
     ("read_bytes_total", Kind::Number),
     ("written_bytes_total", Kind::Number),
@@ -209,6 +210,7 @@ fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             (directory.clusters_used * info.cluster_bytes).into(),
             (directory.clusters_free * info.cluster_bytes).into(),
             if directory.is_direct { "yes" } else { "no" }.into(),
+            info.io.to_string().into(),
             info.files.into(),
             info.read_bytes_total.into(),
             info.written_bytes_total.into(),

@@ -1,5 +1,8 @@
 //! A disk that fails at the n-th operation, for n from the first to the last: one query ends with an error that says why, or with
 //! the right rows; nothing is left of it; and the next query runs.
+//!
+//! `DILIGENCE_FAULT_POINTS` says at how many operations of each query, evenly spread (24 unless given), or `all`: at every one, which
+//! takes hours (`.ci/nightly`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +11,26 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use diligence_base::seams::{Fault, MemoryTempFiles};
 use diligence_base::{Error, ErrorKind};
-use diligence_db::{Database, DatabaseOptions, Session, TempOptions};
+use diligence_db::{Database, DatabaseOptions, Session, TempIo, TempOptions};
 use diligence_tests::idle;
 
 /// Less than a user may say, so that few rows are enough.
 const BUDGETS: [usize; 5] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20];
 
-/// Operations of each query that fail, evenly from the first to the last.
+/// Operations of each query that fail, evenly from the first to the last, unless the environment says otherwise.
 const POINTS: u64 = 24;
+
+/// How many of a query's operations fail, each in a run of its own.
+fn points(operations: u64) -> u64 {
+    match std::env::var("DILIGENCE_FAULT_POINTS") {
+        Err(_) => POINTS.min(operations),
+        Ok(all) if all == "all" => operations,
+        Ok(number) => match number.parse::<u64>() {
+            Ok(number) if number > 0 => number.min(operations),
+            _ => panic!("DILIGENCE_FAULT_POINTS is '{number}', and should be a number or all"),
+        },
+    }
+}
 
 /// Each spills: a sort, a join, groups, a window, and a recursive query whose rounds and seen rows do.
 const QUERIES: [&str; 5] = [
@@ -30,12 +45,26 @@ const QUERIES: [&str; 5] = [
      UNION SELECT n + 20000 FROM r WHERE n <= 60000) SELECT count(*), sum(n) FROM r",
 ];
 
+/// How a query is run.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// In one thread, the same way each time.
+    Seeded(u64),
+    /// With workers: the n-th operation may be another one each time.
+    Threads(TempIo),
+}
+
 /// A small database, deterministic but for its temp space's threads, if it has any.
-fn database(files: &MemoryTempFiles, budget_bytes: usize, seed: Option<u64>) -> Result<(Database, Session), Error> {
+fn database(files: &MemoryTempFiles, budget_bytes: usize, run: Run) -> Result<(Database, Session), Error> {
+    let (seed, io) = match run {
+        Run::Seeded(seed) => (Some(seed), TempIo::Threads),
+        Run::Threads(io) => (None, io),
+    };
     let temp = TempOptions {
         directories: vec!["/temp".into()],
         cluster_bytes: 32 << 10,
         threads: 2,
+        io,
         files: Arc::new(files.clone()),
         ..TempOptions::default()
     };
@@ -74,11 +103,11 @@ fn is_free(database: &Database, what: &str) {
 }
 
 /// Runs a query with one fault, and again without it.
-fn fails_once(query: usize, expected: &RecordBatch, fault: Fault, at: u64, seed: Option<u64>) -> bool {
+fn fails_once(query: usize, expected: &RecordBatch, fault: Fault, at: u64, how: Run) -> bool {
     let sql = QUERIES[query];
-    let what = format!("{fault:?} at operation {at}, seed {seed:?}, {sql}");
+    let what = format!("{fault:?} at operation {at}, {how:?}, {sql}");
     let files = MemoryTempFiles::failing(fault, at);
-    let Ok((database, session)) = database(&files, BUDGETS[query], seed) else {
+    let Ok((database, session)) = database(&files, BUDGETS[query], how) else {
         assert!(at == 0 && fault == Fault::Broken, "{what}: the database does not open");
         return true;
     };
@@ -108,30 +137,32 @@ fn fails_once(query: usize, expected: &RecordBatch, fault: Fault, at: u64, seed:
 
 fn sweep(query: usize) {
     let sql = QUERIES[query];
-    let seed = Some(query as u64);
+    let seeded = Run::Seeded(query as u64);
     let files = MemoryTempFiles::default();
-    let (database, session) = database(&files, BUDGETS[query], seed).unwrap();
+    let (database, session) = database(&files, BUDGETS[query], seeded).unwrap();
     let expected = run(&session, sql).unwrap();
     is_free(&database, sql);
     drop((session, database));
     let operations = files.operations();
     assert!(operations > 50, "{operations} operations do not spill much: {sql}");
 
+    let count = points(operations);
     let slow = Fault::Slow(Duration::from_millis(20));
     for fault in [Fault::Full, Fault::Broken, Fault::Short, Fault::Empty, Fault::Flip, slow] {
-        let points = (0..POINTS).map(|point| point * operations / POINTS);
-        let failures = points.filter(|at| fails_once(query, &expected, fault, *at, seed)).count() as u64;
+        let points = (0..count).map(|point| point * operations / count);
+        let failures = points.filter(|at| fails_once(query, &expected, fault, *at, seeded)).count() as u64;
         let (least, most) = match fault {
-            Fault::Full => (POINTS / 2, POINTS),
-            Fault::Broken | Fault::Flip => (1, POINTS),
+            Fault::Full => (count / 2, count),
+            Fault::Broken | Fault::Flip => (1, count),
             // What is short goes on behind what was done; what is late comes.
             Fault::Short | Fault::Slow(_) => (0, 0),
-            Fault::Empty => (0, POINTS),
+            Fault::Empty => (0, count),
         };
-        assert!((least..=most).contains(&failures), "{failures} of {POINTS} queries failed after {fault:?}: {sql}");
-        // The same with threads, where the n-th operation may be another one each time.
-        for at in [operations / 7, operations / 3] {
-            fails_once(query, &expected, fault, at, None);
+        assert!((least..=most).contains(&failures), "{failures} of {count} queries failed after {fault:?}: {sql}");
+        for io in [TempIo::Threads, TempIo::Ring] {
+            for at in [operations / 7, operations / 3] {
+                fails_once(query, &expected, fault, at, Run::Threads(io));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::temp_files::{TempFile, TempFiles};
+use super::temp_queue::{Bell, Completion, TempQueue, Transfer};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +155,42 @@ impl TempFiles for MemoryTempFiles {
         self.0.files.fetch_add(1, Ordering::SeqCst);
         Ok(Arc::new(MemoryTempFile { shared: self.0.clone(), content: Default::default(), is_direct: direct }))
     }
+
+    fn queue(&self, _depth: usize) -> io::Result<Box<dyn TempQueue>> {
+        Ok(Box::new(MemoryQueue::default()))
+    }
+}
+
+/// Does what was begun last when it is waited for: nobody can count on an order. What goes wrong in a file does so here, too.
+#[derive(Default)]
+struct MemoryQueue(Vec<Box<dyn Transfer>>);
+
+impl TempQueue for MemoryQueue {
+    fn under_way(&self) -> usize {
+        self.0.len()
+    }
+
+    fn begin(&mut self, transfer: Box<dyn Transfer>) {
+        self.0.push(transfer);
+    }
+
+    /// Does not wait: there must be something under way.
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        let mut transfer = self.0.pop().unwrap_or_else(|| panic!("nothing is under way"));
+        let result = transfer.request().run();
+        done.push((transfer, result));
+    }
+
+    fn bell(&self) -> Arc<dyn Bell> {
+        Arc::new(Silent)
+    }
+}
+
+/// The bell of a queue in which nobody waits.
+struct Silent;
+
+impl Bell for Silent {
+    fn ring(&self) {}
 }
 
 impl MemoryTempFile {

@@ -5,8 +5,11 @@ mod clock;
 mod files;
 mod memory_temp_files;
 mod random;
+#[cfg(target_os = "linux")]
+mod ring_queue;
 mod spawn;
 mod temp_files;
+mod temp_queue;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use files::{FileMeta, Files, LocalFiles, ReadAt};
@@ -14,3 +17,4 @@ pub use memory_temp_files::{Fault, MemoryTempFiles};
 pub use random::Random;
 pub use spawn::{Spawn, Thread, ThreadSpawn};
 pub use temp_files::{LocalTempFiles, TEMP_FILE_PREFIX, TempFile, TempFiles};
+pub use temp_queue::{Bell, Completion, Memory, Request, TempQueue, Transfer, transfer_now};

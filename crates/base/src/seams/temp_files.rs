@@ -2,17 +2,19 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::temp_queue::TempQueue;
+
 /// How the names of temp files begin, where they have one.
 pub const TEMP_FILE_PREFIX: &str = "diligence-temp-";
 
 /// Slices that one call of the system takes at most (`IOV_MAX` of Linux).
-const SLICES_MAX: usize = 1024;
+pub(super) const SLICES_MAX: usize = 1024;
 
 /// How often a name is tried again that another process has just taken for a leftover.
 const NAME_TRIES: usize = 16;
@@ -25,6 +27,11 @@ pub trait TempFiles: Send + Sync + std::fmt::Debug {
     /// Makes an empty file, and the directory if there is none. With `direct` the file goes past the page cache if its file
     /// system can do that.
     fn create(&self, directory: &Path, direct: bool) -> io::Result<Arc<dyn TempFile>>;
+    /// A queue for so many reads and writes of these files at once. Fails where there is none: then they are done one after another, by
+    /// as many threads as one likes.
+    fn queue(&self, _depth: usize) -> io::Result<Box<dyn TempQueue>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// One temp file. Dropping it removes it. Called from several threads at once, never twice at once for the same bytes.
@@ -44,6 +51,10 @@ pub trait TempFile: Send + Sync {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes of the slices, one after another, to `offset` and says how many.
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+    /// The open file, if reads and writes of it may go to the system directly.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Temp files of the machine's file systems.
@@ -95,6 +106,12 @@ impl TempFiles for LocalTempFiles {
         };
         let ((file, path), is_direct) = created;
         Ok(Arc::new(LocalTempFile { file, is_direct, path }))
+    }
+
+    /// An io_uring, where the system has one and allows it.
+    #[cfg(target_os = "linux")]
+    fn queue(&self, depth: usize) -> io::Result<Box<dyn TempQueue>> {
+        Ok(Box::new(super::ring_queue::RingQueue::new(depth)?))
     }
 }
 
@@ -212,6 +229,10 @@ impl TempFile for LocalTempFile {
         // SAFETY: `IoSlice` has the layout of `iovec` (its documentation promises so); the slices are borrowed for the call.
         let written = unsafe { libc::pwritev(self.file.as_raw_fd(), slices.as_ptr().cast(), count, offset) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use diligence_base::{Error, Result};
-use diligence_db::TempOptions;
+use diligence_db::{TempIo, TempOptions};
 use serde_json::{Value, json};
 
 use super::measured::run::{Ran, Setup, run as run_query, warm};
@@ -27,7 +27,12 @@ pub struct Arguments {
     #[command(flatten)]
     common: Common,
     /// Which experiments.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "clusters,memory,batches,threads,affinity,workers")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "clusters,memory,batches,threads,io,affinity,workers"
+    )]
     parts: Vec<Part>,
     /// Records of 100 bytes that are sorted.
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -51,6 +56,8 @@ enum Part {
     Batches,
     /// Threads that read ahead and write behind; none is neither (section 7)
     Threads,
+    /// Those threads, or an io_uring
+    Io,
     /// Workers bound to processors or not (Table IV)
     Affinity,
     /// 1 to N workers (Figures 1 and 7)
@@ -134,6 +141,11 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
                 )
             };
             ("time over threads of temp space", [0, 1, 2, 4, 8].into_iter().map(of).collect())
+        }
+        Part::Io => {
+            let of = |(axis, name, io): (u64, &str, TempIo)| case(name.to_owned(), axis, Setup { io, ..setup.clone() });
+            let ways = [(1, "threads", TempIo::Threads), (2, "io_uring", TempIo::Ring)];
+            ("threads of temp space or io_uring", ways.into_iter().map(of).collect())
         }
         Part::Affinity => {
             let of = |pinned: bool| {
@@ -274,6 +286,7 @@ mod tests {
             memory_bytes: 0,
             cluster_bytes: 0,
             io_threads: 0,
+            io: TempIo::Threads,
             cache: None,
             request_log: None,
             settings: Vec::new(),

@@ -12,8 +12,8 @@ use shuttle::thread;
 use super::{DrivenSpawn, interleave};
 use crate::memory::{Broker, QueryMemory};
 use crate::temp::{
-    Grouping, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter, TempOptions, TempSpace,
-    block_on,
+    Grouping, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter, TempIo, TempOptions,
+    TempSpace, block_on,
 };
 
 const CLUSTER: usize = 4096;
@@ -23,6 +23,7 @@ fn open(files: &MemoryTempFiles) -> TempSpace {
         directories: vec![PathBuf::from("/a"), PathBuf::from("/b")],
         cluster_bytes: CLUSTER,
         threads: 2,
+        io: if thread_rng().gen_bool(0.5) { TempIo::Ring } else { TempIo::Threads },
         files: Arc::new(files.clone()),
         clock: Arc::new(ManualClock::stepping(1)),
         spawn: Arc::new(DrivenSpawn),

@@ -16,6 +16,9 @@ use crate::memory::{Broker, QueryMemory};
 const CLUSTER: usize = 4096;
 const BATCHES: usize = 6;
 
+/// Threads, and who reads and writes.
+const BY: [(usize, TempIo); 3] = [(0, TempIo::Threads), (2, TempIo::Threads), (2, TempIo::Ring)];
+
 fn batch(partition: usize, step: usize) -> Batch {
     let first = (1000 * partition + 100 * step) as i64;
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 60));
@@ -65,12 +68,13 @@ fn check(mut reader: BatchReader, partition: usize) -> Result<()> {
 }
 
 /// Runs it with a fault. Whether the fault came so late that nothing was left to go wrong, and the error.
-fn run(fault: Fault, at: u64, threads: usize) -> (bool, Result<()>) {
+fn run(fault: Fault, at: u64, (threads, io): (usize, TempIo)) -> (bool, Result<()>) {
     let files = MemoryTempFiles::failing(fault, at);
     let options = TempOptions {
         directories: vec![PathBuf::from("/one"), PathBuf::from("/two")],
         cluster_bytes: CLUSTER,
         threads,
+        io,
         files: Arc::new(files.clone()),
         ..TempOptions::default()
     };
@@ -102,9 +106,9 @@ fn run(fault: Fault, at: u64, threads: usize) -> (bool, Result<()>) {
     (is_over, outcome)
 }
 
-fn sweep(fault: Fault, threads: usize, judge: impl Fn(u64, Result<()>)) {
+fn sweep(fault: Fault, by: (usize, TempIo), judge: impl Fn(u64, Result<()>)) {
     for at in 0.. {
-        let (is_over, outcome) = run(fault, at, threads);
+        let (is_over, outcome) = run(fault, at, by);
         if is_over {
             assert!(at > 30 && outcome.is_ok(), "the sweep has seen all operations");
             return;
@@ -115,8 +119,8 @@ fn sweep(fault: Fault, threads: usize, judge: impl Fn(u64, Result<()>)) {
 
 #[test]
 fn a_full_disk_at_any_operation_ends_one_query_with_an_error() {
-    for threads in [0, 2] {
-        sweep(Fault::Full, threads, |at, outcome| {
+    for by in BY {
+        sweep(Fault::Full, by, |at, outcome| {
             // Once all is written, a full disk does no harm; and what no write needs any more is not missed.
             if let Err(error) = outcome {
                 assert_eq!(error.kind(), ErrorKind::Resource, "at {at}: {error}");
@@ -128,9 +132,9 @@ fn a_full_disk_at_any_operation_ends_one_query_with_an_error() {
 
 #[test]
 fn a_failed_operation_ends_one_query_with_an_error_that_names_the_directory() {
-    for threads in [0, 2] {
+    for by in BY {
         for fault in [Fault::Broken, Fault::Empty] {
-            sweep(fault, threads, |at, outcome| {
+            sweep(fault, by, |at, outcome| {
                 if let Err(error) = outcome {
                     assert!(matches!(error.kind(), ErrorKind::File | ErrorKind::Input), "{fault:?} at {at}: {error}");
                     assert!(
@@ -146,18 +150,18 @@ fn a_failed_operation_ends_one_query_with_an_error_that_names_the_directory() {
 
 #[test]
 fn short_and_slow_operations_are_carried_on() {
-    for threads in [0, 2] {
+    for by in BY {
         for fault in [Fault::Short, Fault::Slow(Duration::from_micros(300))] {
-            sweep(fault, threads, |at, outcome| outcome.unwrap_or_else(|error| panic!("{fault:?} at {at}: {error}")));
+            sweep(fault, by, |at, outcome| outcome.unwrap_or_else(|error| panic!("{fault:?} at {at}: {error}")));
         }
     }
 }
 
 #[test]
 fn a_flipped_bit_is_found() {
-    for threads in [0, 2] {
+    for by in BY {
         let found = std::cell::Cell::new(0);
-        sweep(Fault::Flip, threads, |at, outcome| {
+        sweep(Fault::Flip, by, |at, outcome| {
             if let Err(error) = outcome {
                 assert_eq!(error.kind(), ErrorKind::File, "at {at}: {error}");
                 assert!(error.message().contains("checksum"), "at {at}: {error}");

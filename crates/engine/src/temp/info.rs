@@ -1,5 +1,6 @@
 //! What temp space has done and holds, for people.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +20,35 @@ pub struct DirectoryInfo {
     pub is_named: bool,
 }
 
+/// Who reads and writes the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TempIoInfo {
+    /// An io_uring, driven by one thread.
+    Ring,
+    /// Threads that block.
+    Threads {
+        /// Why the system has refused an io_uring, if it was asked for one.
+        refused: Option<String>,
+    },
+}
+
+impl fmt::Display for TempIoInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TempIoInfo::Ring => f.write_str("io_uring"),
+            TempIoInfo::Threads { refused: None } => f.write_str("threads"),
+            TempIoInfo::Threads { refused: Some(reason) } => write!(f, "threads (io_uring: {reason})"),
+        }
+    }
+}
+
 /// Temp space at a moment. Totals count from its opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TempInfo {
     /// Each directory.
     pub directories: Vec<DirectoryInfo>,
+    /// Who reads and writes them.
+    pub io: TempIoInfo,
     /// Bytes of a cluster.
     pub cluster_bytes: usize,
     /// Spill files that exist.

@@ -18,7 +18,7 @@
 //! 4. `finish` gives a [`SpillFile`]; its [`SpillReader`]s read ahead and may free each cluster once it is read.
 //!
 //! What waits gives a waker, like everything that packets do; [`block_on`] waits for tests and benchmarks. All calls of the
-//! system happen on the I/O threads of temp space.
+//! system happen on the I/O threads of temp space, or in an io_uring that one thread drives ([`transfers`]).
 //!
 //! Invariants:
 //! * Every buffer is reserved, wherever it is: filled, queued, read ahead, or under an array that somebody keeps.
@@ -40,6 +40,9 @@ mod request_log;
 mod space;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transfer_tests;
+mod transfers;
 mod volumes;
 mod wait;
 mod writer;
@@ -47,8 +50,8 @@ mod writer;
 pub use batches::{BatchFile, BatchReader, BatchWriter};
 pub use buffers::{SpillBuffers, SpillMemory};
 pub use file::SpillFile;
-pub use info::{DirectoryInfo, TempInfo};
+pub use info::{DirectoryInfo, TempInfo, TempIoInfo};
 pub use reader::{Cluster, ReadOptions, SpillReader};
-pub use space::{Compression, TempOptions, TempSpace};
+pub use space::{Compression, TempIo, TempOptions, TempSpace};
 pub use wait::block_on;
 pub use writer::{Grouping, SpillWriter};

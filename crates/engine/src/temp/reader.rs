@@ -11,13 +11,14 @@ use std::task::{Poll, Waker};
 use arrow::buffer::Buffer;
 use diligence_base::Result;
 use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
+use diligence_base::seams::{self, Transfer};
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
 use super::failures;
 use super::file::{FileShared, Stored, checksum_of};
 use super::info::count;
 use super::request_log::Request;
-use super::volumes::whole;
+use super::volumes::Progress;
 use crate::sync::Mutex;
 
 /// How a file is read.
@@ -194,11 +195,13 @@ impl SpillReader {
             epoch: self.shared.state.lock().epoch,
             cluster: self.ahead,
             stored,
+            progress: Progress::new(length_of(stored), self.shared.file.space.volumes.is_direct(stored.place)),
             buffer: Some(buffer),
             outcome: None,
+            held: None,
         };
         self.ahead += 1;
-        self.shared.file.space.submit(move || request.run());
+        self.shared.file.space.submit(false, move || request.start());
     }
 }
 
@@ -215,42 +218,70 @@ struct ReadRequest {
     epoch: u64,
     cluster: usize,
     stored: Stored,
+    progress: Progress,
     buffer: Option<ClusterBuffer>,
     outcome: Option<Result<Cluster>>,
+    /// While it is read: its place is not free before.
+    held: Option<Arc<ReadShared>>,
+}
+
+/// The bytes to be read: whole pages, for direct files.
+fn length_of(stored: Stored) -> usize {
+    (stored.bytes as usize).next_multiple_of(PAGE_BYTES)
 }
 
 impl ReadRequest {
-    fn run(mut self) {
-        // Held until it is read: the place is not free before.
-        let Some(reader) = self.reader.upgrade() else { return };
+    fn start(mut self) -> Option<Box<dyn Transfer>> {
+        let reader = self.reader.upgrade()?;
         if reader.state.lock().epoch != self.epoch {
-            return;
+            return None;
         }
-        let Some(buffer) = self.buffer.take() else { return };
-        self.outcome = Some(self.read(&reader.file, buffer));
-        if reader.recycle && matches!(self.outcome, Some(Ok(_))) {
-            reader.file.free(self.cluster);
-        }
-        drop(self);
-        drop(reader);
+        let file = &reader.file;
+        file.space.note(Request::Read, file.number, [(self.cluster, self.stored.place)].into_iter());
+        self.held = Some(reader);
+        Some(Box::new(self))
     }
 
-    fn read(&self, file: &FileShared, mut buffer: ClusterBuffer) -> Result<Cluster> {
+    /// What was read, when all of it was or something went wrong.
+    fn outcome(&mut self, file: &FileShared, result: io::Result<usize>) -> Option<Result<Cluster>> {
         let Stored { place, bytes, checksum } = self.stored;
-        let (space, bytes) = (&file.space, bytes as usize);
-        space.note(Request::Read, file.number, [(self.cluster, place)].into_iter());
-        let (volume, offset) = space.volumes.locate(place);
-        let whole_pages = &mut buffer.bytes_mut()[..bytes.next_multiple_of(PAGE_BYTES)];
-        let length = whole_pages.len();
-        let read = |done: usize| volume.read_at(&mut whole_pages[done..], offset + done as u64);
-        let calls = whole(length, volume.is_direct(), io::ErrorKind::UnexpectedEof, read)
-            .map_err(|error| failures::not_read(space.volumes.path(place), &error))?;
-        count(&space.counters.reads, calls);
-        count(&space.counters.read_bytes, length as u64);
-        if checksum_of(&buffer.bytes()[..bytes]) != checksum {
-            return Err(failures::damaged(space.volumes.path(place), offset));
+        let space = &file.space;
+        match self.progress.advance(result, io::ErrorKind::UnexpectedEof) {
+            Ok(false) => return None,
+            Ok(true) => {}
+            Err(error) => return Some(Err(failures::not_read(space.volumes.path(place), &error))),
         }
-        Ok(Cluster { buffer, bytes })
+        let buffer = self.buffer.take()?;
+        let bytes = bytes as usize;
+        count(&space.counters.reads, self.progress.calls);
+        count(&space.counters.read_bytes, self.progress.bytes() as u64);
+        if checksum_of(&buffer.bytes()[..bytes]) != checksum {
+            let (_, offset) = space.volumes.locate(place);
+            return Some(Err(failures::damaged(space.volumes.path(place), offset)));
+        }
+        Some(Ok(Cluster { buffer, bytes }))
+    }
+}
+
+impl Transfer for ReadRequest {
+    fn request(&mut self) -> seams::Request<'_> {
+        let (Some(reader), Some(buffer)) = (&self.held, &mut self.buffer) else {
+            unreachable!("it has both from its start to its end")
+        };
+        let (file, offset) = reader.file.space.volumes.locate(self.stored.place);
+        let rest = &mut buffer.bytes_mut()[self.progress.done()..self.progress.bytes()];
+        seams::Request { file, offset: offset + self.progress.done() as u64, memory: seams::Memory::Read(rest) }
+    }
+
+    fn done(mut self: Box<Self>, result: io::Result<usize>) -> Option<Box<dyn Transfer>> {
+        let reader = self.held.clone()?;
+        let Some(outcome) = self.outcome(&reader.file, result) else { return Some(self) };
+        let is_read = outcome.is_ok();
+        self.outcome = Some(outcome);
+        if reader.recycle && is_read {
+            reader.file.free(self.cluster);
+        }
+        None
     }
 }
 

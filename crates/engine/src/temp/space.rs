@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use diligence_base::limits::{IO_THREADS, TEMP_CLUSTER_BYTES, TEMP_CLUSTER_BYTES_MIN, TEMP_CLUSTERS_PER_BUDGET};
-use diligence_base::seams::{Clock, LocalTempFiles, Spawn, SystemClock, TempFiles, ThreadSpawn};
+use diligence_base::seams::{Clock, LocalTempFiles, Spawn, SystemClock, TempFiles, ThreadSpawn, Transfer};
 use diligence_base::{Error, Result};
 
 use super::buffers::PAGE_BYTES;
 use super::info::{Counters, TempInfo, counted};
 use super::request_log::{Request, RequestLog};
+use super::transfers::Transfers;
 use super::volumes::{Place, Volumes};
-use crate::stages::{IoPool, StageInfo};
+use crate::stages::StageInfo;
 
 /// Bytes of a cluster at most: positions within one are 32-bit numbers, and nobody needs more.
 const CLUSTER_BYTES_MAX: usize = 1 << 30;
@@ -24,6 +25,18 @@ pub enum Compression {
     None,
     /// LZ4 blocks: the disk is the bottleneck, or too small.
     Lz4,
+}
+
+/// Who reads and writes the files of temp space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TempIo {
+    /// An io_uring where the system allows it, and threads otherwise.
+    Auto,
+    /// An io_uring.
+    Ring,
+    /// Threads that block.
+    #[default]
+    Threads,
 }
 
 /// How temp space is opened.
@@ -39,6 +52,8 @@ pub struct TempOptions {
     pub direct: bool,
     /// What batch writers do with rows. Bytes written otherwise stay as they are.
     pub compression: Compression,
+    /// Who reads and writes.
+    pub io: TempIo,
     /// I/O threads. Without any, reads and writes happen at once on the thread that asks for them.
     pub threads: usize,
     /// Where to log block requests, for `diligence-bench blocks --replay`.
@@ -59,6 +74,7 @@ impl Default for TempOptions {
             quota_bytes: None,
             direct: false,
             compression: Compression::None,
+            io: TempIo::default(),
             threads: IO_THREADS,
             request_log: None,
             files: Arc::new(LocalTempFiles),
@@ -89,13 +105,13 @@ pub(super) struct Space {
     pub volumes: Volumes,
     pub counters: Counters,
     pub next_file: crate::sync::atomic::AtomicU64,
-    pool: Arc<IoPool>,
+    transfers: Transfers,
     log: Option<RequestLog>,
 }
 
 impl TempSpace {
     /// Removes what dead processes left in the directories and makes a file in each. Fails with kind `Input` if an option or a
-    /// directory cannot be used, and with kind `Resource` if the system has no threads left.
+    /// directory cannot be used or an io_uring is demanded and refused, and with kind `Resource` if the system has no threads left.
     pub fn open(options: &TempOptions) -> Result<Self> {
         let cluster_bytes = options.cluster_bytes;
         if cluster_bytes == 0 || !cluster_bytes.is_multiple_of(PAGE_BYTES) || cluster_bytes > CLUSTER_BYTES_MAX {
@@ -105,14 +121,14 @@ impl TempSpace {
         }
         let volumes = Volumes::open(options)?;
         let log = options.request_log.as_deref().map(|path| RequestLog::create(path, cluster_bytes)).transpose()?;
-        let pool = IoPool::start_named("temp", options.threads, options.clock.clone(), options.spawn.as_ref())?;
+        let transfers = Transfers::start(options)?;
         Ok(Self(Arc::new(Space {
             cluster_bytes,
             compression: options.compression,
             volumes,
             counters: Counters::default(),
             next_file: crate::sync::atomic::AtomicU64::new(1),
-            pool,
+            transfers,
             log,
         })))
     }
@@ -128,6 +144,7 @@ impl TempSpace {
         log.as_ref().inspect(|log| log.flush());
         TempInfo {
             directories: volumes.info(),
+            io: self.0.transfers.info(),
             cluster_bytes: self.0.cluster_bytes,
             files: counted(&counters.files),
             read_bytes_total: counted(&counters.read_bytes),
@@ -143,12 +160,12 @@ impl TempSpace {
     /// Ends the I/O threads when they are done with what they do; what is queued fails. Afterwards reads and writes happen at once
     /// on the thread that asks for them. For the end of an engine.
     pub fn close(&self) {
-        self.0.pool.stop();
+        self.0.transfers.stop();
     }
 
     /// Its I/O threads as a stage.
     pub fn stage(&self) -> StageInfo {
-        self.0.pool.info()
+        self.0.transfers.stage()
     }
 }
 
@@ -159,12 +176,9 @@ impl std::fmt::Debug for TempSpace {
 }
 
 impl Space {
-    /// Has an I/O thread do something. Not called under a lock: without threads it is done at once.
-    pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
-        self.pool.submit(Box::new(move || {
-            // Whatever a job holds tells its file that it was not done when it is dropped.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-        }));
+    /// Has a transfer done. `may_block` says that its start may. Not called under a lock: without threads it is done at once.
+    pub fn submit(&self, may_block: bool, start: impl FnOnce() -> Option<Box<dyn Transfer>> + Send + 'static) {
+        self.transfers.submit(may_block, start);
     }
 
     /// Frees clusters of a file.
@@ -177,7 +191,7 @@ impl Space {
     pub fn free_places(self: &Arc<Self>, places: Vec<Place>) {
         if self.volumes.free(places) {
             let own = self.clone();
-            self.submit(move || own.volumes.trim());
+            self.transfers.submit_blocking(move || own.volumes.trim());
         }
     }
 
@@ -190,6 +204,6 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        self.pool.stop();
+        self.transfers.stop();
     }
 }

@@ -431,7 +431,9 @@ fn many_lives_at_once_keep_their_bytes_apart_and_leave_nothing() {
     for seed in 0..20u64 {
         let files = MemoryTempFiles::default();
         let directories = vec![PathBuf::from("/a"), PathBuf::from("/b")];
-        let space = open(&TempOptions { directories, threads: 2, direct: seed.is_multiple_of(2), ..options(&files) });
+        let io = if seed.is_multiple_of(3) { TempIo::Ring } else { TempIo::Threads };
+        let space =
+            open(&TempOptions { directories, threads: 2, io, direct: seed.is_multiple_of(2), ..options(&files) });
         let broker = Broker::new(64 * CLUSTER);
         std::thread::scope(|scope| {
             for thread in 0..3 {

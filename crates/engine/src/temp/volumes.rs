@@ -266,6 +266,11 @@ impl Volumes {
         &self.directories[usize::from(place.directory)].path
     }
 
+    /// Whether a place is in a file that goes past the page cache.
+    pub fn is_direct(&self, place: Place) -> bool {
+        self.directories[usize::from(place.directory)].file.is_direct()
+    }
+
     /// The file and the byte where a place is.
     pub fn locate(&self, place: Place) -> (&dyn TempFile, u64) {
         (self.directories[usize::from(place.directory)].file.as_ref(), u64::from(place.position) * self.cluster_bytes)
@@ -297,28 +302,44 @@ impl Place {
     }
 }
 
-/// Calls the system until `bytes` bytes are done, and says how often. `step` goes on from the byte given and says how many more it
-/// has done; none at all is an error of the kind `end`. With `direct` it goes on at the beginning of a page.
-pub(super) fn whole(
+/// How far a transfer of several requests has come.
+pub(super) struct Progress {
     bytes: usize,
-    direct: bool,
-    end: io::ErrorKind,
-    mut step: impl FnMut(usize) -> io::Result<usize>,
-) -> io::Result<u64> {
-    let unit = if direct { PAGE_BYTES } else { 1 };
-    let (mut done, mut calls) = (0, 0);
-    while done < bytes {
-        calls += 1;
-        let reached = match step(done) {
-            Ok(some) => done + some,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+    done: usize,
+    /// Calls of the system so far.
+    pub calls: u64,
+    /// Where to go on after a short one: at the beginning of a page, if the file is direct.
+    unit: usize,
+}
+
+impl Progress {
+    pub fn new(bytes: usize, is_direct: bool) -> Self {
+        Self { bytes, done: 0, calls: 0, unit: if is_direct { PAGE_BYTES } else { 1 } }
+    }
+
+    /// Bytes that the transfer has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where to go on.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Counts what came of a request: true if that was all. None at all is an error of the kind `end`.
+    pub fn advance(&mut self, result: io::Result<usize>, end: io::ErrorKind) -> io::Result<bool> {
+        self.calls += 1;
+        let reached = match result {
+            Ok(some) => self.done + some,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             Err(error) => return Err(error),
         };
-        let next = if reached >= bytes { reached } else { reached / unit * unit };
-        if next == done {
+        let next = if reached >= self.bytes { reached } else { reached / self.unit * self.unit };
+        if next == self.done {
             return Err(end.into());
         }
-        done = next;
+        self.done = next;
+        Ok(self.done >= self.bytes)
     }
-    Ok(calls)
 }

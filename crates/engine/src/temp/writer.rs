@@ -4,9 +4,11 @@
 //! writes those that do lie side by side with one call.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
+use diligence_base::seams::{self, Transfer};
 use diligence_base::{Error, Result};
 
 use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
@@ -15,7 +17,7 @@ use super::file::{FileShared, SpillFile, Stored, checksum_of};
 use super::info::count;
 use super::request_log::Request;
 use super::space::Space;
-use super::volumes::{Place, whole};
+use super::volumes::{Place, Progress};
 
 /// Clusters that are written with one call at most.
 const CALL_CLUSTERS_MAX: usize = 256;
@@ -133,12 +135,16 @@ impl SpillWriter {
             // Only growing files takes time, and that is for the I/O thread.
             places: space.volumes.try_take(clusters.len()).unwrap_or_default(),
             clusters,
+            stored: Vec::new(),
+            run: 0..0,
+            progress: Progress::new(0, false),
             buffers: self.buffers.clone(),
             space: space.clone(),
             is_noted: false,
             outcome: None,
+            held: None,
         };
-        space.submit(move || request.run());
+        space.submit(request.places.is_empty(), move || request.start());
     }
 
     /// Full clusters that wait for [`Self::submit`].
@@ -181,73 +187,105 @@ struct WriteRequest {
     clusters: Vec<(ClusterBuffer, usize)>,
     /// Empty if they have still to be found.
     places: Vec<Place>,
+    /// Where the clusters are when they are written.
+    stored: Vec<Stored>,
+    /// Those that lie side by side and are being written, and how far that has come.
+    run: Range<usize>,
+    progress: Progress,
     buffers: SpillBuffers,
     space: Arc<Space>,
     /// Whether the request log knows of it.
     is_noted: bool,
     outcome: Option<Result<Vec<Stored>>>,
+    /// While it is written: if the file is dropped meanwhile, its places are not free before.
+    held: Option<Arc<FileShared>>,
 }
 
 impl WriteRequest {
-    fn run(mut self) {
-        // Held until all is written: if the file is dropped meanwhile, its places are not free before.
-        let Some(file) = self.file.upgrade() else { return };
-        self.outcome = Some(file.check().and_then(|()| self.write()));
-        drop(self);
-        drop(file);
+    fn start(mut self) -> Option<Box<dyn Transfer>> {
+        let file = self.file.upgrade()?;
+        let ready = file.check().and_then(|()| self.prepare());
+        self.held = Some(file);
+        match ready {
+            Ok(()) => Some(Box::new(self)),
+            Err(error) => {
+                self.outcome = Some(Err(error));
+                None
+            }
+        }
     }
 
-    fn write(&mut self) -> Result<Vec<Stored>> {
+    /// Finds places, and the first clusters to write.
+    fn prepare(&mut self) -> Result<()> {
         if self.places.is_empty() {
             self.places = self.space.volumes.take(self.clusters.len())?;
         }
         let numbered = self.places.iter().enumerate().map(|(index, place)| (self.first + index, *place));
         self.space.note(Request::Write, self.file_number, numbered);
         self.is_noted = true;
-        let stored: Vec<Stored> = self
-            .clusters
-            .iter()
-            .zip(&self.places)
-            .map(|((buffer, filled), place)| Stored {
-                place: *place,
-                bytes: *filled as u32,
-                checksum: checksum_of(&buffer.bytes()[..*filled]),
-            })
-            .collect();
-        let mut from = 0;
-        for run in self.places.chunk_by(|a, b| a.is_before(*b)) {
-            for places in run.chunks(CALL_CLUSTERS_MAX) {
-                self.write_side_by_side(places[0], &self.clusters[from..from + places.len()])?;
-                from += places.len();
-            }
-        }
-        Ok(stored)
+        let stored = self.clusters.iter().zip(&self.places).map(|((buffer, filled), place)| Stored {
+            place: *place,
+            bytes: *filled as u32,
+            checksum: checksum_of(&buffer.bytes()[..*filled]),
+        });
+        self.stored = stored.collect();
+        self.next_run();
+        Ok(())
     }
 
-    /// Writes clusters that lie side by side; of the last one, what it holds.
-    fn write_side_by_side(&self, place: Place, clusters: &[(ClusterBuffer, usize)]) -> Result<()> {
-        let (file, offset) = self.space.volumes.locate(place);
-        let last = clusters.len() - 1;
-        let parts: Vec<&[u8]> = clusters
-            .iter()
-            .enumerate()
-            .map(|(index, (buffer, filled))| {
-                let bytes = buffer.bytes();
-                if index == last { &bytes[..filled.next_multiple_of(PAGE_BYTES)] } else { bytes }
-            })
-            .collect();
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        let write = |done: usize| {
-            let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-            let mut rest = slices.as_mut_slice();
-            IoSlice::advance_slices(&mut rest, done);
-            file.write_at(rest, offset + done as u64)
-        };
-        let calls = whole(bytes, file.is_direct(), io::ErrorKind::WriteZero, write)
+    /// Goes on with the next clusters that lie side by side.
+    fn next_run(&mut self) {
+        let start = self.run.end;
+        let rest = &self.places[start..];
+        let side_by_side = rest.chunk_by(|a, b| a.is_before(*b)).next().map_or(0, <[Place]>::len);
+        self.run = start..start + side_by_side.min(CALL_CLUSTERS_MAX);
+        let bytes = self.run.clone().map(|cluster| self.bytes_to_write(cluster).len()).sum();
+        let is_direct = rest.first().is_some_and(|place| self.space.volumes.is_direct(*place));
+        self.progress = Progress::new(bytes, is_direct);
+    }
+
+    /// All of a cluster; of the last one that lies beside the others, what it holds.
+    fn bytes_to_write(&self, cluster: usize) -> &[u8] {
+        let (buffer, filled) = &self.clusters[cluster];
+        let is_last = cluster + 1 == self.run.end;
+        if is_last { &buffer.bytes()[..filled.next_multiple_of(PAGE_BYTES)] } else { buffer.bytes() }
+    }
+
+    /// Counts what came of a request: true if all clusters are written.
+    fn advance(&mut self, result: io::Result<usize>) -> Result<bool> {
+        let place = self.places[self.run.start];
+        let is_run_written = self
+            .progress
+            .advance(result, io::ErrorKind::WriteZero)
             .map_err(|error| failures::not_written(self.space.volumes.path(place), &error))?;
-        count(&self.space.counters.writes, calls);
-        count(&self.space.counters.written_bytes, bytes as u64);
-        Ok(())
+        if !is_run_written {
+            return Ok(false);
+        }
+        count(&self.space.counters.writes, self.progress.calls);
+        count(&self.space.counters.written_bytes, self.progress.bytes() as u64);
+        self.next_run();
+        Ok(self.run.is_empty())
+    }
+}
+
+impl Transfer for WriteRequest {
+    fn request(&mut self) -> seams::Request<'_> {
+        let (file, offset) = self.space.volumes.locate(self.places[self.run.start]);
+        let done = self.progress.done();
+        let mut slices: Vec<IoSlice<'_>> =
+            self.run.clone().map(|cluster| IoSlice::new(self.bytes_to_write(cluster))).collect();
+        let mut rest = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut rest, done);
+        seams::Request { file, offset: offset + done as u64, memory: seams::Memory::Write(rest.to_vec()) }
+    }
+
+    fn done(mut self: Box<Self>, result: io::Result<usize>) -> Option<Box<dyn Transfer>> {
+        self.outcome = Some(match self.advance(result) {
+            Ok(false) => return Some(self),
+            Ok(true) => Ok(std::mem::take(&mut self.stored)),
+            Err(error) => Err(error),
+        });
+        None
     }
 }
 

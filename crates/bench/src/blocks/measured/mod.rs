@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
-use diligence_db::TempOptions;
+use diligence_db::{TempIo, TempOptions};
 use serde_json::{Value, json};
 
 use self::counters::Counters;
@@ -54,6 +54,7 @@ impl Common {
             memory_bytes: self.memory_mib << 20,
             cluster_bytes: TempOptions::within(self.memory_mib << 20).cluster_bytes,
             io_threads: IO_THREADS,
+            io: TempIo::default(),
             cache: None,
             request_log: None,
             settings: Vec::new(),

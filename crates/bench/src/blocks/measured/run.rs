@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use diligence_base::seams::{LocalTempFiles, TempFiles};
 use diligence_base::{Error, Result};
-use diligence_db::{Database, DatabaseOptions, TempOptions};
+use diligence_db::{Database, DatabaseOptions, TempIo, TempOptions};
 use diligence_engine::temp::TempInfo;
 
 use super::counters::Counters;
@@ -31,6 +31,8 @@ pub struct Setup {
     pub cluster_bytes: usize,
     /// Threads of temp space; without any, reads and writes happen on the worker that asks for them.
     pub io_threads: usize,
+    /// Who reads and writes.
+    pub io: TempIo,
     /// The page cache of temp space; past it if `None`.
     pub cache: Option<Limit>,
     pub request_log: Option<PathBuf>,
@@ -63,6 +65,7 @@ pub fn run(setup: &Setup, sql: &str, ordered: bool) -> Result<Ran> {
         cluster_bytes: setup.cluster_bytes,
         direct: setup.cache.is_none(),
         threads: setup.io_threads,
+        io: setup.io,
         request_log: setup.request_log.clone(),
         files,
         ..TempOptions::default()

@@ -180,8 +180,13 @@ impl Preparing {
             let sizes: Vec<_> = runs.iter().map(DiskRun::size).collect();
             let mut shortest: Vec<_> = runs.iter().collect();
             shortest.sort_by_key(|run| run.size().bytes);
-            let (fan_in, found) = MergeMemory::for_some(&shortest, Spare::WRITE, minimal, disk, &setup.memory)?;
-            let places = merge_plan::merge_late(&sizes, fan_in).unwrap_or_else(|| (0..runs.len()).collect());
+            let most = |spare| MergeMemory::for_some(&shortest, spare, minimal, disk, &setup.memory).map(|most| most.0);
+            let (fan_in, last) = (most(Spare::WRITE)?, most(Spare { left_bytes: 0, ..spare })?);
+            let mut places = merge_plan::merge_late(&sizes, fan_in, last)
+                .unwrap_or_else(|| merge_plan::shortest(&sizes, merge_plan::FAN_IN_MIN));
+            let chosen: Vec<_> = places.iter().map(|&place| &runs[place]).collect();
+            let (count, found) = MergeMemory::for_some(&chosen, Spare::WRITE, minimal, disk, &setup.memory)?;
+            places.truncate(count);
             let merged = take(runs, &places);
             MergeJob::of_disk(merged, found, disk, reservation)
         } else {

@@ -168,12 +168,22 @@ impl MergeMemory {
         disk: &Disk,
         memory: &QueryMemory,
     ) -> Result<(usize, Self)> {
-        let mut count = runs.len();
-        while count >= 2 {
-            if let Some(found) = Self::for_all(&runs[..count], spare, disk, memory)? {
-                return Ok((count, found));
+        let found = |count: usize| Self::for_all(&runs[..count], spare, disk, memory);
+        if let Some(found) = found(runs.len())? {
+            return Ok((runs.len(), found));
+        }
+        let (mut most, mut too_many) = (1, runs.len());
+        while most + 1 < too_many {
+            let count = most.midpoint(too_many);
+            match found(count)? {
+                Some(_) => most = count,
+                None => too_many = count,
             }
-            count = if count == 3 { 2 } else { count * 3 / 4 };
+        }
+        if most >= 2
+            && let Some(found) = found(most)?
+        {
+            return Ok((most, found));
         }
         Ok((runs.len().min(2), Self::minimal(minimal)))
     }

@@ -6,7 +6,7 @@
 //!                  or     only rows below the threshold are kept: top-N                         top_rows.rs
 //!   finishing      parts  samples of the runs cut the order into ranges                         merge.rs
 //!                  part   one range of all runs is merged into a list of picks (run, row)
-//!   one packet     pull   the next picks of the list are gathered into a batch                  source.rs
+//!   one packet     pull   the next picks of the list are gathered into a batch                  source.rs, sorted.rs
 //! ```
 //!
 //! When memory is short:
@@ -41,6 +41,7 @@ mod merge_source;
 mod run_builder;
 mod run_file;
 mod sink;
+mod sorted;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -14,10 +14,11 @@ use super::merge::{self, Bounds, Splitter};
 use super::merge_plan::{self, SortPlan};
 use super::run_builder::RunBuilder;
 use super::run_file::DiskRun;
+use super::sorted::{Sorted, SortedRows};
 use super::top_rows::TopRows;
 use super::{Run, Sizes, SpillTo};
 use crate::batch::Batch;
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reservation};
 use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::plan::SortKey;
 use crate::query::profile::Spills;
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub sizes: Sizes,
     /// Where rows go that do not fit in memory.
     disk: Option<Disk>,
+    /// Of the query that runs it.
+    memory: OnceLock<QueryMemory>,
     /// Top-N: some packet holds enough rows with leads up to this one. All ones if no packet does.
     pub lead_bound: AtomicU64,
     phase: Mutex<Phase>,
@@ -81,7 +84,7 @@ enum Phase {
     /// Ranges are being merged.
     Merging(Arc<Merge>),
     /// Rows can be read.
-    Sorted(Arc<Sorted>),
+    Sorted(Arc<SortedRows>),
     /// Runs can be merged, and rows read meanwhile.
     External(Arc<External>),
 }
@@ -108,19 +111,8 @@ struct Merge {
 
 /// What a finished sort has for its reader.
 pub(super) enum SortResult {
-    Sorted(Arc<Sorted>),
+    Sorted(Arc<SortedRows>),
     External(Arc<External>),
-}
-
-/// Rows in order.
-pub(super) struct Sorted {
-    /// The payloads of the runs.
-    pub payloads: Vec<Batch>,
-    /// The order of the rows, range after range. Empty if there is one run, which is in order.
-    pub picks: Vec<Vec<Pick>>,
-    /// Rows that come out.
-    pub rows: usize,
-    _reservation: Option<Reservation>,
 }
 
 impl Shared {
@@ -145,6 +137,7 @@ impl Shared {
             fetch,
             sizes,
             disk,
+            memory: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
             phase: Mutex::new(Phase::Collecting(Collected::default())),
         })
@@ -292,8 +285,11 @@ impl Shared {
         }
         let wanted = self.fetch.unwrap_or(usize::MAX);
         let rows: usize = payloads.iter().map(Batch::rows).sum();
-        let sorted = Sorted { payloads, picks, rows: rows.min(wanted), _reservation: reservation };
-        *phase = Phase::Sorted(Arc::new(sorted));
+        let sorted = Sorted { payloads, picks, rows: rows.min(wanted), reservation };
+        let sorted = Arc::new(SortedRows::new(sorted, self.schema.clone(), self.disk.as_ref(), self.memory.get()));
+        *phase = Phase::Sorted(sorted.clone());
+        drop(phase);
+        sorted.rest();
         Ok(())
     }
 }
@@ -315,6 +311,7 @@ impl Sink for SortSink {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         let shared = self.shared.clone();
+        shared.memory.get_or_init(|| setup.memory.clone());
         Ok(match shared.top_rows() {
             Some(0) => Box::new(Nothing),
             Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)?),

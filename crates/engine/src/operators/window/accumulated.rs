@@ -50,7 +50,8 @@ impl Accumulated {
         let types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
         // Where all values have left, it has zero instead of NULL.
         let is_wrong = function.fun().name() == "bit_xor";
-        let retracts = reach == Reach::Sliding && !is_wrong && function.create_sliding_accumulator().is_ok();
+        let retracts =
+            matches!(reach, Reach::Sliding | Reach::Rest) && !is_wrong && function.create_sliding_accumulator().is_ok();
         Self {
             function,
             types,
@@ -111,7 +112,7 @@ impl Accumulated {
             };
         }
         let goes_on = |held: &Held| match self.reach {
-            Reach::Sliding => self.retracts && held.end > stretch.start,
+            Reach::Sliding | Reach::Rest => self.retracts && held.end > stretch.start,
             _ => held.start == stretch.start,
         };
         let mut held = match self.held.take().filter(goes_on) {
@@ -162,7 +163,9 @@ impl FrameFunction for Accumulated {
         if let Some(last) = stretches.last() {
             let keep = match self.reach {
                 Reach::Growing => last.end,
-                Reach::Whole | Reach::Sliding => last.start.min(self.held.as_ref().map_or(u64::MAX, |held| held.start)),
+                Reach::Whole | Reach::Sliding | Reach::Rest => {
+                    last.start.min(self.held.as_ref().map_or(u64::MAX, |held| held.start))
+                }
             };
             self.pieces.forget_before(keep);
         }

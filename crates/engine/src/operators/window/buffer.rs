@@ -113,6 +113,11 @@ impl PartitionBuffer {
         Poll::Ready(Ok(front.map(Batch::rows)))
     }
 
+    /// The oldest batch, which [`Self::poll_front_rows`] has found.
+    pub fn front(&self) -> Option<&Batch> {
+        self.front.as_ref().or_else(|| self.batches.front().map(|held| &held.batch))
+    }
+
     /// Takes the oldest batch out, which [`Self::poll_front_rows`] has found.
     pub fn pop(&mut self) -> Option<Batch> {
         if let Some(front) = self.front.take() {

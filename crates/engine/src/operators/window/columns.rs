@@ -12,7 +12,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::evaluated::Evaluated;
-use super::frames::{Frames, Stretch, reach};
+use super::frames::{Frames, Reach, Stretch, begins_ahead, looks_back, reach};
 use super::function::{Arrival, FrameFunction, Nothing, aggregate};
 use super::kept::Kept;
 use super::picks::Picks;
@@ -44,6 +44,8 @@ struct Function {
     function: Box<dyn FrameFunction>,
     arguments: Vec<Expr>,
     kept: Option<Kept>,
+    /// It takes rows when they go on, and not when they come.
+    is_late: bool,
 }
 
 /// The columns of all calls of a window; `types` are those of the results.
@@ -115,14 +117,22 @@ impl Function {
         order_by: &[SortKey],
         data_type: &DataType,
     ) -> Result<Self> {
-        let reach = reach(frame, order_by);
+        let reach = match reach(frame, order_by) {
+            // Rows that a condition leaves are counted through, as long as they are kept.
+            Reach::Rest if call.filter.is_some() => Reach::Sliding,
+            reach => reach,
+        };
+        let takes_first = matches!(call.function, WindowFunction::Nth { nth: 1, ignore_nulls: false });
+        let is_late = looks_back(frame) || reach == Reach::Rest && takes_first && !begins_ahead(frame);
         let null = || ScalarValue::try_from(data_type).map_err(from_datafusion);
         let picks = |nth: i64, ignore_nulls: bool, otherwise: &ScalarValue| -> Result<Box<dyn FrameFunction>> {
             let otherwise = otherwise.to_array().map_err(from_datafusion)?;
             Ok(Box::new(Picks::new(data_type.clone(), nth, ignore_nulls, reach, otherwise)))
         };
         let function = match &call.function {
-            WindowFunction::Aggregate(function) => aggregate(function, &call.arguments, call.filter.is_some(), reach)?,
+            WindowFunction::Aggregate(function) => {
+                aggregate(function, &call.arguments, call.filter.is_some(), reach, begins_ahead(frame))?
+            }
             WindowFunction::Nth { nth: 0, .. } => Box::new(Nothing(data_type.clone())),
             WindowFunction::Nth { nth, ignore_nulls } => picks(*nth, *ignore_nulls, &null()?)?,
             WindowFunction::Shift { offset, default, ignore_nulls } => {
@@ -132,7 +142,7 @@ impl Function {
             _ => Box::new(Nothing(data_type.clone())),
         };
         let kept = call.filter.clone().map(|filter| Kept::new(filter, reach));
-        Ok(Self { place, function, arguments: call.arguments.clone(), kept })
+        Ok(Self { place, function, arguments: call.arguments.clone(), kept, is_late })
     }
 
     fn push(&mut self, batch: &Batch, first: u64, starts: &[u32]) -> Result<()> {
@@ -147,6 +157,19 @@ impl Function {
         let Some(batch) = batch.clone().select(&rows.selection)? else { return Ok(()) };
         let values = values(&batch)?;
         self.function.push(&Arrival { first: rows.first, rows: rows.rows, starts: &rows.starts, values: &values })
+    }
+
+    /// Takes rows that go on, once it is certain what their frames are.
+    fn go_on(&mut self, batch: &Batch, first: u64, starts: &[u32]) -> Result<()> {
+        if self.is_late {
+            return self.push(batch, first, starts);
+        }
+        if self.function.revisits() {
+            let values = self.arguments.iter().map(|argument| argument.evaluate(batch)?.flat());
+            let values = values.collect::<Result<Vec<_>>>()?;
+            return self.function.revisit(&Arrival { first, rows: batch.rows(), starts, values: &values });
+        }
+        Ok(())
     }
 
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
@@ -173,7 +196,8 @@ impl Columns {
             Columns::Ranks(..) => Ok(()),
             Columns::Framed(framed) => {
                 framed.frames.push(batch, first)?;
-                framed.functions.iter_mut().try_for_each(|function| function.push(batch, first, starts))
+                let mut early = framed.functions.iter_mut().filter(|function| !function.is_late);
+                early.try_for_each(|function| function.push(batch, first, starts))
             }
             Columns::Evaluated(evaluated, _) => evaluated.push(batch, first),
         }
@@ -188,8 +212,17 @@ impl Columns {
         }
     }
 
-    /// The values of the `count` rows before `until`, for which `is_ready` has said so, with their places.
-    pub fn take(&mut self, rows: &Rows, until: u64, count: usize, out: &mut [Option<ArrayRef>]) -> Result<()> {
+    /// The values of a batch's rows, those before `until`, for which `is_ready` has said so, with their places. Partitions begin at
+    /// `starts`.
+    pub fn take(
+        &mut self,
+        rows: &Rows,
+        until: u64,
+        batch: &Batch,
+        starts: &[u32],
+        out: &mut [Option<ArrayRef>],
+    ) -> Result<()> {
+        let count = batch.rows();
         match self {
             Columns::Ranks(ranking, place) => out[*place] = Some(ranking.take(rows, until)?),
             Columns::Evaluated(evaluated, place) => out[*place] = Some(evaluated.take(rows, until)?),
@@ -203,6 +236,7 @@ impl Columns {
                     UInt32Array::from(rows.collect::<Vec<_>>())
                 });
                 for function in &mut framed.functions {
+                    function.go_on(batch, until - count as u64, starts)?;
                     let values = function.evaluate(&stretches)?;
                     debug_assert_eq!(values.len(), stretches.len());
                     out[function.place] = Some(match &spread {
@@ -239,18 +273,22 @@ impl Columns {
         }
     }
 
-    /// Bytes that a batch may add, about.
+    /// Bytes that a batch may add when it comes, about.
     pub fn bytes_of(&self, batch: &Batch) -> usize {
         match self {
             Columns::Ranks(..) => 0,
             Columns::Evaluated(evaluated, _) => evaluated.bytes_of(batch),
+            Columns::Framed(framed) => framed.bytes_of(batch, |function| !function.is_late),
+        }
+    }
+
+    /// Bytes that a batch may add when it goes on, about.
+    pub fn late_bytes_of(&self, batch: &Batch) -> usize {
+        match self {
             Columns::Framed(framed) => {
-                let functions = framed.functions.iter().map(|function| {
-                    let arguments = function.arguments.iter().map(|argument| bytes_of(argument, batch));
-                    arguments.sum::<usize>().max(BYTES_PER_ROW * batch.rows())
-                });
-                functions.sum()
+                framed.bytes_of(batch, |function| function.is_late || function.function.revisits())
             }
+            _ => 0,
         }
     }
 }
@@ -267,6 +305,14 @@ pub(super) fn bytes_of(expression: &Expr, batch: &Batch) -> usize {
 }
 
 impl Framed {
+    fn bytes_of(&self, batch: &Batch, which: impl Fn(&Function) -> bool) -> usize {
+        let functions = self.functions.iter().filter(|function| which(function)).map(|function| {
+            let arguments = function.arguments.iter().map(|argument| bytes_of(argument, batch));
+            arguments.sum::<usize>().max(BYTES_PER_ROW * batch.rows())
+        });
+        functions.sum()
+    }
+
     /// The frames of the next rows, so many.
     fn next_stretches(&mut self, rows: u64) -> Vec<Stretch> {
         let mut left = rows;

@@ -1,7 +1,7 @@
 //! The least or the greatest value of a frame, for types of a fixed width.
 //!
 //! Of the values in a frame that slides only those are kept that no later one beats: the first of them is the answer. Each value
-//! enters once and leaves once. Floats are in total order: NaN is greater than every number.
+//! enters once and leaves once. Where frames end with their partition, values enter when they come. Floats are in total order: NaN is greater than every number.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ struct Extremes<T: ArrowPrimitiveType> {
     partition: u64,
     /// Values that have come and are in no frame yet, with their positions. Of whole partitions: the best of each.
     pending: VecDeque<(u64, T::Native)>,
-    /// Values in the frame that no later one beats.
+    /// Values in the frame that no later one beats; where frames end with their partition, of each partition that has come.
     best: VecDeque<(u64, T::Native)>,
     /// Where the newest frame starts.
     start: u64,
@@ -64,7 +64,17 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
             }
             return;
         }
+        if self.reach == Reach::Rest {
+            return self.enter(position, value, self.partition);
+        }
         self.pending.push_back((position, value));
+    }
+
+    /// A value that comes after the others: those from some row on that do not beat it are of no use any more.
+    fn enter(&mut self, position: u64, value: T::Native, from: u64) {
+        let (best, wanted) = (&mut self.best, self.wanted);
+        while best.pop_back_if(|(row, other)| *row >= from && other.compare(value) != wanted).is_some() {}
+        best.push_back((position, value));
     }
 
     fn of(&mut self, stretch: &Stretch) -> Option<T::Native> {
@@ -80,10 +90,7 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
                 continue;
             }
             match self.reach {
-                Reach::Whole | Reach::Sliding => {
-                    while self.best.pop_back_if(|(_, other)| other.compare(value) != self.wanted).is_some() {}
-                    self.best.push_back((position, value));
-                }
+                Reach::Whole | Reach::Sliding | Reach::Rest => self.enter(position, value, 0),
                 Reach::Growing => {
                     if self.best.front().is_none_or(|(_, best)| value.compare(*best) == self.wanted) {
                         self.best.clear();
@@ -93,7 +100,8 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
             }
         }
         while self.best.pop_front_if(|(position, _)| *position < stretch.start).is_some() {}
-        self.best.front().map(|(_, value)| *value)
+        // The first may be of a later partition, if this one has no values.
+        self.best.front().filter(|(position, _)| *position < stretch.end).map(|(_, value)| *value)
     }
 }
 

@@ -46,7 +46,7 @@ impl FloatSums {
         let sums = match reach {
             Reach::Whole => Sums::Whole(VecDeque::new()),
             Reach::Growing => Sums::Growing { start: 0, end: 0, sum: 0.0, values: Sliding::new() },
-            Reach::Sliding => Sums::Sliding(Blocks { levels: vec![Sliding::new()] }),
+            Reach::Sliding | Reach::Rest => Sums::Sliding(Blocks { levels: vec![Sliding::new()] }),
         };
         Self { sums, counts, is_average }
     }

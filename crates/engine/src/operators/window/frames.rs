@@ -34,6 +34,8 @@ pub(super) enum Reach {
     Whole,
     /// Frames begin where their partition does.
     Growing,
+    /// Frames end where their partition does.
+    Rest,
     /// Rows enter and leave.
     Sliding,
 }
@@ -245,8 +247,23 @@ pub(super) fn reach(frame: &WindowFrame, order_by: &[SortKey]) -> Reach {
     match (open(&frame.start_bound), open(&frame.end_bound)) {
         (true, true) => Reach::Whole,
         (true, false) => Reach::Growing,
-        (false, _) => Reach::Sliding,
+        (false, true) => Reach::Rest,
+        (false, false) => Reach::Sliding,
     }
+}
+
+/// Whether frames may begin behind their row.
+pub(super) fn begins_ahead(frame: &WindowFrame) -> bool {
+    matches!(frame.start_bound, WindowFrameBound::Following(_))
+}
+
+/// Whether frames end at their row or before it. What is kept for them can be taken from the rows when they go on: however long those
+/// wait for another function, no more than a frame is kept.
+pub(super) fn looks_back(frame: &WindowFrame) -> bool {
+    let ends = &frame.end_bound;
+    let is_behind = matches!(ends, WindowFrameBound::CurrentRow)
+        || matches!(ends, WindowFrameBound::Preceding(_)) && offset(ends).is_some();
+    frame.units == WindowFrameUnits::Rows && is_behind && !begins_ahead(frame)
 }
 
 /// The offset of a bound, if it has one.

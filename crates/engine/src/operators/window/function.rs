@@ -34,6 +34,14 @@ pub(super) struct Arrival<'a> {
 pub(super) trait FrameFunction: Send {
     /// Takes the next rows.
     fn push(&mut self, arrival: &Arrival<'_>) -> Result<()>;
+    /// Whether rows are to come a second time.
+    fn revisits(&self) -> bool {
+        false
+    }
+    /// Takes rows once more, in their order, before the values of the first frames that begin among them are asked for.
+    fn revisit(&mut self, _arrival: &Arrival<'_>) -> Result<()> {
+        Ok(())
+    }
     /// One value for each stretch, whose rows have come. Starts and ends of frames never go back, from call to call either; what
     /// lies before all of them may be forgotten.
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef>;
@@ -41,27 +49,41 @@ pub(super) trait FrameFunction: Send {
     fn bytes(&self) -> usize;
 }
 
-/// The function for an aggregate; `filtered`: of rows that a condition leaves.
+/// The function for an aggregate; `filtered`: of rows that a condition leaves; `begins_ahead`: frames may
+/// begin behind their row.
 pub(super) fn aggregate(
     function: &Arc<AggregateFunctionExpr>,
     arguments: &[Expr],
     filtered: bool,
     reach: Reach,
+    begins_ahead: bool,
 ) -> Result<Box<dyn FrameFunction>> {
-    Ok(match native(function, arguments, reach) {
+    Ok(match native(function, arguments, reach, begins_ahead) {
         Some(native) => native,
         None => Box::new(Accumulated::new(function.clone(), arguments, filtered, reach)),
     })
 }
 
-fn native(function: &AggregateFunctionExpr, arguments: &[Expr], reach: Reach) -> Option<Box<dyn FrameFunction>> {
+fn native(
+    function: &AggregateFunctionExpr,
+    arguments: &[Expr],
+    reach: Reach,
+    begins_ahead: bool,
+) -> Option<Box<dyn FrameFunction>> {
     if function.is_distinct() {
         return None;
     }
     let field = function.field();
     let result = field.data_type();
     let kind = function.fun().inner();
-    let counts = |argument: &Expr| Counts::new(reach, argument.nullable());
+    // Rows that come a second time do so when they go on. That is too late for frames that begin behind them; and floats are not taken
+    // away from a sum.
+    let once = if reach == Reach::Rest { Reach::Sliding } else { reach };
+    let twice = if begins_ahead { once } else { reach };
+    let counts = |argument: &Expr| Counts::new(twice, argument.nullable());
+    let floats = |argument: &Expr, is_average: bool| -> Box<dyn FrameFunction> {
+        Box::new(FloatSums::new(reach, Counts::new(once, argument.nullable()), is_average))
+    };
     if kind.is::<Count>() {
         return match arguments {
             [] => Some(Box::new(Counts::new(reach, false))),
@@ -77,11 +99,11 @@ fn native(function: &AggregateFunctionExpr, arguments: &[Expr], reach: Reach) ->
     // Our own sum stands under its name for DataFusion's.
     if kind.is::<Sum>() || kind.name() == "sum" {
         return match (from, result) {
-            (DataType::Float64, DataType::Float64) => Some(Box::new(FloatSums::new(reach, counts(argument), false))),
+            (DataType::Float64, DataType::Float64) => Some(floats(argument, false)),
             (DataType::Int64, DataType::Int64)
             | (DataType::UInt64, DataType::UInt64)
             | (DataType::Decimal128(..), DataType::Decimal128(..)) => {
-                Some(Box::new(ExactSums::new(reach, counts(argument), result.clone(), None)))
+                Some(Box::new(ExactSums::new(twice, counts(argument), result.clone(), None)))
             }
             _ => None,
         };
@@ -89,9 +111,9 @@ fn native(function: &AggregateFunctionExpr, arguments: &[Expr], reach: Reach) ->
     if kind.is::<Avg>() {
         let average = AverageKind::new(from, result)?;
         return Some(match average {
-            AverageKind::Float => Box::new(FloatSums::new(reach, counts(argument), true)),
+            AverageKind::Float => floats(argument, true),
             AverageKind::Decimal { .. } => {
-                Box::new(ExactSums::new(reach, counts(argument), result.clone(), Some(average)))
+                Box::new(ExactSums::new(twice, counts(argument), result.clone(), Some(average)))
             }
         });
     }

@@ -4,11 +4,13 @@
 //! column per function, as soon as all functions are certain of their values:
 //!
 //! ```text
-//!   push   where partitions and peers begin is noted                           rows.rs
+//!   push   where partitions and peers begin is noted                           rows.rs, starts.rs
 //!          arguments are evaluated, functions take what they need of them      columns.rs, and kept.rs behind a FILTER
 //!          the batch waits, in temp space if there is no memory                buffer.rs
 //!   next   frames of the oldest batch are found, as far as they are certain    frames.rs, range.rs
-//!          if all are: functions give a value for each frame                   function.rs
+//!          if all are: functions that look back, or to the end of the
+//!          partition, take what they need of its rows                          columns.rs
+//!          functions give a value for each frame                               function.rs
 //!            counts and exact sums: a difference of prefix sums                sums.rs
 //!            sums of floats: blocks                                            floats.rs
 //!            least and greatest values: those that no later one beats          extremes.rs
@@ -21,7 +23,9 @@
 //!
 //! How many rows wait depends on the functions: none for ranks, running aggregates and `lag`; as many as the frame reaches ahead
 //! for frames with a bound, and `lead`; a partition where a value depends on its last row. What functions keep of rows does
-//! not depend on the size of a partition while frames are bounded, or begin with the partition.
+//! not depend on the size of a partition while frames are bounded, or begin with the partition. Nor does it where they end with it, but
+//! for sums of floats, aggregates of DataFusion, and values from the frame's front; an exact sum then takes its rows a second time,
+//! when they go on. What is kept of rows in between is in memory: if it does not fit, the query ends with an error.
 //!
 //! Invariants:
 //! * Many partitions in a batch cost no more than one: nothing is done per partition but by functions that say so.
@@ -43,6 +47,7 @@ mod range;
 mod ranking;
 mod rows;
 mod source;
+mod starts;
 mod sums;
 #[cfg(test)]
 mod tests;

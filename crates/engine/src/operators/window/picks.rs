@@ -26,6 +26,8 @@ pub(super) struct Picks {
     nth: i64,
     ignore_nulls: bool,
     reach: Reach,
+    /// Whether of each partition only the rows are kept that may be taken: of whole ones, and from the end where all frames end there.
+    by_partition: bool,
     /// One row: the value where there is no such row.
     otherwise: ArrayRef,
     /// By position; of whole partitions, only the candidates, counted through.
@@ -56,6 +58,7 @@ impl Picks {
             nth,
             ignore_nulls,
             reach,
+            by_partition: reach == Reach::Whole || reach == Reach::Rest && nth < 0,
             otherwise,
             pieces: Pieces::default(),
             candidates: VecDeque::new(),
@@ -71,7 +74,7 @@ impl Picks {
             return Some(pinned.position).filter(|&position| position < stretch.end);
         }
         let distance = self.nth.unsigned_abs();
-        if !self.ignore_nulls && self.reach != Reach::Whole {
+        if !self.ignore_nulls && !self.by_partition {
             let position = match self.nth > 0 {
                 true => stretch.start.checked_add(distance - 1),
                 false => stretch.end.checked_sub(distance),
@@ -86,7 +89,7 @@ impl Picks {
             false => to.checked_sub(distance),
         };
         let place = place.filter(|&place| from <= place && place < to)?;
-        Some(if self.reach == Reach::Whole { self.forgotten + place as u64 } else { self.candidates[place] })
+        Some(if self.by_partition { self.forgotten + place as u64 } else { self.candidates[place] })
     }
 
     /// Keeps of each partition the candidates that may be taken: the first ones, or the last ones that have come.
@@ -117,7 +120,7 @@ impl Picks {
 
     /// Forgets what no frame behind `last` takes, given the row that it takes.
     fn forget(&mut self, last: &Stretch, picked: Option<u64>) -> Result<()> {
-        if self.reach == Reach::Whole {
+        if self.by_partition {
             while self.candidates.pop_front_if(|position| *position < last.start).is_some() {
                 self.forgotten += 1;
             }
@@ -153,7 +156,7 @@ impl FrameFunction for Picks {
     fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
         let values = to_logical(&arrival.values[0], &self.data_type)?;
         let nulls = values.logical_nulls().filter(|_| self.ignore_nulls);
-        if self.reach == Reach::Whole {
+        if self.by_partition {
             return self.push_whole(arrival, &values, nulls.as_ref());
         }
         if self.ignore_nulls {

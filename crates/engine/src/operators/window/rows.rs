@@ -5,53 +5,14 @@
 //! Invariant: both kinds of starts ascend, and every start of a partition is a start of peers. When the input has ended, the
 //! position behind the last row is a start as well, so that every partition ends where the next begins.
 
-use std::collections::VecDeque;
-
 use arrow::array::ArrayRef;
 use arrow::compute::{concat, partition};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::starts::Starts;
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
-
-/// Ascending positions, numbered from the first of the input. The first ones may be forgotten.
-#[derive(Default)]
-pub(super) struct Starts {
-    first: u64,
-    positions: VecDeque<u64>,
-}
-
-impl Starts {
-    fn push(&mut self, position: u64) {
-        self.positions.push_back(position);
-    }
-
-    /// The start with this number, if it is known.
-    pub fn get(&self, number: u64) -> Option<u64> {
-        debug_assert!(number >= self.first, "a start that was forgotten");
-        self.positions.get((number - self.first) as usize).copied()
-    }
-
-    /// The number of the last start at or before a position, at `from` or behind it.
-    pub fn number_at(&self, from: u64, position: u64) -> u64 {
-        let mut number = from;
-        while self.get(number + 1).is_some_and(|start| start <= position) {
-            number += 1;
-        }
-        number
-    }
-
-    pub fn forget_before(&mut self, number: u64) {
-        while self.first < number && self.positions.pop_front().is_some() {
-            self.first += 1;
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.positions.len() * size_of::<u64>()
-    }
-}
 
 /// The rows that have come.
 #[derive(Default)]
@@ -174,8 +135,8 @@ mod tests {
         assert_eq!(push(vec![Some(1), None], vec![Some(5), Some(5)]), vec![1]);
         assert_eq!(push(vec![None, None, Some(2)], vec![None, None, None]), vec![2]);
         rows.close();
-        assert_eq!(rows.partitions.positions, [0, 3, 6, 7]);
-        assert_eq!(rows.peers.positions, [0, 3, 4, 6, 7]);
+        assert_eq!(rows.partitions.kept(), [0, 3, 6, 7]);
+        assert_eq!(rows.peers.kept(), [0, 3, 4, 6, 7]);
         assert_eq!(rows.partitions.number_at(0, 5), 1);
         rows.partitions.forget_before(1);
         assert_eq!((rows.partitions.get(2), rows.partitions.get(4)), (Some(6), None));
@@ -189,6 +150,6 @@ mod tests {
         assert_eq!(boundaries.push(&batch, &mut rows).unwrap(), vec![0]);
         assert_eq!(boundaries.push(&batch, &mut rows).unwrap(), Vec::<u32>::new());
         rows.close();
-        assert_eq!((rows.partitions.positions, rows.peers.positions), ([0, 6].into(), [0, 6].into()));
+        assert_eq!((rows.partitions.kept(), rows.peers.kept()), (vec![0, 6], vec![0, 6]));
     }
 }

@@ -194,15 +194,29 @@ impl Work {
 
     /// The oldest batch with its new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
-        // What is in temp space is not read before it is of use.
-        if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
-            return Poll::Ready(Ok(None));
+        loop {
+            // What is in temp space is not read before it is of use.
+            if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
+                return Poll::Ready(Ok(None));
+            }
+            let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else {
+                return Poll::Ready(Ok(None));
+            };
+            let until = self.given + count as u64;
+            if !self.is_ready(until)? {
+                return Poll::Ready(Ok(None));
+            }
+            // Functions that take rows as they go on need room for them.
+            let late = |batch| self.columns.iter().map(|columns| columns.late_bytes_of(batch)).sum();
+            match self.reservation.grow(self.buffer.front().map_or(0, late)) {
+                Ok(()) => return Poll::Ready(self.take(until, count).map(Some)),
+                Err(refusal) => {
+                    if !ready!(self.buffer.poll_spill(waker))? {
+                        return Poll::Ready(Err(refusal));
+                    }
+                }
+            }
         }
-        let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else {
-            return Poll::Ready(Ok(None));
-        };
-        let until = self.given + count as u64;
-        Poll::Ready(if self.is_ready(until)? { self.take(until, count).map(Some) } else { Ok(None) })
     }
 
     fn is_ready(&mut self, until: u64) -> Result<bool> {
@@ -215,13 +229,14 @@ impl Work {
     }
 
     fn take(&mut self, until: u64, count: usize) -> Result<Batch> {
+        let batch = self.buffer.pop().ok_or_else(|| Error::bug("a window lost its rows"))?;
+        let starts = self.rows.partitions.within(self.given..until);
         let mut values = vec![None; self.added];
         for columns in &mut self.columns {
-            columns.take(&self.rows, until, count, &mut values)?;
+            columns.take(&self.rows, until, &batch, &starts, &mut values)?;
         }
         let values = values.into_iter().map(|values| values.ok_or_else(|| Error::bug("a window lost a column")));
         let values = Batch::from_arrays(values.collect::<Result<Vec<_>>>()?, count);
-        let batch = self.buffer.pop().ok_or_else(|| Error::bug("a window lost its rows"))?;
         self.given = until;
         self.forget();
         self.reserve()?;

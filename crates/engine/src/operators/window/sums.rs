@@ -51,17 +51,21 @@ struct Prefix<T> {
     pinned: Option<(u64, T)>,
     arrived: u64,
     total: T,
+    /// Where frames end with their partition: rows that have come back to go on, and their sum.
+    revisited: u64,
+    running: T,
 }
 
 impl<T: Addend> Prefix<T> {
     fn new(reach: Reach) -> Self {
         let (sums, total) = (Sliding::new(), T::default());
-        Self { reach, sums, starts: VecDeque::new(), pinned: None, arrived: 0, total }
+        let starts = VecDeque::new();
+        Self { reach, sums, starts, pinned: None, arrived: 0, total, revisited: 0, running: total }
     }
 
     fn push(&mut self, arrival: &Arrival<'_>, value: impl Fn(usize) -> T) {
         let total = self.total;
-        if self.reach == Reach::Whole {
+        if matches!(self.reach, Reach::Whole | Reach::Rest) {
             let mut from = 0;
             for &start in arrival.starts {
                 self.total = (from..start as usize).fold(self.total, |total, row| total.plus(value(row)));
@@ -78,13 +82,22 @@ impl<T: Addend> Prefix<T> {
         self.arrived += arrival.rows as u64;
     }
 
+    /// Takes rows that come back: frames begin at one of them, or before.
+    fn revisit(&mut self, arrival: &Arrival<'_>, value: impl Fn(usize) -> T) {
+        for row in 0..arrival.rows {
+            self.sums.push(self.running);
+            self.running = self.running.plus(value(row));
+        }
+        self.revisited += arrival.rows as u64;
+    }
+
     fn before(&self, position: u64) -> T {
         if position == self.arrived {
             return self.total;
         }
         match self.pinned {
             Some((pinned, sum)) if pinned == position => sum,
-            _ if self.reach == Reach::Whole => {
+            _ if self.reach == Reach::Whole || self.reach == Reach::Rest && position >= self.revisited => {
                 self.starts[self.starts.partition_point(|(start, _)| *start < position)].1
             }
             _ => self.sums.get(position),
@@ -98,10 +111,11 @@ impl<T: Addend> Prefix<T> {
     /// Forgets what no frame behind this one looks at.
     fn forget_before(&mut self, stretch: &Stretch) {
         match self.reach {
-            Reach::Whole => {
+            Reach::Whole | Reach::Rest => {
                 while self.starts.front().is_some_and(|(start, _)| *start < stretch.start) {
                     self.starts.pop_front();
                 }
+                self.sums.forget_before(stretch.start);
             }
             Reach::Growing => {
                 self.pinned = Some((stretch.start, self.before(stretch.start)));
@@ -119,12 +133,22 @@ impl<T: Addend> Prefix<T> {
             pinned: self.pinned.map(|(start, sum)| (start, widen(sum))),
             arrived: self.arrived,
             total: widen(self.total),
+            revisited: self.revisited,
+            running: widen(self.running),
         }
     }
 
     fn bytes(&self) -> usize {
         self.sums.bytes() + self.starts.len() * size_of::<(u64, T)>()
     }
+}
+
+/// How rows come to sums.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    First,
+    /// Once more, when they go on.
+    Second,
 }
 
 /// Counts the rows of a frame whose argument is not NULL.
@@ -137,12 +161,21 @@ impl Counts {
     }
 
     pub fn add(&mut self, arrival: &Arrival<'_>) {
-        if let Some(counts) = &mut self.0 {
-            match arrival.values.first().and_then(|values| values.logical_nulls()) {
-                Some(nulls) => counts.push(arrival, |row| u64::from(nulls.is_valid(row))),
-                None => counts.push(arrival, |_| 1),
-            }
+        self.visit(arrival, Visit::First);
+    }
+
+    fn visit(&mut self, arrival: &Arrival<'_>, visit: Visit) {
+        let Some(counts) = &mut self.0 else { return };
+        let nulls = arrival.values.first().and_then(|values| values.logical_nulls());
+        let value = |row: usize| nulls.as_ref().map_or(1, |nulls| u64::from(nulls.is_valid(row)));
+        match visit {
+            Visit::First => counts.push(arrival, value),
+            Visit::Second => counts.revisit(arrival, value),
         }
+    }
+
+    fn wants_second(&self) -> bool {
+        self.0.as_ref().is_some_and(|counts| counts.reach == Reach::Rest)
     }
 
     pub fn of(&self, stretch: &Stretch) -> u64 {
@@ -159,6 +192,15 @@ impl Counts {
 impl FrameFunction for Counts {
     fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
         self.add(arrival);
+        Ok(())
+    }
+
+    fn revisits(&self) -> bool {
+        self.wants_second()
+    }
+
+    fn revisit(&mut self, arrival: &Arrival<'_>) -> Result<()> {
+        self.visit(arrival, Visit::Second);
         Ok(())
     }
 
@@ -199,10 +241,18 @@ impl ExactSums {
         arrival: &Arrival<'_>,
         nulls: Option<&NullBuffer>,
         may_be_wide: bool,
+        visit: Visit,
         value: impl Fn(usize) -> i128,
     ) {
         let plain = value;
         let value = |row: usize| if nulls.is_none_or(|nulls| nulls.is_valid(row)) { plain(row) } else { 0 };
+        if visit == Visit::Second {
+            // Wide enough since their first visit.
+            return match &mut self.sums {
+                Sums::Narrow(sums) => sums.revisit(arrival, value),
+                Sums::Wide(sums) => sums.revisit(arrival, |row| i256::from_i128(value(row))),
+            };
+        }
         if let Sums::Narrow(sums) = &mut self.sums {
             if !may_be_wide || (0..arrival.rows).all(|row| i64::try_from(value(row)).is_ok()) {
                 return match nulls {
@@ -241,9 +291,9 @@ impl ExactSums {
     }
 }
 
-impl FrameFunction for ExactSums {
-    fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
-        self.counts.add(arrival);
+impl ExactSums {
+    fn visit(&mut self, arrival: &Arrival<'_>, visit: Visit) -> Result<()> {
+        self.counts.visit(arrival, visit);
         let values = match arrival.values[0].data_type() {
             DataType::Dictionary(_, plain) => &to_logical(&arrival.values[0], plain)?,
             _ => &arrival.values[0],
@@ -252,27 +302,44 @@ impl FrameFunction for ExactSums {
         match values.data_type() {
             DataType::Int64 => {
                 let values = values.as_primitive::<Int64Type>().values();
-                self.add(arrival, nulls, false, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
             }
             DataType::UInt64 => {
                 let values = values.as_primitive::<UInt64Type>().values();
-                self.add(arrival, nulls, false, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
             }
             DataType::Decimal32(..) => {
                 let values = values.as_primitive::<Decimal32Type>().values();
-                self.add(arrival, nulls, false, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
             }
             DataType::Decimal64(..) => {
                 let values = values.as_primitive::<Decimal64Type>().values();
-                self.add(arrival, nulls, false, |row| i128::from(values[row]));
+                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
             }
             DataType::Decimal128(..) => {
                 let values = values.as_primitive::<Decimal128Type>().values();
-                self.add(arrival, nulls, true, |row| values[row]);
+                self.add(arrival, nulls, true, visit, |row| values[row]);
             }
             other => return Err(Error::bug(format!("a sum over a window met values of type {other}"))),
         }
         Ok(())
+    }
+}
+
+impl FrameFunction for ExactSums {
+    fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
+        self.visit(arrival, Visit::First)
+    }
+
+    fn revisits(&self) -> bool {
+        match &self.sums {
+            Sums::Narrow(sums) => sums.reach == Reach::Rest,
+            Sums::Wide(sums) => sums.reach == Reach::Rest,
+        }
+    }
+
+    fn revisit(&mut self, arrival: &Arrival<'_>) -> Result<()> {
+        self.visit(arrival, Visit::Second)
     }
 
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {

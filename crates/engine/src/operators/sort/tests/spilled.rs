@@ -1,6 +1,7 @@
 //! Sorts that do not fit in memory against the slow judge, and what is left when they end early.
 
 use std::path::PathBuf;
+use std::task::Poll;
 
 use diligence_base::seams::{Fault, MemoryTempFiles};
 
@@ -300,4 +301,100 @@ fn rows_are_given_back_when_another_query_needs_the_memory() {
     assert!(written() >= 1);
     let left = setup.memory.reserved_bytes();
     assert!(left < held - 45_000, "{left} of {held} bytes");
+}
+
+#[test]
+fn no_more_is_written_than_the_memory_demands() {
+    let (schema, records) = texts(40_000, |row| (row * 7919 % 40_000) as i64, |row| 40 + row % 40);
+    let case = by(&schema, &[0], None);
+    let once = sorted_within(&case, &records, 2 << 20, SortPlan::COST);
+    assert_eq!(once.levels, 1, "{once:?}");
+    // As a multiple of the input: each row once, and again for each level that so small a fan-in makes necessary.
+    for (extra_clusters, tenths) in [(6, 48), (20, 28), (40, 18), (100, 16)] {
+        let budget = 2 * PACKET_BYTES + extra_clusters * CLUSTER;
+        let written = |plan| sorted_within(&case, &records, budget, plan).bytes;
+        let (cost, lazy) = (written(SortPlan::COST), written(SortPlan::EMS));
+        assert!(cost <= lazy, "{cost} bytes with {extra_clusters} clusters, {lazy} by a sort that waits");
+        assert!(10 * cost <= tenths * once.bytes, "{cost} bytes with {extra_clusters} clusters, {once:?}");
+    }
+}
+
+/// Sorts in memory, reads some batches, has somebody else need the memory, and reads the rest. What was written.
+fn asked_while_read(files: &MemoryTempFiles, batches_before: usize, batches_between: usize) -> Result<SpillCounts> {
+    let (schema, records) = texts(4000, |row| (row * 7919 % 4000) as i64, |row| row % 50);
+    let case = by(&schema, &[0], None);
+    let to = spill_to(files, SortPlan::COST);
+    let broker = Broker::new(4 << 20);
+    let memory = broker.account(QueryId(1), None);
+    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
+    let ended = || -> Result<SpillCounts> {
+        let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes)?;
+        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &setup, &|| Ok(()))?;
+        for part in 0..parts.sink.parts()? {
+            parts.sink.part(part, &setup)?;
+        }
+        parts.sink.complete()?;
+        let held = memory.reserved_bytes();
+        let mut reader = parts.source.open(&setup)?;
+        let mut rows: Vec<RecordBatch> = Vec::new();
+        let mut pull = |batches: usize| -> Result<bool> {
+            for _ in 0..batches {
+                match reader.pull(Waker::noop())? {
+                    Pull::Batch(batch) => rows.push(batch.to_record_batch(&schema)?),
+                    Pull::Done => return Ok(true),
+                    _ => {}
+                }
+            }
+            Ok(false)
+        };
+        pull(batches_before)?;
+        let mut needed = broker.account(QueryId(2), None).reservation("HashJoin");
+        needed.overdraw((4 << 20) - held);
+        let _ = needed.grow(held / 2);
+        let mut steps = 0;
+        while memory.is_reclaiming() {
+            if let Poll::Ready(reclaimed) = memory.poll_reclaim(Waker::noop()) {
+                reclaimed?;
+            }
+            // The reader goes on while rows are written.
+            steps += 1;
+            if steps <= batches_between {
+                pull(1)?;
+            }
+        }
+        let left = memory.reserved_bytes();
+        let holders = broker.holders();
+        assert!(left <= 8 * CLUSTER, "{left} of {held} bytes are left after {batches_before} batches: {holders:?}");
+        while !pull(1)? {}
+        let input = rows_of(&records)?;
+        judge(&input, &rows_of(&rows)?, &[(0, SortOptions::new(false, false))], 0, None).unwrap();
+        Ok(parts.sink.spills().unwrap().counts())
+    };
+    let ended = ended();
+    assert_eq!(memory.reserved_bytes(), 0, "bytes stay reserved");
+    assert_eq!((clusters_used(&to.space), to.space.info().files), (0, 0), "clusters are left");
+    ended
+}
+
+#[test]
+fn sorted_rows_that_wait_to_be_read_give_back_their_memory() {
+    for (before, between) in [(0, 0), (1, 0), (30, 0), (0, 5), (7, 20), (60, 0), (0, 1000), (55, 1000)] {
+        let written = asked_while_read(&MemoryTempFiles::default(), before, between).unwrap();
+        // Rows that are read before the last is written need no file.
+        assert!(written.levels == 1 || between == 1000, "{before}, {between}: {written:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_while_sorted_rows_leave_ends_the_sort_and_leaves_nothing() {
+    let healthy = MemoryTempFiles::default();
+    asked_while_read(&healthy, 3, 4).unwrap();
+    for fault in [Fault::Full, Fault::Broken, Fault::Flip, Fault::Short] {
+        for at in 2..healthy.operations() {
+            if let Err(error) = asked_while_read(&MemoryTempFiles::failing(fault, at), 3, 4) {
+                assert!(!matches!(error.kind(), ErrorKind::Bug), "{fault:?} at operation {at}: {error}");
+                assert_ne!(fault, Fault::Short, "at operation {at}");
+            }
+        }
+    }
 }
