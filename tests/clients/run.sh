@@ -59,6 +59,7 @@ start
 PGPORT=${postgres##*:} "$here/psql.sh"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"
+POSTGRES=$postgres "$venv/bin/python" -u "$here/half_closed.py"
 stop
 start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"

@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
+use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_db::{
     CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
 };
 use parking_lot::Mutex;
 
+use crate::admission::lanes::Ticket;
 use crate::admission::{Admission, AdmissionOptions, Admitted, Asker, Class, History, Passed, Query};
 use crate::cache::{PlanCache, PlanKey, Remembered};
 use crate::sqlstate;
@@ -64,7 +66,14 @@ pub struct Path {
     admission: Arc<Admission>,
     result_rows_max: Option<u64>,
     /// Whose the queries are that run, by their numbers.
-    owners: Mutex<HashMap<u64, String>>,
+    owners: Mutex<HashMap<u64, Owner>>,
+}
+
+/// Whose a query is that runs.
+struct Owner {
+    user: String,
+    /// What it was known by at the door.
+    ticket: Ticket,
 }
 
 /// A plan that is ready to start, and where to note what it needs.
@@ -110,7 +119,26 @@ impl Path {
 
     /// Whose a query is that runs.
     pub fn owner(&self, query: u64) -> Option<String> {
-        self.owners.lock().get(&query).cloned()
+        self.owners.lock().get(&query).map(|owner| owner.user.clone())
+    }
+
+    /// Cancels a query by its number, if its user (`None` once nobody is its owner any more) is one that `may` be touched. A number
+    /// below zero is that of a query in line; it still holds when the query has been let in. False if there is no such query.
+    pub fn cancel(&self, number: i64, may: impl Fn(Option<&str>) -> bool) -> bool {
+        let engine = self.database.engine();
+        let Some(ticket) = Ticket::numbered(number) else {
+            let id = number.unsigned_abs();
+            return may(self.owner(id).as_deref()) && engine.cancel(QueryId(id));
+        };
+        if self.admission.cancel(ticket, |user| may(Some(user))) {
+            return true;
+        }
+        let running = {
+            let owners = self.owners.lock();
+            let mut found = owners.iter().filter(|(_, owner)| owner.ticket == ticket && may(Some(&owner.user)));
+            found.next().map(|(id, _)| QueryId(*id))
+        };
+        running.is_some_and(|id| engine.cancel(id))
     }
 
     /// Plans that are remembered.
@@ -310,7 +338,7 @@ impl Running {
         let result = started.result;
         let id = result.id().map(|id| id.0);
         if let Some(id) = id {
-            path.owners.lock().insert(id, asker.user.clone());
+            path.owners.lock().insert(id, Owner { user: asker.user.clone(), ticket: admitted.ticket() });
         }
         Self {
             path: path.clone(),

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{QUEUE_HEADER, queue_header};
 use crate::path::{Path, Running};
 use crate::pg::commands::{CopyFormat, CopyOptions};
-use crate::pg::copy::CopyEncoder;
+use crate::pg::copy::{CopyEncoder, Framing};
 use crate::pg::encode::{Columns, Form};
 use crate::registry::Registered;
 use crate::server::Server;
@@ -120,11 +120,9 @@ impl Writer {
         match self.format {
             Format::Csv => {
                 let rows = Columns::all(&self.schema, Form::Text).rows(batch)?;
-                let (encoder, mut field, mut out) = (csv(), BytesMut::new(), BytesMut::new());
-                for row in 0..rows.count() {
-                    encoder.row(&rows, row, batch.num_columns(), &mut field, &mut out);
-                }
-                Ok(out.to_vec())
+                let mut out = BytesMut::new();
+                csv().rows(&rows, 0, usize::MAX, Framing::None, &mut BytesMut::new(), &mut out);
+                Ok(out.into())
             }
             Format::Arrow => {
                 let Some(writer) = self.arrow.as_mut() else {

@@ -198,10 +198,11 @@ impl PgSession {
 
     async fn serve(&mut self) -> Broken {
         loop {
-            if !self.inbox.has_message()
-                && let Err(broken) = self.outbox.flush(|| {}).await
-            {
-                return broken;
+            if !self.inbox.has_message() {
+                if let Err(broken) = self.outbox.flush(|| {}).await {
+                    return broken;
+                }
+                self.outbox.rest();
             }
             let message = tokio::select! {
                 biased;
