@@ -238,7 +238,14 @@ impl PgSession {
                 }
                 return Ok(());
             }
-            In::Parse(parse) => self.parse(parse).await,
+            In::Parse(parse) => {
+                let statement = parse.query.clone();
+                let outcome = self.parse(parse).await;
+                if !self.told(outcome, Some(&statement))? {
+                    self.skipping = true;
+                }
+                return Ok(());
+            }
             In::Bind(bind) => self.bind(bind),
             In::Describe(describe) => self.describe(describe.target_type, &describe.name.unwrap_or_default()).await,
             In::Execute(execute) => self.execute(execute).await,
