@@ -58,19 +58,32 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a remembered plan used when it ran last.
+/// What a remembered plan used when it ran last. Of one that has not run yet: what one like it used.
 #[derive(Debug, Default)]
-pub struct History(Mutex<Option<Used>>);
+pub struct History {
+    last: Mutex<Option<Used>>,
+    /// That of all statements that differ in constants only, and are expected to need about the same.
+    template: Option<Arc<History>>,
+}
 
 impl History {
+    /// That of a statement of a template.
+    pub fn of(template: Arc<History>) -> Self {
+        Self { last: Mutex::default(), template: Some(template) }
+    }
+
     /// What it used.
     pub fn used(&self) -> Option<Used> {
-        *self.0.lock()
+        let own = *self.last.lock();
+        own.or_else(|| self.template.as_ref()?.used())
     }
 
     /// Notes what it used this time. One that did not come to its end may have needed more than it used.
     pub fn note(&self, used: Used, complete: bool) {
-        let mut last = self.0.lock();
+        if let Some(template) = &self.template {
+            template.note(used, complete);
+        }
+        let mut last = self.last.lock();
         *last = match *last {
             Some(before) if !complete => Some(Used {
                 memory_bytes: before.memory_bytes.max(used.memory_bytes),

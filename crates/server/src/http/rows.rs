@@ -129,7 +129,9 @@ impl Writer {
                     return Err(Error::bug("an Arrow stream without a writer"));
                 };
                 writer.write(batch).map_err(not_written)?;
-                Ok(std::mem::take(writer.get_mut()))
+                // The next one is about as large: growing to that would copy it several times.
+                let next = Vec::with_capacity(writer.get_ref().len());
+                Ok(std::mem::replace(writer.get_mut(), next))
             }
             Format::Json | Format::JsonLines | Format::Html => self.json(batch),
         }

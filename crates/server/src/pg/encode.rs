@@ -6,6 +6,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
     Int64Array, RecordBatch, StringViewArray, StringViewBuilder, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type,
@@ -68,7 +69,8 @@ impl Columns {
             return Err(Error::bug("a batch has other columns than its result"));
         }
         let columns = batch.columns().iter().zip(&self.0).map(|(array, (column, form))| {
-            Ok(Column { values: Values::new(array, column)?, column: *column, form: *form })
+            let values = Values::new(array, column)?;
+            Ok(Column { nulls: values.nulls().cloned(), values, column: *column, form: *form })
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })
     }
@@ -104,6 +106,7 @@ pub struct Rows {
 
 struct Column {
     values: Values,
+    nulls: Option<NullBuffer>,
     column: ColumnType,
     form: Form,
 }
@@ -132,17 +135,11 @@ impl Rows {
     pub fn write_fields(&self, row: usize, out: &mut BytesMut) {
         out.put_i16(self.columns.len() as i16);
         for column in &self.columns {
-            if column.values.is_null(row) {
-                out.put_i32(-1);
-                continue;
-            }
-            let start = out.len();
-            out.put_i32(0);
             match column.form {
-                Form::Text => column.values.text(row, &column.column, out),
-                Form::Binary => column.values.binary(row, &column.column, out),
+                _ if column.is_null(row) => out.put_i32(-1),
+                Form::Text => column.values.text_field(row, &column.column, out),
+                Form::Binary => column.values.binary_field(row, &column.column, out),
             }
-            put_length(start, 4, out);
         }
     }
 
@@ -153,7 +150,7 @@ impl Rows {
 
     /// Whether a field is NULL.
     pub fn is_null(&self, row: usize, column: usize) -> bool {
-        self.columns[column].values.is_null(row)
+        self.columns[column].is_null(row)
     }
 
     /// Whether a column's texts have only characters of [`PLAIN`].
@@ -173,12 +170,26 @@ impl Rows {
     /// Writes a field as text; false if it is NULL.
     pub fn write_text(&self, row: usize, column: usize, out: &mut BytesMut) -> bool {
         let column = &self.columns[column];
-        if column.values.is_null(row) {
+        if column.is_null(row) {
             return false;
         }
         column.values.text(row, &column.column, out);
         true
     }
+}
+
+impl Column {
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+}
+
+/// Writes a field of a few bytes with its length, at once.
+fn put_field<const BYTES: usize>(value: [u8; BYTES], out: &mut BytesMut) {
+    let mut field = [0; 12];
+    field[3] = BYTES as u8;
+    field[4..4 + BYTES].copy_from_slice(&value);
+    out.put_slice(&field[..4 + BYTES]);
 }
 
 /// A column in one of the few forms that are written.
@@ -284,23 +295,89 @@ impl Values {
         Ok(Values::List(flat, ranges, Box::new(Values::new(&values, &element)?)))
     }
 
-    fn is_null(&self, row: usize) -> bool {
+    fn nulls(&self) -> Option<&NullBuffer> {
         match self {
-            Values::Boolean(array) => array.is_null(row),
-            Values::Int16(array) => array.is_null(row),
-            Values::Int32(array) => array.is_null(row),
-            Values::Int64(array) => array.is_null(row),
-            Values::Float32(array) => array.is_null(row),
-            Values::Float64(array) => array.is_null(row),
-            Values::Decimal(array, _) => array.is_null(row),
-            Values::WideDecimal(array, ..) => array.is_null(row),
-            Values::Text(array) => array.is_null(row),
-            Values::Bytes(array) => array.is_null(row),
-            Values::Date(array) => array.is_null(row),
-            Values::Time(array) => array.is_null(row),
-            Values::Timestamp(array, _) => array.is_null(row),
-            Values::Interval(array) => array.is_null(row),
-            Values::List(array, ..) => array.is_null(row),
+            Values::Boolean(array) => array.nulls(),
+            Values::Int16(array) => array.nulls(),
+            Values::Int32(array) => array.nulls(),
+            Values::Int64(array) => array.nulls(),
+            Values::Float32(array) => array.nulls(),
+            Values::Float64(array) => array.nulls(),
+            Values::Decimal(array, _) => array.nulls(),
+            Values::WideDecimal(array, ..) => array.nulls(),
+            Values::Text(array) => array.nulls(),
+            Values::Bytes(array) => array.nulls(),
+            Values::Date(array) => array.nulls(),
+            Values::Time(array) => array.nulls(),
+            Values::Timestamp(array, _) => array.nulls(),
+            Values::Interval(array) => array.nulls(),
+            Values::List(array, ..) => array.nulls(),
+        }
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// A text with its length before it.
+    fn text_field(&self, row: usize, column: &ColumnType, out: &mut BytesMut) {
+        if let Values::Text(array) = self {
+            let text = array.value(row).as_bytes();
+            out.put_i32(text.len() as i32);
+            return out.put_slice(text);
+        }
+        let start = out.len();
+        out.put_i32(0);
+        self.text(row, column, out);
+        put_length(start, 4, out);
+    }
+
+    /// A value in binary form with its length before it.
+    fn binary_field(&self, row: usize, column: &ColumnType, out: &mut BytesMut) {
+        match self {
+            Values::Boolean(array) => put_field([u8::from(array.value(row))], out),
+            Values::Int16(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Int32(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Int64(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Float32(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Float64(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Date(array) => put_field(array.value(row).saturating_sub(EPOCH_DAYS).to_be_bytes(), out),
+            Values::Time(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Timestamp(array, _) => {
+                put_field(array.value(row).saturating_sub(EPOCH_MICROSECONDS).to_be_bytes(), out);
+            }
+            // Its binary form is its text.
+            Values::Text(_) => self.text_field(row, column, out),
+            Values::Bytes(array) => {
+                out.put_i32(array.value(row).len() as i32);
+                out.put_slice(array.value(row));
+            }
+            Values::Decimal(array, scale) => {
+                let start = out.len();
+                out.put_i32(0);
+                text::numeric(array.value(row), *scale, out);
+                put_length(start, 4, out);
+            }
+            Values::WideDecimal(array, scale, precision) => {
+                let start = out.len();
+                out.put_i32(0);
+                let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
+                text::numeric_of_text(shown.as_bytes(), out);
+                put_length(start, 4, out);
+            }
+            Values::Interval(array) => {
+                let value = array.value(row);
+                out.put_i32(16);
+                out.put_i64(value.nanoseconds / 1000);
+                out.put_i32(value.days);
+                out.put_i32(value.months);
+            }
+            Values::List(_, ranges, values) => {
+                let start = out.len();
+                out.put_i32(0);
+                list_binary(ranges[row], values, column, out);
+                put_length(start, 4, out);
+            }
         }
     }
 
@@ -327,55 +404,6 @@ impl Values {
                 text::interval(value.months, value.days, value.nanoseconds / 1000, out);
             }
             Values::List(_, ranges, values) => list_text(ranges[row], values, column, out),
-        }
-    }
-
-    fn binary(&self, row: usize, column: &ColumnType, out: &mut BytesMut) {
-        match self {
-            Values::Boolean(array) => out.put_u8(u8::from(array.value(row))),
-            Values::Int16(array) => out.put_i16(array.value(row)),
-            Values::Int32(array) => out.put_i32(array.value(row)),
-            Values::Int64(array) => out.put_i64(array.value(row)),
-            Values::Float32(array) => out.put_f32(array.value(row)),
-            Values::Float64(array) => out.put_f64(array.value(row)),
-            Values::Decimal(array, scale) => text::numeric(array.value(row), *scale, out),
-            Values::WideDecimal(array, scale, precision) => {
-                let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
-                text::numeric_of_text(shown.as_bytes(), out);
-            }
-            Values::Text(array) => out.put_slice(array.value(row).as_bytes()),
-            Values::Bytes(array) => out.put_slice(array.value(row)),
-            Values::Date(array) => out.put_i32(array.value(row).saturating_sub(EPOCH_DAYS)),
-            Values::Time(array) => out.put_i64(array.value(row)),
-            Values::Timestamp(array, _) => out.put_i64(array.value(row).saturating_sub(EPOCH_MICROSECONDS)),
-            Values::Interval(array) => {
-                let value = array.value(row);
-                out.put_i64(value.nanoseconds / 1000);
-                out.put_i32(value.days);
-                out.put_i32(value.months);
-            }
-            Values::List(_, ranges, values) => {
-                let (from, to) = ranges[row];
-                let nulls = (from..to).any(|index| values.is_null(index));
-                out.put_i32(i32::from(to > from));
-                out.put_i32(i32::from(nulls));
-                out.put_u32(column.element.oid);
-                if to > from {
-                    out.put_i32((to - from) as i32);
-                    out.put_i32(1);
-                }
-                let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
-                for index in from..to {
-                    if values.is_null(index) {
-                        out.put_i32(-1);
-                        continue;
-                    }
-                    let start = out.len();
-                    out.put_i32(0);
-                    values.binary(index, &element, out);
-                    put_length(start, 4, out);
-                }
-            }
         }
     }
 }
@@ -414,6 +442,25 @@ fn json_texts(array: &ArrayRef) -> Result<StringViewArray> {
         texts.append_value(String::from_utf8_lossy(&bytes));
     }
     Ok(texts.finish())
+}
+
+fn list_binary((from, to): (usize, usize), values: &Values, column: &ColumnType, out: &mut BytesMut) {
+    let nulls = (from..to).any(|index| values.is_null(index));
+    out.put_i32(i32::from(to > from));
+    out.put_i32(i32::from(nulls));
+    out.put_u32(column.element.oid);
+    if to > from {
+        out.put_i32((to - from) as i32);
+        out.put_i32(1);
+    }
+    let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
+    for index in from..to {
+        if values.is_null(index) {
+            out.put_i32(-1);
+        } else {
+            values.binary_field(index, &element, out);
+        }
+    }
 }
 
 fn list_text(range: (usize, usize), values: &Values, column: &ColumnType, out: &mut BytesMut) {
@@ -478,5 +525,56 @@ mod tests {
         let mut words = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
         words.append_value(["a b", "", "null", "q\"", "plain"].map(Some));
         assert_eq!(texts(Arc::new(words.finish())), [r#"{"a b","","null","q\"",plain}"#]);
+    }
+
+    #[test]
+    fn both_forms_have_their_lengths_and_nulls() {
+        let columns: Vec<(ArrayRef, &str, &[u8])> = vec![
+            (Arc::new(BooleanArray::from(vec![Some(true), None])), "t", &[1]),
+            (Arc::new(Int16Array::from(vec![Some(-2), None])), "-2", &[255, 254]),
+            (Arc::new(Int32Array::from(vec![Some(3), None])), "3", &[0, 0, 0, 3]),
+            (Arc::new(Int64Array::from(vec![Some(4), None])), "4", &[0, 0, 0, 0, 0, 0, 0, 4]),
+            (Arc::new(Float32Array::from(vec![Some(1.5), None])), "1.5", &[0x3f, 0xc0, 0, 0]),
+            (Arc::new(Float64Array::from(vec![Some(1.5), None])), "1.5", &[0x3f, 0xf8, 0, 0, 0, 0, 0, 0]),
+            (Arc::new(StringViewArray::from(vec![Some("é"), None])), "é", "é".as_bytes()),
+            (Arc::new(arrow::array::BinaryArray::from(vec![Some(&[7u8][..]), None])), "\\x07", &[7]),
+            (Arc::new(arrow::array::Date32Array::from(vec![Some(EPOCH_DAYS + 1), None])), "2000-01-02", &[0, 0, 0, 1]),
+            (Arc::new(Time64MicrosecondArray::from(vec![Some(1), None])), "00:00:00.000001", &[0, 0, 0, 0, 0, 0, 0, 1]),
+            (
+                Arc::new(TimestampMicrosecondArray::from(vec![Some(EPOCH_MICROSECONDS + 2), None])),
+                "2000-01-01 00:00:00.000002",
+                &[0, 0, 0, 0, 0, 0, 0, 2],
+            ),
+            (
+                Arc::new(Decimal128Array::from(vec![Some(12_345), None]).with_precision_and_scale(9, 2).unwrap()),
+                "123.45",
+                &[0, 2, 0, 0, 0, 0, 0, 2, 0, 123, 0x11, 0x94],
+            ),
+            (
+                Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None])),
+                "{1,NULL}",
+                &[
+                    0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255,
+                    255,
+                ],
+            ),
+        ];
+        for (array, text, binary) in columns {
+            let schema = Schema::new(vec![Field::new("value", array.data_type().clone(), true)]);
+            let batch = RecordBatch::try_new(Arc::new(schema.clone()), vec![array]).unwrap();
+            for (form, wanted) in [(Form::Text, text.as_bytes()), (Form::Binary, binary)] {
+                let rows = Columns::all(&schema, form).rows(&batch).unwrap();
+                let mut out = BytesMut::new();
+                assert_eq!(rows.write_messages(0, 2, usize::MAX, &mut out), 2);
+                let mut expected = BytesMut::new();
+                expected.put_u8(b'D');
+                expected.put_i32(10 + wanted.len() as i32);
+                expected.put_i16(1);
+                expected.put_i32(wanted.len() as i32);
+                expected.put_slice(wanted);
+                expected.put_slice(b"D\0\0\0\x0a\0\x01\xff\xff\xff\xff");
+                assert_eq!(out, expected, "{form:?} {text}");
+            }
+        }
     }
 }

@@ -394,6 +394,15 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     list_of(parts, &present)
 }
 
+/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog before it knows any
+/// other type must be told of one that it knows.
+pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
+    const OID: u32 = 26;
+    const OID_ARRAY: u32 = 1028;
+    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
+    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::util::display::array_value_to_string;
@@ -465,5 +474,12 @@ mod tests {
         assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View).is_err());
         assert_eq!(value(None, 23, Form::Binary, &DataType::Int32).unwrap().null_count(), 1);
         assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64).unwrap()), "5");
+    }
+
+    #[test]
+    fn parameters_that_number_objects_are_known() {
+        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
+        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
+        assert_eq!(found, [Some(26), Some(1028), None, None]);
     }
 }

@@ -18,7 +18,9 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 48] = [
+const FUNCTIONS: [(&str, &str); 50] = [
+    ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
+    ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
     ("current_database", "'diligence'"),
     ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
