@@ -54,34 +54,41 @@ const ASK_AFTER_MAX: Duration = Duration::from_secs(5);
 /// answer. PostgreSQL does not notice either until it writes. Here something is written: a message that says nothing new, which the
 /// system of a client that has left refuses.
 pub(super) struct Line {
-    writer: Mutex<WriteHalf<Box<dyn Socket>>>,
-    /// Whether the last message was written to its end, so that another may follow.
+    way: Mutex<Way>,
+    /// Whether what the [`Outbox`] wrote ends with a whole message, so that another may follow.
     is_whole: AtomicBool,
+}
+
+struct Way {
+    writer: WriteHalf<Box<dyn Socket>>,
+    /// What is left of a message that was begun here. It goes out before anything else.
+    rest: BytesMut,
 }
 
 impl Line {
     pub(super) fn new(writer: WriteHalf<Box<dyn Socket>>) -> Arc<Self> {
-        Arc::new(Self { writer: Mutex::new(writer), is_whole: AtomicBool::new(true) })
+        let way = Mutex::new(Way { writer, rest: BytesMut::new() });
+        Arc::new(Self { way, is_whole: AtomicBool::new(true) })
     }
 
-    /// Asks whether somebody is there. What is wrong with an answer is known when it is asked again.
+    /// Asks whether somebody is there. What is wrong with an answer is known when it is asked again. May be dropped.
     async fn ask(&self) -> io::Result<()> {
         // While somebody writes, he sees himself whether he can.
-        let Ok(mut writer) = self.writer.try_lock() else { return Ok(()) };
+        let Ok(mut way) = self.way.try_lock() else { return Ok(()) };
         if !self.is_whole.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut message = BytesMut::new();
+        let Way { writer, rest } = &mut *way;
         let encoding = ParameterStatus::new("server_encoding".to_owned(), "UTF8".to_owned());
-        if PgWireBackendMessage::ParameterStatus(encoding).encode(&mut message).is_err() {
-            return Ok(());
+        if rest.is_empty() && PgWireBackendMessage::ParameterStatus(encoding).encode(rest).is_err() {
+            rest.clear();
         }
-        // If this is dropped in the middle, nothing may follow.
-        self.is_whole.store(false, Ordering::Relaxed);
-        writer.write_all(&message).await?;
-        writer.flush().await?;
-        self.is_whole.store(true, Ordering::Relaxed);
-        Ok(())
+        while rest.has_remaining() {
+            if writer.write_buf(rest).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        writer.flush().await
     }
 }
 
@@ -215,11 +222,13 @@ impl Outbox {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let mut writer = self.line.writer.lock().await;
+        let mut way = self.line.way.lock().await;
+        let Way { writer, rest } = &mut *way;
         self.line.is_whole.store(false, Ordering::Relaxed);
         let mut waited = Duration::ZERO;
-        while self.buffer.has_remaining() {
-            match tokio::time::timeout(STALLED_AFTER, writer.write_buf(&mut self.buffer)).await {
+        while rest.has_remaining() || self.buffer.has_remaining() {
+            let next = if rest.has_remaining() { &mut *rest } else { &mut self.buffer };
+            match tokio::time::timeout(STALLED_AFTER, writer.write_buf(next)).await {
                 Ok(written) => {
                     if written? == 0 {
                         return Err(Broken::Gone);
@@ -252,7 +261,7 @@ impl Outbox {
     /// Says good-bye: encrypted connections have a last record.
     pub(super) async fn close(&mut self) {
         let _ = tokio::time::timeout(STALLED_AFTER, self.flush(|| {})).await;
-        let goodbye = async { self.line.writer.lock().await.shutdown().await };
+        let goodbye = async { self.line.way.lock().await.writer.shutdown().await };
         let _ = tokio::time::timeout(STALLED_AFTER, goodbye).await;
     }
 }
@@ -286,4 +295,58 @@ fn fields(severity: &str, error: &Error, statement: Option<&str>) -> Vec<(u8, St
         fields.push((b'P', place.to_string()));
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BufMut;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// A client's end of a connection with so much room, and the server's.
+    fn connected(room: usize) -> (tokio::io::DuplexStream, Inbox, Outbox) {
+        let (client, server) = duplex(room);
+        let (reader, writer) = tokio::io::split(Box::new(server) as Box<dyn Socket>);
+        let line = Line::new(writer);
+        let inbox = Inbox::new(reader, line.clone(), BytesMut::new(), ProtocolVersion::PROTOCOL3_0, 1000);
+        (client, inbox, Outbox::new(line, Duration::from_secs(9)))
+    }
+
+    const QUESTION: &[u8] = b"S\0\0\0\x19server_encoding\0UTF8\0";
+
+    #[tokio::test]
+    async fn one_who_sends_no_more_is_asked_and_one_who_has_gone_is_noticed() {
+        let (mut client, mut inbox, mut outbox) = connected(1000);
+        client.shutdown().await.unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(1), inbox.left()).await;
+        assert!(waited.is_err(), "it is there");
+        outbox.buffer.put_slice(b"answer");
+        outbox.flush(|| {}).await.unwrap();
+        let mut got = BytesMut::new();
+        while !got.ends_with(b"answer") {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        let questions = (got.len() - 6) / QUESTION.len();
+        assert_eq!(got[..got.len() - 6], QUESTION.repeat(questions));
+        // At once, and after 50, 150, 350 and 750 ms.
+        assert!((2..=5).contains(&questions), "{questions}");
+        drop(client);
+        tokio::time::timeout(Duration::from_secs(60), inbox.left()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_question_that_was_broken_off_ends_before_the_next_message() {
+        let (mut client, mut inbox, mut outbox) = connected(10);
+        client.shutdown().await.unwrap();
+        assert!(tokio::time::timeout(Duration::from_secs(1), inbox.left()).await.is_err());
+        outbox.buffer.put_slice(b"answer");
+        let sent = tokio::spawn(async move { outbox.flush(|| {}).await.is_ok() });
+        let mut got = BytesMut::new();
+        while got.len() < QUESTION.len() + 6 {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        assert_eq!(got, [QUESTION, b"answer"].concat()[..]);
+        assert!(sent.await.unwrap());
+    }
 }

@@ -2,9 +2,13 @@
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, SelectItem, Subscript, Value};
 
-/// A field that is read with a dot.
+/// A field that is read with a dot. In `t.a[1]` that is a table's name, which the parser cannot tell: what is meant by the dots there is
+/// left to the planner.
 pub(super) fn expression(expr: &mut Expr) {
-    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    if matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+        return;
+    }
     for access in access_chain {
         if let AccessExpr::Dot(Expr::Identifier(name)) = access {
             let name = match name.quote_style {
@@ -38,6 +42,7 @@ mod tests {
         for (sql, expected) in [
             ("SELECT (s).Field FROM t", "SELECT (s)['field'] AS Field FROM t"),
             ("SELECT 1 + (f(a)).\"Some Field\".x", "SELECT 1 + (f(a))['Some Field']['x']"),
+            ("SELECT t.a[1], s.t.a[t.b] FROM s.t", "SELECT t.a[1], s.t.a[t.b] FROM s.t"),
             ("SELECT t.a, (t.a)[1] FROM t WHERE (t.a).b = 1", "SELECT t.a, (t.a)[1] FROM t WHERE (t.a)['b'] = 1"),
         ] {
             assert_eq!(parse_one(sql, "generic").unwrap().statement.to_string(), expected);
