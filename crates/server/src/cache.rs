@@ -112,6 +112,16 @@ fn template(text: &str) -> String {
             '\'' => {
                 rest.by_ref().take_while(|quoted| *quoted != '\'').for_each(drop);
             }
+            '"' => {
+                out.push(character);
+                for quoted in rest.by_ref() {
+                    out.push(quoted);
+                    if quoted == character {
+                        break;
+                    }
+                }
+                continue;
+            }
             '0'..='9' if !inside_word => while rest.next_if(|character| is_word(*character)).is_some() {},
             _ => {
                 out.push(character);
