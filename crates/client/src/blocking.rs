@@ -19,7 +19,7 @@ use crate::message::{self, Failure, Message};
 use crate::rows;
 use crate::url::Url;
 
-/// How long connecting and logging in may take.
+/// How long connecting may take, and logging in.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long the server may take to hear a request to cancel.
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(3);
@@ -74,7 +74,8 @@ impl Canceller {
     pub fn cancel(&self) -> Result<()> {
         runtime()?
             .block_on(async {
-                let mut wire = Wire::open_url_silently(&self.url).await?;
+                let connect = timeout(GREETING_TIME_MAX, Wire::open_url_silently(&self.url)).await;
+                let mut wire = connect.unwrap_or_else(|_| Err(late()))?;
                 wire.send(&self.request).await?;
                 // The server closes without an answer. One that takes too long is not waited for.
                 let _ = timeout(CANCEL_TIME_MAX, wire.read()).await;
@@ -92,7 +93,7 @@ impl Connection {
             let settings = [("application_name", application)];
             let connected =
                 runtime.block_on(async { timeout(GREETING_TIME_MAX, Wire::open_url(url, &settings)).await });
-            connected.unwrap_or_else(|_| Err(connection::Error::Lost(std::io::ErrorKind::TimedOut.into())))
+            connected.unwrap_or_else(|_| Err(late()))
         };
         let mut connected = connect(url);
         // As libpq does: nobody is asked for a password before it is known that one is wanted, and then it is a new connection's.
@@ -146,6 +147,7 @@ impl Connection {
         statement.clone_into(&mut self.statement);
         (self.schema, self.ready) = (None, false);
         self.rows.clear();
+        self.after = None;
         let mut query = Vec::new();
         message::query(&mut query, statement);
         self.send(&query)
@@ -288,6 +290,10 @@ fn told(message: Message<'_>, statement: &str) -> Result<Told> {
 fn runtime() -> Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Error::resource(format!("no connection can be made: {error}")))
+}
+
+fn late() -> connection::Error {
+    connection::Error::Lost(std::io::ErrorKind::TimedOut.into())
 }
 
 fn malformed() -> Error {
