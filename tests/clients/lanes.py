@@ -50,10 +50,10 @@ with connect() as first, connect() as second, connect() as cheap:
     over_http.start()
     until("the third one waits", lambda: lane("queued") == 2)
     rows = cheap.execute("SELECT id, position, reason, statement FROM system.queries WHERE state = 'waiting' ORDER BY position").fetchall()
-    assert [row[:3] for row in rows] == [(None, place, "of heavy queries: one runs, and no more may") for place in (1, 2)], rows
-    assert rows[1][3] == short
+    assert [row[1:3] for row in rows] == [(place, "of heavy queries: one runs, and no more may") for place in (1, 2)], rows
+    assert rows[1][3] == short and all(row[0] < 0 for row in rows), rows
     listed = [query for query in requests.get(f"{http}/v1/queries").json()["queries"] if query["state"] == "waiting"]
-    assert [(query["position"], query["id"]) for query in listed] == [(1, None), (2, None)], listed
+    assert [(query["position"], query["id"]) for query in listed] == [(1, rows[0][0]), (2, rows[1][0])], listed
     # No more are taken, and whoever comes is told so.
     with connect() as third:
         try:
@@ -71,16 +71,38 @@ with connect() as first, connect() as second, connect() as cheap:
         longest = max(longest, time.time() - began)
     assert longest < 2, longest
     assert sql("SELECT 1").headers["Diligence-Queue"] == "cheap"
-    # One who waits can be cancelled, and the next one takes his place.
-    second.cancel()
+    # One who waits can be cancelled by its number, and the next one takes his place.
+    number = rows[0][0]
+    assert requests.delete(f"{http}/v1/queries/{number}").status_code == 204
     waiting.join(20)
     until("the line is shorter", lambda: lane("queued") == 1)
+    assert requests.delete(f"{http}/v1/queries/{number}").status_code == 404
+    # So can it by its client.
+    waiting = threading.Thread(target=canceled, args=(second,))
+    waiting.start()
+    until("it waits again", lambda: lane("queued") == 2)
+    second.cancel()
+    waiting.join(20)
+    until("the line is shorter again", lambda: lane("queued") == 1)
     first.cancel()
     running.join(20)
     over_http.join(20)
     assert answers[0].json()["rows"] == [[1000000]], answers[0].text
     queue = answers[0].headers["Diligence-Queue"]
     assert queue.startswith("heavy;position=2;waited_ms=") and queue.endswith('reason="one runs, and no more may"'), queue
+    # A number from the line holds when the query runs.
+    running = threading.Thread(target=canceled, args=(first,))
+    running.start()
+    until("the first one runs again", lambda: lane("running") == 1)
+    waiting = threading.Thread(target=canceled, args=(second,))
+    waiting.start()
+    until("the second one waits again", lambda: lane("queued") == 1)
+    number = cheap.execute("SELECT id FROM system.queries WHERE state = 'waiting'").fetchone()[0]
+    first.cancel()
+    running.join(20)
+    until("the second one runs", lambda: (lane("running"), lane("queued")) == (1, 0))
+    assert requests.delete(f"{http}/v1/queries/{number}").status_code == 204
+    waiting.join(20)
     # What its plan makes seem heavy is cheap once it is known to need little.
     cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1, 150000)")
     text = "SELECT DISTINCT " + ", ".join(f"CASE WHEN value % 2 = {i} THEN 'x' ELSE 'y' END AS c{i}" for i in range(4)) + " FROM big"

@@ -1,4 +1,4 @@
-"""Records what psql, psycopg and asyncpg say to `diligence serve` and what it answers, message by message: the golden transcripts of
+"""Records what psql, psycopg, asyncpg and pgjdbc say to `diligence serve` and what it answers, message by message: the golden transcripts of
 tests/transcripts, which tests/tests/black_box/transcripts.rs replays without the clients.
 
     POSTGRES=127.0.0.1:5433 python tests/clients/record.py      # a server over tests/transcripts/data, without users
@@ -109,7 +109,14 @@ async def with_asyncpg(proxy):
     return f"asyncpg {asyncpg.__version__}"
 
 
-for name, run in (("psql", psql), ("psycopg", with_psycopg), ("asyncpg", lambda proxy: asyncio.run(with_asyncpg(proxy)))):
+def with_jdbc(proxy):
+    driver = "/usr/share/java/postgresql.jar"
+    program = pathlib.Path(__file__).parent / "Jdbc.java"
+    subprocess.run(["java", "-cp", driver, program, "recorded", f"127.0.0.1:{proxy.port}"], check=True)
+    return f"pgjdbc {pathlib.Path(driver).resolve().stem.removeprefix('postgresql-')}"
+
+
+for name, run in (("psql", psql), ("psycopg", with_psycopg), ("asyncpg", lambda proxy: asyncio.run(with_asyncpg(proxy))), ("pgjdbc", with_jdbc)):
     proxy = Proxy()
     about = run(proxy)
     threading.Event().wait(0.3)  # the last messages are on their way

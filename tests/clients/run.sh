@@ -1,8 +1,8 @@
 #!/bin/bash
-# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy (which stops at primary keys today, so this
-# fails there), and HTTP.
+# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, and HTTP.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
-# psql comes from Debian's package postgresql-client; the Python clients are installed from PyPI into VENV [default: target/clients-venv].
+# psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source
+# file; without both its step is left out); the Python clients are installed from PyPI into VENV [default: target/clients-venv].
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
@@ -13,6 +13,14 @@ if ! "$venv/bin/python" -c 'import psycopg, asyncpg, sqlalchemy, requests' 2>/de
   python3 -m venv "$venv" || { apt-get install -y -qq python3-venv && python3 -m venv "$venv"; } || missing "Python environment"
   "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests || missing "client library"
 fi
+driver=/usr/share/java/postgresql.jar
+if ! command -v javac >/dev/null || [ ! -f "$driver" ]; then
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jdk-headless libpostgresql-jdbc-java; } || true
+fi
+jdbc() { # arguments of Jdbc.java
+  if command -v javac >/dev/null && [ -f "$driver" ]; then java -cp "$driver" "$here/Jdbc.java" "$@"
+  else echo "pgjdbc: left out, since there is no Java to be had here"; fi
+}
 work=$(mktemp -d)
 trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
 mkdir "$work/data" "$work/endpoints"
@@ -59,9 +67,12 @@ start
 PGPORT=${postgres##*:} "$here/psql.sh"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"
+POSTGRES=$postgres "$venv/bin/python" -u "$here/half_closed.py"
+jdbc plain "$postgres"
 stop
 start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
+jdbc password "$postgres"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/roles.py"
 stop
 start --heavy-max 1 --queue-max 2
@@ -70,6 +81,7 @@ stop
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
 POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+jdbc encrypted "$postgres" "$work/cert.pem"
 DILIGENCE=$binary POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$here/shell.sh"
 stop
 echo "all clients are served"

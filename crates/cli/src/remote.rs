@@ -8,9 +8,10 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::Error;
+use diligence_client::Url;
+use diligence_client::blocking::{Answer, Connection};
 use diligence_db::Session;
 use diligence_engine::query::Progress;
-use diligence_server::client::{Address, Answer, Connection};
 
 use crate::failure::{Failure, complain};
 use crate::interrupt::Guard;
@@ -28,7 +29,7 @@ const COLUMNS: &str = "SELECT DISTINCT column_name FROM information_schema.colum
 
 /// A session on a server.
 pub struct Remote {
-    address: Address,
+    address: Url,
     connection: RefCell<Connection>,
     /// Whether tables may have come or gone since the words were asked for.
     changed: Cell<bool>,
@@ -40,20 +41,20 @@ pub fn connect(url: &str) -> Result<Connection, Failure> {
     open(&address(url)?)
 }
 
-fn address(url: &str) -> Result<Address, Failure> {
-    let mut address = Address::parse(url).map_err(|error| Failure::Usage(error.to_string()))?;
+fn address(url: &str) -> Result<Url, Failure> {
+    let mut address = Url::parse(url).map_err(|error| Failure::Usage(error.to_string()))?;
     if address.password.is_none() {
         address.password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
     }
     Ok(address)
 }
 
-fn open(address: &Address) -> Result<Connection, Failure> {
+fn open(address: &Url) -> Result<Connection, Failure> {
     Connection::open(address, APPLICATION, || asked(address)).map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// Asks for a password. `None` where nobody can be asked.
-fn asked(address: &Address) -> Option<String> {
+fn asked(address: &Url) -> Option<String> {
     let terminal = console::Term::stderr();
     if !console::user_attended() || !terminal.is_term() {
         return None;
@@ -76,7 +77,7 @@ impl Remote {
     }
 
     /// Where it is.
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &Url {
         &self.address
     }
 

@@ -8,8 +8,12 @@ use std::str::FromStr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
+use crate::encryption;
 use crate::message::{self, Column, Failure, Message};
+use crate::scram::{ClientSide, MECHANISM};
+use crate::url::Url;
 
 /// What is read at once: as much as a large answer has in the socket.
 const READ_BYTES: usize = 256 * 1024;
@@ -42,6 +46,10 @@ impl FromStr for Address {
 /// What may go wrong.
 #[derive(Debug)]
 pub enum Error {
+    /// This client goes no further: the server cannot be reached as it should, or does not prove who it is.
+    Refused(diligence_base::Error),
+    /// The server wants a password, and none was given.
+    PasswordWanted,
     /// The connection is over.
     Lost(io::Error),
     /// The server says no. The connection goes on, if the failure is not fatal.
@@ -55,7 +63,7 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server(failure) => Some(&failure.code),
-            Error::Lost(_) | Error::Protocol(_) => None,
+            Error::Refused(_) | Error::PasswordWanted | Error::Lost(_) | Error::Protocol(_) => None,
         }
     }
 }
@@ -63,6 +71,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Refused(error) => error.fmt(f),
+            Error::PasswordWanted => f.write_str("the server wants a password"),
             Error::Lost(error) => write!(f, "the connection is lost: {error}"),
             Error::Server(failure) => write!(f, "{} {}: {}", failure.severity, failure.code, failure.message),
             Error::Protocol(what) => write!(f, "the server breaks the protocol: {what}"),
@@ -71,6 +81,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<diligence_base::Error> for Error {
+    fn from(error: diligence_base::Error) -> Self {
+        Error::Refused(error)
+    }
+}
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
@@ -112,10 +128,12 @@ pub struct Connection {
     key: Vec<u8>,
 }
 
+/// Bytes to and from a server.
 #[derive(Debug)]
-enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Local(UnixStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 impl Socket {
@@ -134,6 +152,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.read(into).await,
             Socket::Local(stream) => stream.read(into).await,
+            Socket::Encrypted(stream) => stream.read(into).await,
         }
     }
 
@@ -141,6 +160,11 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.write_all(bytes).await,
             Socket::Local(stream) => stream.write_all(bytes).await,
+            Socket::Encrypted(stream) => {
+                stream.write_all(bytes).await?;
+                // Encrypted bytes may be kept back otherwise.
+                stream.flush().await
+            }
         }
     }
 
@@ -148,6 +172,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.shutdown().await,
             Socket::Local(stream) => stream.shutdown().await,
+            Socket::Encrypted(stream) => stream.shutdown().await,
         }
     }
 }
@@ -156,35 +181,90 @@ impl Connection {
     /// Connects and is let in, without a password.
     pub async fn open(address: &Address, user: &str, database: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut connection = Self::open_silently(address).await?;
-        connection.send(&message::startup(user, database, settings)).await?;
+        connection.log_in(user, database, settings, None).await?;
+        Ok(connection)
+    }
+
+    /// Connects and is let in as the URL says.
+    pub async fn open_url(url: &Url, settings: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut connection = Self::open_url_silently(url).await?;
+        connection.log_in(&url.user, &url.database, settings, url.password.as_deref()).await?;
+        Ok(connection)
+    }
+
+    async fn log_in(
+        &mut self,
+        user: &str,
+        database: &str,
+        settings: &[(&str, &str)],
+        password: Option<&str>,
+    ) -> Result<(), Error> {
+        self.send(&message::startup(user, database, settings)).await?;
+        let mut proof: Option<ClientSide> = None;
+        let mut proved = false;
         loop {
-            let message = connection.next().await?;
+            let message = self.next().await?;
+            let mut answer = Vec::new();
             match message.kind {
-                b'R' if message.body == [0; 4] => {}
-                b'R' => return Err(Error::Protocol("it asks for a password".to_owned())),
+                b'R' => match message.log_in().ok_or_else(|| malformed(b'R'))? {
+                    // A server that asked for a proof has to give one, too.
+                    (0, _) if proof.is_some() && !proved => return Err(not_proved()),
+                    (0, _) => {}
+                    (10, offered) => {
+                        if !offered.split('\0').any(|name| name == MECHANISM) {
+                            return Err(unsupported(format!("the server does not offer {MECHANISM}")));
+                        }
+                        let (side, first) = ClientSide::begin(password.ok_or(Error::PasswordWanted)?)?;
+                        message::log_in(&mut answer, MECHANISM, &first);
+                        proof = Some(side);
+                    }
+                    (11, challenge) => {
+                        let side = proof.as_mut().ok_or_else(|| malformed(b'R'))?;
+                        message::proof(&mut answer, &side.prove(challenge)?);
+                    }
+                    (12, last) => {
+                        proved = proof.as_ref().is_some_and(|side| side.server_is_right(last));
+                        if !proved {
+                            return Err(not_proved());
+                        }
+                    }
+                    _ => return Err(unsupported(format!("the server wants a log-in other than {MECHANISM}"))),
+                },
                 b'K' => {
                     let (process, key) = message.key().ok_or_else(|| malformed(b'K'))?;
                     let key = key.to_vec();
-                    (connection.process, connection.key) = (process, key);
+                    (self.process, self.key) = (process, key);
                 }
-                b'Z' => return Ok(connection),
+                b'Z' => return Ok(()),
                 b'E' => return Err(failed(message)),
                 _ => {}
+            }
+            if !answer.is_empty() {
+                self.send(&answer).await?;
             }
         }
     }
 
     /// Connects and says nothing.
     pub async fn open_silently(address: &Address) -> Result<Self, Error> {
-        Ok(Self {
-            socket: Socket::connect(address).await?,
+        Ok(Self::over(Socket::connect(address).await?))
+    }
+
+    /// Connects as the URL says, and says nothing.
+    pub async fn open_url_silently(url: &Url) -> Result<Self, Error> {
+        Ok(Self::over(encryption::connect(url).await?))
+    }
+
+    fn over(socket: Socket) -> Self {
+        Self {
+            socket,
             buffer: vec![0; FIRST_READ_BYTES],
             next: 0,
             end: 0,
             output: Vec::new(),
             process: 0,
             key: Vec::new(),
-        })
+        }
     }
 
     /// The session's number at the server.
@@ -207,18 +287,28 @@ impl Connection {
         Ok(self.socket.shutdown().await?)
     }
 
-    /// The next message.
+    /// The next message. May be dropped and called again.
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
-        // The borrow of a message that is whole would last over the reading of one that is not: lengths first.
-        let length = loop {
-            if let Some((_, length)) = Message::first(&self.buffer[self.next..self.end]).map_err(Error::Protocol)? {
-                break length;
-            }
+        while !self.has_message()? {
             self.read().await?;
+        }
+        self.arrived()?.ok_or_else(|| Error::Protocol("a message came and went".to_owned()))
+    }
+
+    /// Whether a whole message is there already.
+    fn has_message(&self) -> Result<bool, Error> {
+        Ok(Message::first(&self.buffer[self.next..self.end]).map_err(Error::Protocol)?.is_some())
+    }
+
+    /// The next message, if all of it is there already.
+    pub fn arrived(&mut self) -> Result<Option<Message<'_>>, Error> {
+        let length = match Message::first(&self.buffer[self.next..self.end]).map_err(Error::Protocol)? {
+            Some((_, length)) => length,
+            None => return Ok(None),
         };
         let at = self.next;
         self.next += length;
-        Ok(Message { kind: self.buffer[at], body: &self.buffer[at + 5..at + length] })
+        Ok(Some(Message { kind: self.buffer[at], body: &self.buffer[at + 5..at + length] }))
     }
 
     /// The single byte that answers a request for encryption.
@@ -230,7 +320,8 @@ impl Connection {
         Ok(self.buffer[self.next - 1])
     }
 
-    async fn read(&mut self) -> Result<(), Error> {
+    /// Reads more. May be dropped and called again.
+    pub(crate) async fn read(&mut self) -> Result<(), Error> {
         if self.next == self.end {
             (self.next, self.end) = (0, 0);
         }
@@ -361,6 +452,15 @@ fn malformed(kind: u8) -> Error {
     Error::Protocol(format!("a message of kind '{}' is malformed", kind.escape_ascii()))
 }
 
+fn not_proved() -> Error {
+    let text = "the server did not prove that it knows the password: it may be somebody else";
+    Error::Refused(diligence_base::Error::resource(text))
+}
+
+fn unsupported(text: String) -> Error {
+    Error::Refused(diligence_base::Error::unsupported(text))
+}
+
 fn failed(message: Message<'_>) -> Error {
     message.failure().map_or_else(|| malformed(message.kind), Error::Server)
 }
@@ -368,7 +468,7 @@ fn failed(message: Message<'_>) -> Error {
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Server(failure) => failure.severity == "FATAL",
-        Error::Lost(_) | Error::Protocol(_) => true,
+        Error::Refused(_) | Error::PasswordWanted | Error::Lost(_) | Error::Protocol(_) => true,
     }
 }
 

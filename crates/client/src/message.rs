@@ -19,6 +19,32 @@ pub fn startup(user: &str, database: &str, settings: &[(&str, &str)]) -> Vec<u8>
     message
 }
 
+/// Asks for encryption; the server answers with one byte.
+pub fn encryption() -> [u8; 8] {
+    let mut message = [0, 0, 0, 8, 0, 0, 0, 0];
+    message[4..].copy_from_slice(&80_877_103i32.to_be_bytes());
+    message
+}
+
+/// Begins a log-in: the mechanism, and its first message.
+pub fn log_in(out: &mut Vec<u8>, mechanism: &str, first: &str) {
+    put(out, b'p', |body| {
+        text(body, mechanism);
+        body.extend((first.len() as i32).to_be_bytes());
+        body.extend(first.as_bytes());
+    });
+}
+
+/// What a log-in says next.
+pub fn proof(out: &mut Vec<u8>, proof: &str) {
+    put(out, b'p', |body| body.extend(proof.as_bytes()));
+}
+
+/// Gives up sending the data of a COPY.
+pub fn fail_copy(out: &mut Vec<u8>, reason: &str) {
+    put(out, b'f', |body| text(body, reason));
+}
+
 /// Appends a message of any kind.
 pub fn put(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
@@ -132,6 +158,8 @@ pub struct Failure {
     pub message: String,
     /// What to do about it; empty without.
     pub hint: String,
+    /// The character of the statement that it is about, from 1 on.
+    pub position: Option<usize>,
 }
 
 impl<'a> Message<'a> {
@@ -188,6 +216,7 @@ impl<'a> Message<'a> {
                 b'C' => failure.code = value,
                 b'M' => failure.message = value,
                 b'H' => failure.hint = value,
+                b'P' => failure.position = value.parse().ok(),
                 _ => {}
             }
         }
@@ -196,6 +225,14 @@ impl<'a> Message<'a> {
     /// The text, of a message that is one: a CommandComplete.
     pub fn text(&self) -> Option<&'a str> {
         Reader(self.body).text()
+    }
+
+    /// What a server asks of somebody who logs in, of an Authentication: the kind, and its text.
+    pub fn log_in(&self) -> Option<(i32, &'a str)> {
+        let mut body = Reader(self.body);
+        let kind = body.i32()?;
+        // Other kinds have bytes that are no text, and are not looked at.
+        Some((kind, std::str::from_utf8(body.0).unwrap_or_default()))
     }
 
     /// The number of the session and its key, of a BackendKeyData.

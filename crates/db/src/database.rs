@@ -67,6 +67,8 @@ type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
 #[derive(Clone, Debug)]
 pub struct WaitingQuery {
+    /// Its number, which is below zero: those above are the engine's, which has not seen it yet.
+    pub id: i64,
     /// The statement.
     pub statement: String,
     /// How long it has waited.

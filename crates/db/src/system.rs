@@ -134,7 +134,7 @@ const QUERIES: [Column; 14] = [
     ("reason", Kind::Text),
 ];
 
-/// Queries of the engine, then those that are not let in yet: these have no number, but a position and a reason.
+/// Queries of the engine, then those that are not let in yet: these have a number below zero, a position and a reason.
 fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
     let row = |query: diligence_engine::query::QueryInfo| {
         vec![
@@ -155,7 +155,7 @@ fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
         ]
     };
     let waiting = |query: WaitingQuery| {
-        let mut row = vec![Value::Number(None), "waiting".into(), query.statement.into()];
+        let mut row = vec![Value::Number(Some(query.id)), "waiting".into(), query.statement.into()];
         row.push((query.waited.as_micros() as u64).into());
         row.extend((0..7).map(|_| Value::Number(Some(0))));
         row.extend([Value::Text(None), query.position.into(), query.reason.into()]);

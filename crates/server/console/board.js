@@ -121,7 +121,7 @@ export class Board {
 
   #drawQueries(queries) {
     const isRunning = (query) => !["finished", "failed", "cancelled"].includes(query.state);
-    const running = queries.filter(isRunning).sort((left, right) => (left.id ?? Infinity) - (right.id ?? Infinity));
+    const running = queries.filter(isRunning).sort((left, right) => (left.position ?? 0) - (right.position ?? 0) || left.id - right.id);
     const ended = queries.filter((query) => !isRunning(query)).sort((left, right) => right.id - left.id).slice(0, ENDED_SHOWN);
     byId("inFlight").textContent = running.length ? counted(running.length, "query").replace("querys", "queries") : "No queries run";
     const focused = document.activeElement?.dataset?.cancel;
@@ -143,13 +143,13 @@ export class Board {
     return h(
       "tr",
       { class: isRunning ? "busy" : "ended" },
-      h("td", { class: "right id" }, isWaiting ? "–" : String(query.id)),
+      h("td", { class: "right id" }, String(query.id)),
       h("td", {}, h("span", { class: `state ${query.state}` }, query.state)),
       h("td", { class: "right" }, duration(query.elapsed_us)),
       h("td", { class: "progress" }, progress, isRunning && part !== null ? h("small", {}, `${Math.round(part * 100)} %`) : null),
       h("td", { class: "right wide", title: `${bytes(query.memory_peak_bytes)} at most` }, bytes(isRunning ? query.memory_bytes : query.memory_peak_bytes)),
       h("td", { class: "statement" }, h("button", { class: "text", title: "Put it into the editor", on: { click: () => this.#use(query.statement) } }, query.statement.replace(/\s+/g, " ")), query.error ? h("small", {}, query.error) : null),
-      h("td", {}, isRunning && !isWaiting ? h("button", { class: "danger", "data-cancel": query.id, "aria-label": `Cancel query ${query.id}`, on: { click: end } }, "Cancel") : null),
+      h("td", {}, isRunning ? h("button", { class: "danger", "data-cancel": query.id, "aria-label": `Cancel query ${query.id}`, on: { click: end } }, "Cancel") : null),
     );
   }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::ArrayRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use diligence_db::{PlannedStatement, Session};
+use diligence_db::{Needs, PlannedStatement, Session};
 use parking_lot::Mutex;
 
 use crate::admission::History;
@@ -100,10 +100,66 @@ pub fn normalized(text: &str) -> String {
     out
 }
 
+/// A normalized statement with `?` for its constants; several in a row are one. It only has to be the same for the same query: where a
+/// text in quotes ends may be misread.
+fn template(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    let is_word = |character: char| character.is_alphanumeric() || matches!(character, '_' | '$' | '.');
+    while let Some(character) = rest.next() {
+        let inside_word = out.chars().next_back().is_some_and(is_word);
+        match character {
+            '\'' => {
+                rest.by_ref().take_while(|quoted| *quoted != '\'').for_each(drop);
+            }
+            '"' => {
+                out.push(character);
+                for quoted in rest.by_ref() {
+                    out.push(quoted);
+                    if quoted == character {
+                        break;
+                    }
+                }
+                continue;
+            }
+            '0'..='9' if !inside_word => while rest.next_if(|character| is_word(*character)).is_some() {},
+            _ => {
+                out.push(character);
+                continue;
+            }
+        }
+        // Lists of any length are alike.
+        let list = out.trim_end_matches(' ').strip_suffix(',').map(|before| before.trim_end_matches(' '));
+        match list.filter(|before| before.ends_with('?')).map(str::len) {
+            Some(length) => out.truncate(length),
+            None => out.push('?'),
+        }
+    }
+    out
+}
+
+/// Statements of a template whose plans are expected to need about the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TemplateKey {
+    text: String,
+    planning: (u64, bool),
+    /// How large the plan is expected to be, in powers of four: other constants can make another query of it.
+    size: (u32, u32),
+}
+
+impl TemplateKey {
+    fn new(key: &PlanKey, needs: Needs) -> Self {
+        let size = |number: usize| number.checked_ilog2().unwrap_or(0) / 2;
+        Self { text: template(&key.text), planning: key.planning, size: (size(needs.rows), size(needs.memory_bytes)) }
+    }
+}
+
 /// The plans.
 #[derive(Default)]
 pub struct PlanCache {
     plans: Mutex<HashMap<PlanKey, Entry>>,
+    /// What statements needed that differ in constants only, and when that was asked for last.
+    templates: Mutex<HashMap<TemplateKey, (Arc<History>, u64)>>,
     clock: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -144,11 +200,14 @@ impl PlanCache {
     }
 
     /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
-    /// earlier plan under this key needed is the best guess for this one. Gives where to note what it needs.
+    /// earlier plan under this key needed is the best guess for this one, and then what its template needed. Gives where to note what
+    /// it needs.
     pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Option<Arc<History>> {
         let plan = Arc::new(plan.again()?);
+        let template = self.template(TemplateKey::new(&key, plan.needs()));
         let mut plans = self.plans.lock();
-        let history = plans.get(&key).map(|entry| entry.remembered.history.clone()).unwrap_or_default();
+        let history = plans.get(&key).map(|entry| entry.remembered.history.clone());
+        let history = history.unwrap_or_else(|| Arc::new(History::of(template)));
         let remembered = Remembered { plan, history: history.clone() };
         plans.insert(key, Entry { remembered, used: self.clock.fetch_add(1, Ordering::Relaxed) });
         if plans.len() > PLANS_MAX {
@@ -158,6 +217,20 @@ impl PlanCache {
             }
         }
         Some(history)
+    }
+
+    fn template(&self, key: TemplateKey) -> Arc<History> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut templates = self.templates.lock();
+        if templates.len() >= PLANS_MAX
+            && !templates.contains_key(&key)
+            && let Some(oldest) = templates.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
+        {
+            templates.remove(&oldest);
+        }
+        let entry = templates.entry(key).or_default();
+        entry.1 = now;
+        entry.0.clone()
     }
 
     /// Counts a statement that was found, and current, or was not.
@@ -178,7 +251,44 @@ impl PlanCache {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use diligence_db::Used;
+
     use super::*;
+
+    #[test]
+    fn constants_do_not_make_another_template() {
+        let of = |text| template(&normalized(text));
+        assert_eq!(
+            of("SELECT a1, t2.b FROM t2 WHERE x = 12.5e3 AND y = 'it''s' LIMIT 10"),
+            "SELECT a1, t2.b FROM t2 WHERE x = ? AND y = ?? LIMIT ?"
+        );
+        assert_eq!(of("SELECT 1 WHERE x IN (1, 2,3 , 'a')"), of("SELECT  7 WHERE x IN (5)"));
+        assert_eq!(of("SELECT \"a 1\", $1 FROM t"), "SELECT \"a 1\", $1 FROM t");
+        assert_ne!(of("SELECT a FROM t WHERE b = 1"), of("SELECT a FROM t WHERE c = 1"));
+    }
+
+    #[test]
+    fn one_constant_is_known_by_what_another_needed_unless_it_is_expected_to_need_much_more() {
+        let key = |text: &str| PlanKey { text: text.to_owned(), values: String::new(), planning: (1, false) };
+        let needs = |rows| Needs { rows, memory_bytes: 1000 };
+        let cache = PlanCache::default();
+        let history = |text: &str, rows: usize| History::of(cache.template(TemplateKey::new(&key(text), needs(rows))));
+        let used = Used { memory_bytes: 5, worked: Duration::from_millis(700) };
+        let first = history("SELECT 1 FROM t", 1 << 20);
+        assert_eq!(first.used(), None);
+        first.note(used, true);
+        assert_eq!(history("SELECT 2 FROM t", (1 << 20) + 1000).used(), Some(used));
+        assert_eq!(history("SELECT 2 FROM t", 1 << 24).used(), None);
+        assert_eq!(history("SELECT 2 FROM u", 1 << 20).used(), None);
+        let own = Used { memory_bytes: 7, worked: Duration::ZERO };
+        let second = history("SELECT 2 FROM t", 1 << 20);
+        second.note(own, true);
+        assert_eq!((first.used(), second.used()), (Some(used), Some(own)));
+        (0..2 * PLANS_MAX).for_each(|number| drop(history(&format!("SELECT a{number} FROM t"), 1)));
+        assert_eq!(cache.templates.lock().len(), PLANS_MAX);
+    }
 
     #[test]
     fn texts_that_differ_in_space_and_comments_are_one() {

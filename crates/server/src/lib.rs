@@ -1,5 +1,4 @@
-//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]). And the other side of the
-//! former, for the shell ([`client`]).
+//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]).
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
@@ -18,7 +17,6 @@
 
 pub mod admission;
 pub mod cache;
-pub mod client;
 pub mod config;
 mod duration;
 pub mod http;

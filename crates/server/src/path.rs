@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
+use diligence_base::ids::QueryId;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{
     CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
@@ -21,6 +22,7 @@ use diligence_db::{
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use crate::admission::lanes::Ticket;
 use crate::admission::{Admission, AdmissionOptions, Admitted, Asker, Class, History, Passed, Query};
 use crate::cache::{PlanCache, PlanKey, Remembered};
 use crate::sqlstate;
@@ -65,7 +67,15 @@ pub struct Path {
     admission: Arc<Admission>,
     result_rows_max: Option<u64>,
     /// Whose the queries are that run, by their numbers.
-    owners: Mutex<HashMap<u64, String>>,
+    owners: Mutex<HashMap<u64, Owner>>,
+}
+
+/// Whose a query is that runs.
+#[derive(Clone)]
+struct Owner {
+    user: String,
+    /// What it was known by at the door.
+    ticket: Ticket,
 }
 
 /// A plan that is ready to start, and where to note what it needs.
@@ -111,7 +121,26 @@ impl Path {
 
     /// Whose a query is that runs.
     pub fn owner(&self, query: u64) -> Option<String> {
-        self.owners.lock().get(&query).cloned()
+        self.owners.lock().get(&query).map(|owner| owner.user.clone())
+    }
+
+    /// Cancels a query by its number, if its user (`None` once nobody is its owner any more) is one that `may` be touched. A number
+    /// below zero is that of a query in line; it still holds when the query has been let in. False if there is no such query.
+    pub fn cancel(&self, number: i64, may: impl Fn(Option<&str>) -> bool) -> bool {
+        let engine = self.database.engine();
+        let Some(ticket) = Ticket::numbered(number) else {
+            let id = number.unsigned_abs();
+            return may(self.owner(id).as_deref()) && engine.cancel(QueryId(id));
+        };
+        if self.admission.cancel(ticket, |user| may(Some(user))) {
+            return true;
+        }
+        let running = {
+            let owners = self.owners.lock();
+            let mut found = owners.iter().filter(|(_, owner)| owner.ticket == ticket && may(Some(&owner.user)));
+            found.next().map(|(id, _)| QueryId(*id))
+        };
+        running.is_some_and(|id| engine.cancel(id))
     }
 
     /// Plans that are remembered.
@@ -265,7 +294,7 @@ fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<S
 /// A statement that runs. Dropped, it is cancelled.
 pub struct Running {
     path: Arc<Path>,
-    user: String,
+    owner: Owner,
     /// Only `None` while it is dropped or moved to the stage that waits for it.
     result: Option<QueryResult>,
     admitted: Option<Admitted>,
@@ -326,7 +355,7 @@ impl Running {
         let result = started.result;
         let mut running = Self {
             path: path.clone(),
-            user: asker.user.clone(),
+            owner: Owner { user: asker.user.clone(), ticket: admitted.ticket() },
             schema: result.schema(),
             is_command: matches!(result.kind(), ResultKind::Command { .. }),
             id: None,
@@ -425,7 +454,7 @@ impl Running {
     fn is(&mut self, result: QueryResult) {
         self.id = result.id().map(|id| id.0);
         if let Some(id) = self.id {
-            self.path.owners.lock().insert(id, self.user.clone());
+            self.path.owners.lock().insert(id, self.owner.clone());
         }
         self.result = Some(result);
     }

@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides: how a password is proved without being sent, and kept without being known.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: how a password is proved without being sent, and kept without being known.
 //!
 //! A user's entry is PostgreSQL's verifier, `SCRAM-SHA-256$4096:salt$StoredKey:ServerKey`: whoever reads it can neither log in
 //! with it nor learn the password but by guessing.
@@ -134,50 +134,6 @@ impl ServerSide {
     }
 }
 
-/// The client's side of one log-in.
-pub struct ClientSide {
-    password: String,
-    nonce: String,
-    first: String,
-    server_signature: Option<[u8; 32]>,
-}
-
-impl ClientSide {
-    /// The first message. PostgreSQL takes the user from the start-up message, not from here.
-    pub fn begin(password: &str) -> Result<(Self, String)> {
-        let nonce = BASE64.encode(random(NONCE_BYTES)?);
-        let first = format!("n=,r={nonce}");
-        let message = format!("n,,{first}");
-        Ok((Self { password: password.to_owned(), nonce, first, server_signature: None }, message))
-    }
-
-    /// Answers the server's first message.
-    pub fn prove(&mut self, server_first: &str) -> Result<String> {
-        let nonce =
-            attribute(server_first, 'r').filter(|nonce| nonce.starts_with(&self.nonce)).ok_or_else(malformed)?;
-        let salt = attribute(server_first, 's').and_then(|salt| BASE64.decode(salt).ok()).ok_or_else(malformed)?;
-        let iterations = attribute(server_first, 'i').and_then(|count| count.parse().ok()).ok_or_else(malformed)?;
-        if !(1..=10_000_000).contains(&iterations) {
-            return Err(malformed());
-        }
-        let keys = Keys::new(&self.password, &salt, iterations);
-        let unproved = format!("c=biws,r={nonce}");
-        let message = format!("{},{server_first},{unproved}", self.first);
-        let proof = exclusive_or(&keys.client, &hmac(&sha256(&keys.client), message.as_bytes()));
-        self.server_signature = Some(hmac(&keys.server, message.as_bytes()));
-        Ok(format!("{unproved},p={}", BASE64.encode(proof)))
-    }
-
-    /// Whether the server knows the password, too.
-    pub fn server_is_right(&self, server_last: &str) -> bool {
-        let given = attribute(server_last, 'v').and_then(|signature| BASE64.decode(signature).ok());
-        match (given, self.server_signature) {
-            (Some(given), Some(expected)) => same(&given, &expected),
-            _ => false,
-        }
-    }
-}
-
 fn attribute(message: &str, name: char) -> Option<&str> {
     message.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
@@ -219,6 +175,8 @@ fn malformed() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use diligence_client::scram::ClientSide;
+
     use super::*;
 
     fn log_in(verifier: Option<&Verifier>, password: &str) -> bool {

@@ -113,5 +113,5 @@ fn real_clients_are_answered_as_they_were() {
         });
         replayed += 1;
     }
-    assert_eq!(replayed, 3, "psql, psycopg and asyncpg");
+    assert_eq!(replayed, 4, "psql, psycopg, asyncpg and pgjdbc");
 }

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_base::{Error, Result};
-use diligence_server::client::Connection;
+use diligence_client::blocking::Connection;
 
 /// What marks the statements of looks, so that they do not show what they cause.
 const MARK: &str = "/* diligence top */";
@@ -70,8 +70,8 @@ pub struct EngineStage {
 /// A row of `system.queries`.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Its number.
-    pub id: u64,
+    /// Its number; below zero while it waits to be let in.
+    pub id: i64,
     /// `running`, `finished`, …
     pub state: String,
     /// How long it has run.
@@ -129,7 +129,7 @@ impl Look {
              ORDER BY state IN ('queued', 'running') DESC, state = 'waiting' DESC, position, id DESC LIMIT 100"
         ))?;
         let queries = queries.0.iter().map(|row| Query {
-            id: number(row, 0).unwrap_or(0),
+            id: text(row, 0).parse().unwrap_or(0),
             state: text(row, 1),
             elapsed_us: number(row, 2).unwrap_or(0),
             clusters_done: number(row, 3).unwrap_or(0),

@@ -124,12 +124,13 @@ fn query(query: &Query, paint: &Paint) -> String {
     let statement = query.statement.split_whitespace().collect::<Vec<_>>().join(" ");
     let time = display_ns(query.elapsed_us.saturating_mul(1000));
     let fill = " ".repeat(19usize.saturating_sub(measure_text_width(&progress)));
-    let (id, memory, reason) = match &query.place {
-        Some((_, reason)) => (String::new(), String::new(), format!("{reason}: ")),
-        None => (query.id.to_string(), memory, String::new()),
+    let (memory, reason) = match &query.place {
+        Some((_, reason)) => (String::new(), format!("{reason}: ")),
+        None => (memory, String::new()),
     };
     let statement = printable(&statement);
-    let line = format!("{id:>8}  {:<10}{time:>10}  {progress}{fill}{memory:>10}  {reason}{statement}", query.state);
+    let line =
+        format!("{:>8}  {:<10}{time:>10}  {progress}{fill}{memory:>10}  {reason}{statement}", query.id, query.state);
     if query.is_active() { paint.busy(&line) } else { paint.faint(&line) }
 }
 
@@ -200,6 +201,7 @@ mod tests {
             ..Query::default()
         };
         let waiting = Query {
+            id: -8,
             state: "waiting".to_owned(),
             place: Some((2, "of heavy queries: behind others".to_owned())),
             statement: "SELECT 2".to_owned(),
@@ -236,7 +238,10 @@ mod tests {
         assert_eq!(words("optimize"), ["optimize", "2", "of", "2", "3", "of", "256", "1500", "250", "40.0", "us"]);
         assert_eq!(words("scan").last().unwrap(), "0.25");
         let waits = both.iter().find(|line| line.contains("number 2")).unwrap();
-        assert!(waits.contains("waiting") && waits.ends_with("of heavy queries: behind others: SELECT 2"), "{waits}");
+        assert!(
+            waits.starts_with("      -8  waiting") && waits.ends_with("of heavy queries: behind others: SELECT 2"),
+            "{waits}"
+        );
     }
 
     #[test]

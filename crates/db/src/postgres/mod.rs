@@ -24,6 +24,15 @@ pub use types::*;
 
 /// The version that clients are told: they choose their questions by it.
 pub const SERVER_VERSION: &str = "16.6";
+/// Settings that nobody changes, as `pg_settings` has them; SHOW knows those of the session.
+const FIXED_SETTINGS: [(&str, &str); 6] = [
+    ("block_size", "8192"),
+    ("integer_datetimes", "on"),
+    ("max_identifier_length", "63"),
+    ("max_index_keys", "32"),
+    ("server_encoding", "UTF8"),
+    ("server_version", SERVER_VERSION),
+];
 /// Relations of the user have numbers from here on.
 const RELATIONS_FROM: u32 = 16_384;
 /// What the engine shows of itself has numbers from here on.
@@ -363,6 +372,18 @@ pub(crate) fn tables(
         |_| {
             let flags = [false, true, false, true].map(Cell::Flag);
             vec![["diligence".into(), OWNER.into()].into_iter().chain(flags).collect()]
+        },
+    );
+    add(
+        "pg_settings",
+        "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \
+         sourcefile sourceline:i pending_restart:b",
+        |_| {
+            let row = |(name, value): &(&str, &str)| {
+                let texts = [*name, *value, "", "Preset Options", "", "", "internal", "string", "default"];
+                texts.into_iter().map(Cell::from).collect()
+            };
+            FIXED_SETTINGS.iter().map(row).collect()
         },
     );
     add("pg_am", "oid:o amname amhandler amtype", |_| {

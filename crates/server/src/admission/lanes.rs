@@ -125,6 +125,18 @@ pub enum Full {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
+impl Ticket {
+    /// The number under which one who waits is listed: below zero, since those above are of queries that the engine has seen.
+    pub fn number(self) -> i64 {
+        -i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+
+    /// The ticket with this number; `None` for a number of the engine.
+    pub fn numbered(number: i64) -> Option<Self> {
+        (number < 0).then(|| Ticket(number.unsigned_abs()))
+    }
+}
+
 /// One lane's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaneInfo {

@@ -58,19 +58,32 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a remembered plan used when it ran last.
+/// What a remembered plan used when it ran last. Of one that has not run yet: what one like it used.
 #[derive(Debug, Default)]
-pub struct History(Mutex<Option<Used>>);
+pub struct History {
+    last: Mutex<Option<Used>>,
+    /// That of all statements that differ in constants only, and are expected to need about the same.
+    template: Option<Arc<History>>,
+}
 
 impl History {
+    /// That of a statement of a template.
+    pub fn of(template: Arc<History>) -> Self {
+        Self { last: Mutex::default(), template: Some(template) }
+    }
+
     /// What it used.
     pub fn used(&self) -> Option<Used> {
-        *self.0.lock()
+        let own = *self.last.lock();
+        own.or_else(|| self.template.as_ref()?.used())
     }
 
     /// Notes what it used this time. One that did not come to its end may have needed more than it used.
     pub fn note(&self, used: Used, complete: bool) {
-        let mut last = self.0.lock();
+        if let Some(template) = &self.template {
+            template.note(used, complete);
+        }
+        let mut last = self.last.lock();
         *last = match *last {
             Some(before) if !complete => Some(Used {
                 memory_bytes: before.memory_bytes.max(used.memory_bytes),
@@ -158,9 +171,18 @@ struct State {
 }
 
 struct Waiting {
-    told: oneshot::Sender<()>,
+    told: oneshot::Sender<Told>,
     user: String,
     statement: String,
+}
+
+/// What one who waits is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// He may run.
+    Enter,
+    /// Somebody wants him to wait no more.
+    Leave,
 }
 
 /// What somebody went through at the door.
@@ -263,8 +285,10 @@ impl Admission {
             tokio::select! {
                 biased;
                 told = &mut told => {
-                    told.map_err(|_| Error::bug("admission forgot one who waited"))?;
-                    break;
+                    match told.map_err(|_| Error::bug("admission forgot one who waited"))? {
+                        Told::Enter => break,
+                        Told::Leave => return Err(Error::cancelled().with_code(sqlstate::CANCELLED)),
+                    }
                 }
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => self.admit(),
             }
@@ -298,6 +322,7 @@ impl Admission {
         let rows = state.lanes.waiting(memory).into_iter().filter_map(|(ticket, place, since)| {
             let waiting = state.waiting.get(&ticket)?;
             let query = WaitingQuery {
+                id: ticket.number(),
                 statement: waiting.statement.clone(),
                 waited: now.saturating_sub(since),
                 position: place.position,
@@ -306,6 +331,19 @@ impl Admission {
             Some((waiting.user.clone(), query))
         });
         rows.collect()
+    }
+
+    /// Ends somebody's waiting, if his user is one that `may` be touched. False if there is no such one in line.
+    pub fn cancel(&self, ticket: Ticket, may: impl Fn(&str) -> bool) -> bool {
+        let waiting = {
+            let mut state = self.state.lock();
+            if !state.waiting.get(&ticket).is_some_and(|waiting| may(&waiting.user)) {
+                return false;
+            }
+            state.waiting.remove(&ticket)
+        };
+        // He leaves the line himself; one who is about to has gone.
+        waiting.is_some_and(|waiting| waiting.told.send(Told::Leave).is_ok())
     }
 
     /// The counters now.
@@ -326,7 +364,7 @@ impl State {
         for ticket in tickets {
             if let Some(waiting) = self.waiting.remove(ticket) {
                 // One who has gone meanwhile gives his place up himself.
-                let _ = waiting.told.send(());
+                let _ = waiting.told.send(Told::Enter);
             }
         }
     }
@@ -340,6 +378,13 @@ impl Drop for Admitted {
             state.waiting.remove(&self.ticket);
         }
         self.admission.admit();
+    }
+}
+
+impl Admitted {
+    /// What it was known by while it waited.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
     }
 }
 
@@ -445,6 +490,26 @@ mod tests {
         assert_eq!(admission.info().heavy.waiting, 0);
         drop(first);
         assert!(admission.enter(&asker(), HEAVY).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_who_waits_can_be_sent_away_by_his_number() {
+        let admission = admission(1, 1, 9);
+        let first = admission.enter(&asker(), HEAVY).await.unwrap();
+        let second = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter(&asker(), HEAVY).await }
+        });
+        until_waiting(&admission, 1).await;
+        let number = admission.waiting()[0].1.id;
+        let ticket = Ticket::numbered(number).unwrap();
+        assert_eq!((number < 0, Ticket::numbered(7)), (true, None));
+        assert!(!admission.cancel(ticket, |user| user == "bob") && !admission.cancel(Ticket(99), |_| true));
+        assert!(admission.cancel(ticket, |user| user == "ann") && !admission.cancel(ticket, |_| true));
+        assert_eq!(sqlstate::of(&second.await.unwrap().unwrap_err()), "57014");
+        let info = admission.info();
+        assert_eq!((info.heavy.running, info.heavy.waiting, info.heavy.admitted_total), (1, 0, 1));
+        drop(first);
     }
 
     #[tokio::test]

@@ -32,7 +32,6 @@ use axum::routing::{delete, get, post};
 use axum::serve::Listener;
 use axum::{Extension, Router};
 use base64::Engine;
-use diligence_base::ids::QueryId;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{Session, SessionOptions};
 use serde_json::json;
@@ -248,7 +247,7 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
     let waiting = path.admission().waiting().into_iter().filter(|(user, _)| caller.may_touch(Some(user)));
     let waiting = waiting.map(|(_, query)| {
         json!({
-            "id": null,
+            "id": query.id,
             "state": "waiting",
             "statement": query.statement,
             "elapsed_us": query.waited.as_micros() as u64,
@@ -262,13 +261,13 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
 async fn cancel(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<u64>,
+    Path(number): Path<i64>,
 ) -> Response {
     // To others it is not there.
-    if caller.may_touch(server.path().owner(id).as_deref()) && server.path().database().engine().cancel(QueryId(id)) {
+    if server.path().cancel(number, |owner| caller.may_touch(owner)) {
         return StatusCode::NO_CONTENT.into_response();
     }
-    let error = Error::input(format!("no query with the number {id} runs")).with_code("42704");
+    let error = Error::input(format!("no query with the number {number} runs or waits")).with_code("42704");
     (StatusCode::NOT_FOUND, axum::Json(error_json(&error))).into_response()
 }
 

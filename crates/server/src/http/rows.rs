@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{QUEUE_HEADER, queue_header};
 use crate::path::{Path, Running};
 use crate::pg::commands::{CopyFormat, CopyOptions};
-use crate::pg::copy::CopyEncoder;
+use crate::pg::copy::{CopyEncoder, Framing};
 use crate::pg::encode::{Columns, Form};
 use crate::registry::Registered;
 use crate::server::Server;
@@ -120,18 +120,18 @@ impl Writer {
         match self.format {
             Format::Csv => {
                 let rows = Columns::all(&self.schema, Form::Text).rows(batch)?;
-                let (encoder, mut field, mut out) = (csv(), BytesMut::new(), BytesMut::new());
-                for row in 0..rows.count() {
-                    encoder.row(&rows, row, batch.num_columns(), &mut field, &mut out);
-                }
-                Ok(out.to_vec())
+                let mut out = BytesMut::new();
+                csv().rows(&rows, 0, usize::MAX, Framing::None, &mut BytesMut::new(), &mut out);
+                Ok(out.into())
             }
             Format::Arrow => {
                 let Some(writer) = self.arrow.as_mut() else {
                     return Err(Error::bug("an Arrow stream without a writer"));
                 };
                 writer.write(batch).map_err(not_written)?;
-                Ok(std::mem::take(writer.get_mut()))
+                // The next one is about as large: growing to that would copy it several times.
+                let next = Vec::with_capacity(writer.get_ref().len());
+                Ok(std::mem::replace(writer.get_mut(), next))
             }
             Format::Json | Format::JsonLines | Format::Html => self.json(batch),
         }

@@ -13,6 +13,7 @@ mod run;
 mod session;
 mod settings;
 mod startup;
+mod text;
 mod wire;
 
 use std::net::SocketAddr;

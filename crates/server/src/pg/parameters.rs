@@ -106,11 +106,34 @@ pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
             convert(&(Arc::new(Float64Array::from(vec![number])) as ArrayRef), wanted)?
         }
         DataType::List(field) => list_from_text(text, field)?,
-        DataType::Interval(_) | DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..) => {
-            convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?
+        DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, None) => {
+            let text = without_zone(text.trim(), *wanted == DataType::Date32);
+            convert(&(Arc::new(StringArray::from_iter_values([text])) as ArrayRef), wanted)?
         }
         _ => convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?,
     })
+}
+
+/// A date or time without the zone behind it, which PostgreSQL reads and does not heed where the type has none: drivers leave to the
+/// statement which it is. Of a date the time goes, too.
+fn without_zone(text: &str, is_date: bool) -> &str {
+    let plain = |byte: u8| byte.is_ascii_digit() || b"-:.".contains(&byte);
+    let is_plain = |word: &str| !word.is_empty() && word.bytes().all(plain) && word.as_bytes()[0] != b'-';
+    let (date, rest) = match text.split_once([' ', 'T']) {
+        Some((date, rest)) if is_plain(date) => (date, rest),
+        // A time, or nothing that is known.
+        _ => ("", text),
+    };
+    if is_date && !date.is_empty() {
+        return date;
+    }
+    // Behind the time: the zone is a sign and hours, or `Z`.
+    let zone =
+        rest.find(['+', '-', 'Z', 'z']).filter(|at| rest[..*at].contains(':') && is_plain(rest[..*at].trim_end()));
+    match zone {
+        Some(at) => text[..text.len() - rest.len() + at].trim_end(),
+        None => text,
+    }
 }
 
 /// `t`, `true`, `yes`, `on`, `1` and their beginnings, and the contrary.
@@ -371,6 +394,15 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     list_of(parts, &present)
 }
 
+/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog before it knows any
+/// other type must be told of one that it knows.
+pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
+    const OID: u32 = 26;
+    const OID_ARRAY: u32 = 1028;
+    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
+    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::util::display::array_value_to_string;
@@ -414,11 +446,40 @@ mod tests {
     }
 
     #[test]
+    fn zones_are_read_where_the_type_has_none_and_not_heeded() {
+        let date = |text| shown(&from_text(text, &DataType::Date32).unwrap());
+        assert_eq!([date("1900-03-01 +01"), date("2024-07-01 08:09:10+02")], ["1900-03-01", "2024-07-01"]);
+        let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let stamp = |text| shown(&from_text(text, &stamp).unwrap());
+        for text in [
+            "2024-07-01 08:09:10.5+02",
+            "2024-07-01T08:09:10.5Z",
+            "2024-07-01 08:09:10.5 -03:30",
+            "2024-07-01 08:09:10.5",
+        ] {
+            assert_eq!(stamp(text), "2024-07-01T08:09:10.500", "{text}");
+        }
+        assert_eq!(stamp("2024-07-01"), "2024-07-01T00:00:00");
+        let time = DataType::Time64(TimeUnit::Microsecond);
+        assert_eq!(shown(&from_text("08:09:10+02", &time).unwrap()), "08:09:10");
+        let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
+        assert_eq!(shown(&from_text("2024-07-01 08:09:10+02", &zoned).unwrap()), "2024-07-01T06:09:10Z");
+        assert!(from_text("yesterday", &DataType::Date32).is_err());
+    }
+
+    #[test]
     fn text_that_is_no_value_is_an_error_with_a_code() {
         let error = value(Some(b"abc"), 23, Form::Text, &DataType::Int32).unwrap_err();
         assert_eq!(error.code(), Some("22P02"));
         assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View).is_err());
         assert_eq!(value(None, 23, Form::Binary, &DataType::Int32).unwrap().null_count(), 1);
         assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64).unwrap()), "5");
+    }
+
+    #[test]
+    fn parameters_that_number_objects_are_known() {
+        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
+        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
+        assert_eq!(found, [Some(26), Some(1028), None, None]);
     }
 }

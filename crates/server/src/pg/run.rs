@@ -16,7 +16,7 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use tokio::time::Instant;
 
 use super::commands::{Command, CopyFormat, CopyIn, CopyOut};
-use super::copy::{CopyDecoder, CopyEncoder};
+use super::copy::{CopyDecoder, CopyEncoder, Framing};
 use super::encode::{Columns, Form, Rows};
 use super::portal::{Kind, Portal, Prepared, Reading, State};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
@@ -164,8 +164,7 @@ impl PgSession {
             let to = rows.count().min(from.saturating_add(left));
             let mut out = std::mem::take(&mut self.outbox.buffer);
             let next = if to - from <= ROWS_AT_ONCE {
-                (from..to).for_each(|row| rows.write_message(row, &mut out));
-                to
+                rows.write_messages(from, to, usize::MAX, &mut out)
             } else {
                 let shared = rows.clone();
                 let write = self.server.path().compute(move || Ok(messages(&shared, from, to, out)));
@@ -393,6 +392,7 @@ impl PgSession {
         let formats = vec![code; count];
         self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));
         let encoder = Arc::new(CopyEncoder::new(copy.options.clone()));
+        // In binary form it goes out with the first row, as drivers expect.
         let mut header = encoder.header(&schema);
         if !header.is_empty() && form == Form::Text {
             self.outbox.put(Out::CopyData(CopyData::new(header.split().freeze())));
@@ -403,27 +403,20 @@ impl PgSession {
             let batch = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await?;
             let Some(batch) = batch else { break };
             sent += batch.num_rows();
-            let (columns, encoder) = (columns.clone(), encoder.clone());
-            // In binary form it goes out with the first row, as drivers expect.
-            let mut first = if batch.num_rows() > 0 { header.split() } else { BytesMut::new() };
-            let work = path.compute(move || {
-                let rows = columns.rows(&batch)?;
-                let (mut out, mut field) = (BytesMut::new(), BytesMut::new());
-                let mut lines = BytesMut::new();
-                for row in 0..rows.count() {
-                    lines.clear();
-                    lines.extend_from_slice(&first.split());
-                    encoder.row(&rows, row, count, &mut field, &mut lines);
-                    // A row a message: drivers count on it.
-                    out.put_u8(b'd');
-                    out.put_i32(lines.len() as i32 + 4);
-                    out.put_slice(&lines);
-                }
-                Ok(out)
-            });
-            let made = work.await?;
-            self.outbox.buffer.extend_from_slice(&made);
-            self.outbox.flush(|| running.stall()).await?;
+            let columns = columns.clone();
+            let rows = path.compute(move || columns.rows(&batch).map(Arc::new)).await?;
+            let mut row = 0;
+            while row < rows.count() {
+                let (shared, encoder) = (rows.clone(), encoder.clone());
+                let (mut out, mut head) = (std::mem::take(&mut self.outbox.buffer), header.split());
+                let made = path.compute(move || {
+                    out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
+                    let next = encoder.rows(&shared, row, ROWS_BYTES, Framing::Messages, &mut head, &mut out);
+                    Ok((next, out))
+                });
+                (row, self.outbox.buffer) = made.await?;
+                self.outbox.flush(|| running.stall()).await?;
+            }
         }
         if let Some(trailer) = encoder.trailer() {
             header.extend_from_slice(&trailer);
@@ -526,10 +519,6 @@ fn no_cursor(name: &str) -> Error {
 
 /// Rows as messages, as many as go out at once; and the first that is left.
 fn messages(rows: &Rows, from: usize, to: usize, mut out: BytesMut) -> (usize, BytesMut) {
-    let mut row = from;
-    while row < to && out.len() < ROWS_BYTES {
-        rows.write_message(row, &mut out);
-        row += 1;
-    }
-    (row, out)
+    out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
+    (rows.write_messages(from, to, ROWS_BYTES, &mut out), out)
 }

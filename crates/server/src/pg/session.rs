@@ -28,9 +28,9 @@ use tokio::time::Instant;
 
 use super::commands::{self, Command};
 use super::encode::{Columns, Form, form_of};
-use super::parameters::{declared, value};
+use super::parameters::{declared, number_of_object, value};
 use super::portal::{Kind, Portal, Prepared, State};
-use super::settings::ClientSettings;
+use super::settings::{ClientSettings, command_line_settings};
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, error_response, notice};
 use crate::admission::Asker;
@@ -198,10 +198,11 @@ impl PgSession {
 
     async fn serve(&mut self) -> Broken {
         loop {
-            if !self.inbox.has_message()
-                && let Err(broken) = self.outbox.flush(|| {}).await
-            {
-                return broken;
+            if !self.inbox.has_message() {
+                if let Err(broken) = self.outbox.flush(|| {}).await {
+                    return broken;
+                }
+                self.outbox.rest();
             }
             let message = tokio::select! {
                 biased;
@@ -237,7 +238,14 @@ impl PgSession {
                 }
                 return Ok(());
             }
-            In::Parse(parse) => self.parse(parse).await,
+            In::Parse(parse) => {
+                let statement = parse.query.clone();
+                let outcome = self.parse(parse).await;
+                if !self.told(outcome, Some(&statement))? {
+                    self.skipping = true;
+                }
+                return Ok(());
+            }
             In::Bind(bind) => self.bind(bind),
             In::Describe(describe) => self.describe(describe.target_type, &describe.name.unwrap_or_default()).await,
             In::Execute(execute) => self.execute(execute).await,
@@ -581,35 +589,6 @@ impl PgSession {
     }
 }
 
-/// `-c name=value --name=value` of the start-up parameter `options`.
-fn command_line_settings(options: &str) -> Vec<(String, String)> {
-    let words = options.split_whitespace().collect::<Vec<_>>();
-    let mut settings = Vec::new();
-    let mut index = 0;
-    while index < words.len() {
-        let setting = if words[index] == "-c" {
-            index += 1;
-            words.get(index).copied()
-        } else {
-            words[index].strip_prefix("--").or_else(|| words[index].strip_prefix("-c"))
-        };
-        if let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) {
-            settings.push((name.replace('-', "_"), value.replace("\\ ", " ")));
-        }
-        index += 1;
-    }
-    settings
-}
-
-/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog before it knows any
-/// other type must be told of one that it knows.
-fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
-    const OID: u32 = 26;
-    const OID_ARRAY: u32 = 1028;
-    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
-    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
-}
-
 fn no_portal(name: &str) -> Error {
     Error::input(format!("no portal is named '{name}'")).with_code("34000")
 }
@@ -617,23 +596,4 @@ fn no_portal(name: &str) -> Error {
 pub(super) fn failed_block() -> Trouble {
     let error = Error::input("the transaction has failed; nothing is done until it ends");
     Trouble::Failed(error.with_code(sqlstate::FAILED_TRANSACTION).with_hint("ROLLBACK ends it"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_that_number_objects_are_known() {
-        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
-        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
-        assert_eq!(found, [Some(26), Some(1028), None, None]);
-    }
-
-    #[test]
-    fn settings_of_the_command_line_are_read() {
-        let settings = command_line_settings("-c statement_timeout=5s --search-path=a -cgeqo=off nonsense");
-        let names = settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
-        assert_eq!(names, ["statement_timeout=5s", "search_path=a", "geqo=off"]);
-    }
 }

@@ -206,6 +206,26 @@ impl ClientSettings {
     }
 }
 
+/// `-c name=value --name=value` of the start-up parameter `options`.
+pub(super) fn command_line_settings(options: &str) -> Vec<(String, String)> {
+    let words = options.split_whitespace().collect::<Vec<_>>();
+    let mut settings = Vec::new();
+    let mut index = 0;
+    while index < words.len() {
+        let setting = if words[index] == "-c" {
+            index += 1;
+            words.get(index).copied()
+        } else {
+            words[index].strip_prefix("--").or_else(|| words[index].strip_prefix("-c"))
+        };
+        if let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) {
+            settings.push((name.replace('-', "_"), value.replace("\\ ", " ")));
+        }
+        index += 1;
+    }
+    settings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +260,12 @@ mod tests {
         assert_eq!(settings.timeout(), Some(Duration::from_secs(1)));
         settings.reset("statement_timeout");
         assert_eq!(settings.timeout(), Some(most));
+    }
+
+    #[test]
+    fn settings_of_the_command_line_are_read() {
+        let settings = command_line_settings("-c statement_timeout=5s --search-path=a -cgeqo=off nonsense");
+        let names = settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        assert_eq!(names, ["statement_timeout=5s", "search_path=a", "geqo=off"]);
     }
 }

@@ -16,7 +16,7 @@ use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage, PgWireFront
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::wire::{Broken, Inbox, Outbox, Socket, error_response};
+use super::wire::{Broken, Inbox, Line, Outbox, Socket, error_response};
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
 use crate::server::Server;
@@ -68,8 +68,9 @@ pub(super) async fn arrive(server: &Arc<Server>, stream: TcpStream, peer: Socket
         }
     };
     let (reader, writer) = tokio::io::split(stream);
-    let mut outbox = Outbox::new(writer, server.options().limits.stall_time_max);
-    match greet(server, buffer, version, encrypted, reader, &mut outbox, peer).await {
+    let line = Line::new(writer);
+    let mut outbox = Outbox::new(line.clone(), server.options().limits.stall_time_max);
+    match greet(server, buffer, version, encrypted, (reader, line), &mut outbox, peer).await {
         Ok(greeted) => {
             let Greeted { inbox, user, role, parameters, key_bytes } = greeted;
             Some(Arrival { inbox, outbox, user, role, parameters, key_bytes })
@@ -107,7 +108,7 @@ async fn greet(
     mut packet: BytesMut,
     code: i32,
     encrypted: bool,
-    reader: tokio::io::ReadHalf<Box<dyn Socket>>,
+    (reader, line): (tokio::io::ReadHalf<Box<dyn Socket>>, Arc<Line>),
     outbox: &mut Outbox,
     peer: SocketAddr,
 ) -> Result<Greeted, Broken> {
@@ -146,7 +147,7 @@ async fn greet(
     }
     let user = parameter("user").filter(|user| !user.is_empty());
     let user = user.ok_or_else(|| refuse("the first message names no user", "28000"))?;
-    let mut inbox = Inbox::new(reader, BytesMut::new(), version, FIRST_BYTES_MAX);
+    let mut inbox = Inbox::new(reader, line, BytesMut::new(), version, FIRST_BYTES_MAX);
     let role = match &server.options().users {
         Some(users) => {
             let known = users.get(&user);

@@ -1,14 +1,19 @@
 //! Messages in and out: pgwire's forms of them over a socket, with limits, and without a thread while waiting.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, ErrorKind};
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::sqlstate;
 
@@ -38,9 +43,61 @@ impl From<io::Error> for Broken {
     }
 }
 
+/// How long after it was seen that a client sends no more it is asked again whether it is there; doubled each time.
+const ASK_AFTER: Duration = Duration::from_millis(50);
+/// Until that has become so long.
+const ASK_AFTER_MAX: Duration = Duration::from_secs(5);
+
+/// The way to the client.
+///
+/// What is read ends in the same way when a client has left and when it only sends no more, which it may do while it waits for its
+/// answer. PostgreSQL does not notice either until it writes. Here something is written: a message that says nothing new, which the
+/// system of a client that has left refuses.
+pub(super) struct Line {
+    way: Mutex<Way>,
+    /// Whether what the [`Outbox`] wrote ends with a whole message, so that another may follow.
+    is_whole: AtomicBool,
+}
+
+struct Way {
+    writer: WriteHalf<Box<dyn Socket>>,
+    /// What is left of a message that was begun here. It goes out before anything else.
+    rest: BytesMut,
+}
+
+impl Line {
+    pub(super) fn new(writer: WriteHalf<Box<dyn Socket>>) -> Arc<Self> {
+        let way = Mutex::new(Way { writer, rest: BytesMut::new() });
+        Arc::new(Self { way, is_whole: AtomicBool::new(true) })
+    }
+
+    /// Asks whether somebody is there. What is wrong with an answer is known when it is asked again. May be dropped.
+    async fn ask(&self) -> io::Result<()> {
+        // While somebody writes, he sees himself whether he can.
+        let Ok(mut way) = self.way.try_lock() else { return Ok(()) };
+        if !self.is_whole.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Way { writer, rest } = &mut *way;
+        let encoding = ParameterStatus::new("server_encoding".to_owned(), "UTF8".to_owned());
+        if rest.is_empty() && PgWireBackendMessage::ParameterStatus(encoding).encode(rest).is_err() {
+            rest.clear();
+        }
+        while rest.has_remaining() {
+            if writer.write_buf(rest).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        writer.flush().await
+    }
+}
+
 /// What comes from the client.
 pub(super) struct Inbox {
     reader: ReadHalf<Box<dyn Socket>>,
+    line: Arc<Line>,
+    /// When a client that sends no more is asked next whether it is there, and how long after the last time that is.
+    ask: Option<(Instant, Duration)>,
     buffer: BytesMut,
     context: DecodeContext,
     message_bytes_max: usize,
@@ -49,6 +106,7 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new(
         reader: ReadHalf<Box<dyn Socket>>,
+        line: Arc<Line>,
         buffer: BytesMut,
         version: ProtocolVersion,
         message_bytes_max: usize,
@@ -56,7 +114,7 @@ impl Inbox {
         let mut context = DecodeContext::new(version);
         context.awaiting_frontend_ssl = false;
         context.awaiting_frontend_startup = false;
-        Self { reader, buffer, context, message_bytes_max }
+        Self { reader, line, ask: None, buffer, context, message_bytes_max }
     }
 
     /// Takes messages of so many bytes from now on: less is enough for strangers.
@@ -118,26 +176,36 @@ impl Inbox {
 
     /// Ends when the client has left; reads ahead a little meanwhile. May be dropped and called again.
     pub(super) async fn left(&mut self) {
-        while self.buffer.len() < AHEAD_BYTES_MAX {
+        while self.ask.is_none() {
+            if self.buffer.len() >= AHEAD_BYTES_MAX {
+                std::future::pending::<()>().await;
+            }
             match self.reader.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return,
+                Ok(0) => self.ask = Some((Instant::now(), ASK_AFTER)),
+                Err(_) => return,
                 Ok(_) => {}
             }
         }
-        std::future::pending::<()>().await;
+        while let Some((next, wait)) = self.ask {
+            tokio::time::sleep_until(next).await;
+            self.ask = Some((Instant::now() + wait, (2 * wait).min(ASK_AFTER_MAX)));
+            if self.line.ask().await.is_err() {
+                return;
+            }
+        }
     }
 }
 
 /// What goes to the client.
 pub(super) struct Outbox {
-    writer: WriteHalf<Box<dyn Socket>>,
+    line: Arc<Line>,
     pub(super) buffer: BytesMut,
     stall_time_max: Duration,
 }
 
 impl Outbox {
-    pub(super) fn new(writer: WriteHalf<Box<dyn Socket>>, stall_time_max: Duration) -> Self {
-        Self { writer, buffer: BytesMut::new(), stall_time_max }
+    pub(super) fn new(line: Arc<Line>, stall_time_max: Duration) -> Self {
+        Self { line, buffer: BytesMut::new(), stall_time_max }
     }
 
     /// Adds a message to what goes out with the next [`flush`](Self::flush).
@@ -151,9 +219,16 @@ impl Outbox {
 
     /// Writes all of it; `stalled` is called once if the client is slow to take it.
     pub(super) async fn flush(&mut self, mut stalled: impl FnMut()) -> Result<(), Broken> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let mut way = self.line.way.lock().await;
+        let Way { writer, rest } = &mut *way;
+        self.line.is_whole.store(false, Ordering::Relaxed);
         let mut waited = Duration::ZERO;
-        while self.buffer.has_remaining() {
-            match tokio::time::timeout(STALLED_AFTER, self.writer.write_buf(&mut self.buffer)).await {
+        while rest.has_remaining() || self.buffer.has_remaining() {
+            let next = if rest.has_remaining() { &mut *rest } else { &mut self.buffer };
+            match tokio::time::timeout(STALLED_AFTER, writer.write_buf(next)).await {
                 Ok(written) => {
                     if written? == 0 {
                         return Err(Broken::Gone);
@@ -171,17 +246,23 @@ impl Outbox {
                 }
             }
         }
-        self.writer.flush().await?;
-        if self.buffer.capacity() > RESTING_BYTES_MAX {
+        writer.flush().await?;
+        self.line.is_whole.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives back what nothing is written into for a while.
+    pub(super) fn rest(&mut self) {
+        if self.buffer.is_empty() && self.buffer.capacity() > RESTING_BYTES_MAX {
             self.buffer = BytesMut::new();
         }
-        Ok(())
     }
 
     /// Says good-bye: encrypted connections have a last record.
     pub(super) async fn close(&mut self) {
         let _ = tokio::time::timeout(STALLED_AFTER, self.flush(|| {})).await;
-        let _ = tokio::time::timeout(STALLED_AFTER, self.writer.shutdown()).await;
+        let goodbye = async { self.line.way.lock().await.writer.shutdown().await };
+        let _ = tokio::time::timeout(STALLED_AFTER, goodbye).await;
     }
 }
 
@@ -214,4 +295,58 @@ fn fields(severity: &str, error: &Error, statement: Option<&str>) -> Vec<(u8, St
         fields.push((b'P', place.to_string()));
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BufMut;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// A client's end of a connection with so much room, and the server's.
+    fn connected(room: usize) -> (tokio::io::DuplexStream, Inbox, Outbox) {
+        let (client, server) = duplex(room);
+        let (reader, writer) = tokio::io::split(Box::new(server) as Box<dyn Socket>);
+        let line = Line::new(writer);
+        let inbox = Inbox::new(reader, line.clone(), BytesMut::new(), ProtocolVersion::PROTOCOL3_0, 1000);
+        (client, inbox, Outbox::new(line, Duration::from_secs(9)))
+    }
+
+    const QUESTION: &[u8] = b"S\0\0\0\x19server_encoding\0UTF8\0";
+
+    #[tokio::test]
+    async fn one_who_sends_no_more_is_asked_and_one_who_has_gone_is_noticed() {
+        let (mut client, mut inbox, mut outbox) = connected(1000);
+        client.shutdown().await.unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(1), inbox.left()).await;
+        assert!(waited.is_err(), "it is there");
+        outbox.buffer.put_slice(b"answer");
+        outbox.flush(|| {}).await.unwrap();
+        let mut got = BytesMut::new();
+        while !got.ends_with(b"answer") {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        let questions = (got.len() - 6) / QUESTION.len();
+        assert_eq!(got[..got.len() - 6], QUESTION.repeat(questions));
+        // At once, and after 50, 150, 350 and 750 ms.
+        assert!((2..=5).contains(&questions), "{questions}");
+        drop(client);
+        tokio::time::timeout(Duration::from_secs(60), inbox.left()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_question_that_was_broken_off_ends_before_the_next_message() {
+        let (mut client, mut inbox, mut outbox) = connected(10);
+        client.shutdown().await.unwrap();
+        assert!(tokio::time::timeout(Duration::from_secs(1), inbox.left()).await.is_err());
+        outbox.buffer.put_slice(b"answer");
+        let sent = tokio::spawn(async move { outbox.flush(|| {}).await.is_ok() });
+        let mut got = BytesMut::new();
+        while got.len() < QUESTION.len() + 6 {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        assert_eq!(got, [QUESTION, b"answer"].concat()[..]);
+        assert!(sent.await.unwrap());
+    }
 }

@@ -6,6 +6,7 @@
 
 mod columns;
 pub(crate) mod duplicates;
+mod fields;
 mod numbers;
 pub(crate) mod postgres;
 pub(crate) mod precedence;
@@ -89,6 +90,7 @@ impl VisitorMut for Rewrite {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
             select.flavor = SelectFlavor::FromFirst;
         }
+        select.projection.iter_mut().for_each(fields::named);
         postgres::select(select);
         self.windows.push(windows::Definitions::of(select));
         ControlFlow::Continue(())
@@ -121,6 +123,7 @@ impl VisitorMut for Rewrite {
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
         numbers::double(expression);
+        fields::expression(expression);
         postgres::expression(expression);
         ControlFlow::Continue(())
     }

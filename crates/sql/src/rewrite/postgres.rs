@@ -18,7 +18,9 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 47] = [
+const FUNCTIONS: [(&str, &str); 50] = [
+    ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
+    ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
     ("current_database", "'diligence'"),
     ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
@@ -29,6 +31,7 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("has_function_privilege", "true"),
     ("has_schema_privilege", "true"),
     ("has_table_privilege", "true"),
+    ("has_type_privilege", "true"),
     ("obj_description", "CAST(NULL AS TEXT)"),
     ("pg_char_to_encoding", "6"),
     ("pg_conf_load_time", "now()"),
@@ -93,6 +96,10 @@ const NEVER_ROWS: [&str; 22] = [
     "pg_statistic_ext",
     "pg_trigger",
 ];
+
+/// What drivers number the columns of keys with, and what it gives: nothing is read of it, since there are no keys.
+const EXPAND_ARRAY: &str = "information_schema._pg_expandarray";
+const EXPANDED_ARRAY: &str = "named_struct('x', CAST(NULL AS BIGINT), 'n', CAST(NULL AS BIGINT))";
 
 /// Gives columns the names that PostgreSQL gives them where an expression is about to be replaced; and of a SELECT over nothing
 /// leaves out what could not be planned.
@@ -271,6 +278,10 @@ pub(super) fn table(factor: &mut TableFactor) {
 pub(super) fn expression(expr: &mut Expr) {
     match expr {
         Expr::Function(function) => {
+            if function.name.to_string().eq_ignore_ascii_case(EXPAND_ARRAY) {
+                *expr = parsed(EXPANDED_ARRAY);
+                return;
+            }
             let Some(name) = bare(&function.name) else { return };
             if let Some((_, template)) = FUNCTIONS.iter().find(|(known, _)| *known == name)
                 && let Some(arguments) = arguments(&function.args)
@@ -458,6 +469,7 @@ mod tests {
         for (_, template) in FUNCTIONS {
             parsed(template);
         }
+        parsed(EXPANDED_ARRAY);
         let mut names = FUNCTIONS.map(|(name, _)| name).to_vec();
         names.dedup();
         assert!(names.is_sorted() && names.len() == FUNCTIONS.len());

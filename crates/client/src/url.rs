@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use diligence_base::{Error, Result};
 
-use crate::config::POSTGRES_PORT;
+/// Where `diligence serve` listens unless told otherwise.
+const POSTGRES_PORT: u16 = 5433;
 
 /// Where, who, and how safe.
 #[derive(Clone)]
-pub struct Address {
+pub struct Url {
     /// A name or an address.
     pub host: String,
     /// The port.
@@ -38,7 +39,7 @@ pub enum Encryption {
     Verified,
 }
 
-impl Address {
+impl Url {
     /// Reads a URL.
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = |what: &str| {
@@ -99,7 +100,7 @@ impl Address {
     }
 }
 
-impl std::fmt::Display for Address {
+impl std::fmt::Display for Url {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -107,7 +108,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
@@ -144,20 +145,20 @@ mod tests {
 
     #[test]
     fn addresses_are_urls() {
-        let address = Address::parse("postgres://ann:p%40ss@db.example:6000/sales?sslmode=require").unwrap();
+        let address = Url::parse("postgres://ann:p%40ss@db.example:6000/sales?sslmode=require").unwrap();
         assert_eq!((address.host.as_str(), address.port, address.user.as_str()), ("db.example", 6000, "ann"));
         assert_eq!((address.password.as_deref(), address.database.as_str()), (Some("p@ss"), "sales"));
         assert_eq!(address.encryption, Encryption::Always);
         assert_eq!(address.to_string(), "postgres://ann@db.example:6000/sales");
-        let address = Address::parse("postgresql://[::1]:7").unwrap();
+        let address = Url::parse("postgresql://[::1]:7").unwrap();
         assert_eq!(address.to_string(), "postgres://diligence@[::1]:7/diligence");
-        let address = Address::parse("postgres://").unwrap();
+        let address = Url::parse("postgres://").unwrap();
         assert_eq!(address.to_string(), format!("postgres://diligence@127.0.0.1:{POSTGRES_PORT}/diligence"));
     }
 
     #[test]
     fn beyond_loopback_the_server_must_prove_itself() {
-        let encryption = |url: &str| Address::parse(url).unwrap().encryption;
+        let encryption = |url: &str| Url::parse(url).unwrap().encryption;
         assert_eq!(encryption("postgres://localhost"), Encryption::IfOffered);
         assert_eq!(encryption("postgres://127.0.0.1:5433"), Encryption::IfOffered);
         assert_eq!(encryption("postgres://db.example"), Encryption::Verified);
@@ -170,9 +171,9 @@ mod tests {
         for url in
             ["http://x", "postgres://x:y", "postgres://ann:%zz@x", "postgres://x?sslmode=allow", "postgres://x?a=b"]
         {
-            assert!(Address::parse(url).is_err(), "{url}");
+            assert!(Url::parse(url).is_err(), "{url}");
         }
-        let error = Address::parse("postgres://ann:secret@host:port/").unwrap_err().to_string();
+        let error = Url::parse("postgres://ann:secret@host:port/").unwrap_err().to_string();
         assert!(error.contains("ann@host") && !error.contains("secret"), "{error}");
     }
 }

@@ -7,43 +7,19 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
-use super::message::Body;
+use crate::message::Column;
 
-/// A column as the server describes it.
-pub(super) struct Column {
-    name: String,
-    oid: u32,
-    modifier: i32,
-}
-
-/// `RowDescription`.
-pub(super) fn columns(mut body: Body<'_>) -> Result<Vec<Column>> {
-    let count = body.count()?;
-    let column = |_| {
-        let name = body.text()?.to_owned();
-        let (_table, _attribute, oid, _size) = (body.u32()?, body.u16()?, body.u32()?, body.u16()?);
-        let modifier = body.u32()? as i32;
-        let _format = body.u16()?;
-        Ok(Column { name, oid, modifier })
+/// A row's values, which have to be texts.
+pub(crate) fn texts(values: &[Option<&[u8]>]) -> Result<Vec<Option<String>>> {
+    let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(Error::value("the server sent a text that is not UTF-8")),
     };
-    (0..count).map(column).collect()
-}
-
-/// `DataRow`.
-pub(super) fn row(mut body: Body<'_>) -> Result<Vec<Option<String>>> {
-    let count = body.count()?;
-    let value = |_| match body.u32()? as i32 {
-        ..=-1 => Ok(None),
-        length => {
-            let text = std::str::from_utf8(body.bytes(length as usize)?);
-            Ok(Some(text.map_err(|_| Error::value("the server sent a text that is not UTF-8"))?.to_owned()))
-        }
-    };
-    (0..count).map(value).collect()
+    values.iter().map(|value| value.map(text).transpose()).collect()
 }
 
 /// What the columns are shown as.
-pub(super) fn schema(columns: &[Column]) -> SchemaRef {
+pub(crate) fn schema(columns: &[Column]) -> SchemaRef {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
@@ -70,9 +46,9 @@ fn data_type(column: &Column) -> DataType {
 }
 
 /// Rows as a batch.
-pub(super) fn batch(schema: &SchemaRef, rows: &[Vec<Option<String>>]) -> Result<RecordBatch> {
+pub(crate) fn batch(schema: &SchemaRef, rows: &[Vec<Option<String>>]) -> Result<RecordBatch> {
     if rows.iter().any(|row| row.len() != schema.fields().len()) {
-        return Err(super::malformed());
+        return Err(Error::resource("the server sent a row with other columns than it announced"));
     }
     let columns = schema.fields().iter().enumerate().map(|(index, field)| {
         let values = rows.iter().map(|row| row[index].as_deref());

@@ -1,0 +1,149 @@
+//! Connecting as a URL says, encrypted or not.
+//!
+//! What is sent in the clear is decided by the [`Url`] alone: a server that does not offer encryption where it is wanted is left, and
+//! what came before the handshake is never taken for encrypted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use diligence_base::{Error, Result};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::connection::Socket;
+use crate::message;
+use crate::url::{Encryption, Url};
+
+/// How long each of a name's addresses is tried.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Where systems keep the certificates that they trust.
+const SYSTEM_ROOTS: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/usr/local/share/certs/ca-root-nss.crt",
+];
+
+/// Connects, and encrypts as the URL wants it.
+pub(crate) async fn connect(url: &Url) -> Result<Socket> {
+    let failed = |error: &dyn std::fmt::Display| Error::resource(format!("{url} cannot be reached: {error}"));
+    let candidates = tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(&error))?;
+    let mut refused = io::Error::other("its name has no address");
+    let mut connected = None;
+    for candidate in candidates {
+        let connect = tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(candidate));
+        match connect.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(stream) => {
+                connected = Some(stream);
+                break;
+            }
+            Err(error) => refused = error,
+        }
+    }
+    let Some(mut stream) = connected else { return Err(failed(&refused)) };
+    stream.set_nodelay(true).map_err(|error| failed(&error))?;
+    if url.encryption == Encryption::Never {
+        return Ok(Socket::Tcp(stream));
+    }
+    stream.write_all(&message::encryption()).await.map_err(|error| failed(&error))?;
+    match stream.read_u8().await.map_err(|error| failed(&error))? {
+        b'S' => encrypted(url, stream).await,
+        b'N' if url.encryption == Encryption::IfOffered => Ok(Socket::Tcp(stream)),
+        b'N' => Err(Error::resource(format!("{url} offers no encryption"))
+            .with_hint("add ?sslmode=disable to the address if nobody can listen in between")),
+        _ => Err(failed(&"it does not speak PostgreSQL's protocol")),
+    }
+}
+
+async fn encrypted(url: &Url, stream: TcpStream) -> Result<Socket> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::resource(format!("the connection to {url} cannot be encrypted: {error}"))
+    };
+    let name = ServerName::try_from(url.host.clone()).map_err(|error| failed(&error))?;
+    let connector = TlsConnector::from(Arc::new(config(url)?));
+    let stream = connector.connect(name, stream).await.map_err(|error| failed(&error))?;
+    Ok(Socket::Encrypted(Box::new(stream)))
+}
+
+/// How this client encrypts.
+fn config(url: &Url) -> Result<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::bug(format!("TLS: {error}")))?;
+    let mut config = match url.encryption {
+        Encryption::Verified => builder.with_root_certificates(roots(url.roots.as_deref())?),
+        _ => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+    }
+    .with_no_client_auth();
+    config.alpn_protocols = vec![b"postgresql".to_vec()];
+    Ok(config)
+}
+
+/// Those who may vouch for servers.
+fn roots(file: Option<&Path>) -> Result<RootCertStore> {
+    let named = file.map(Path::to_owned).or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
+    let system = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.is_file());
+    let path = named.or_else(system).ok_or_else(|| {
+        Error::file("this system has no list of trusted certificates").with_hint("name one with ?sslrootcert=FILE")
+    })?;
+    let unreadable = |error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
+    let certificates = CertificateDer::pem_file_iter(&path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(&error))?;
+    let mut roots = RootCertStore::empty();
+    // Lists of systems have some that are too old to be understood.
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err(unreadable(&"there is no certificate in it"));
+    }
+    Ok(roots)
+}
+
+/// Takes any certificate: what `sslmode=require` and `prefer` mean.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, tokio_rustls::rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
