@@ -1,6 +1,8 @@
 """The console, used as people use it: what is typed, pressed and clicked, and what is seen then."""
 import json
 import os
+import threading
+import urllib.error
 import urllib.request
 
 from browser import ALT, CTRL, SHIFT, Browser
@@ -177,6 +179,32 @@ def the_board_shows_and_cancels():
     browser.until("document.getElementById('cancel').hidden")
 
 
+def a_query_that_waits_is_cancelled():
+    codes = []
+
+    def ask():
+        body = json.dumps({"sql": LONG}).encode()
+        request = urllib.request.Request(f"{ADDRESS}/v1/sql", body, {"Content-Type": "application/json"})
+        try:
+            urllib.request.urlopen(request)
+        except urllib.error.HTTPError as error:
+            codes.append(json.load(error)["error"]["code"])
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    browser.evaluate("document.getElementById('tab-board').click()")
+    # Numbers below zero are of those who wait.
+    for waits in ['[data-cancel^="-"]', '[data-cancel]:not([data-cancel^="-"])']:
+        browser.until(f"document.querySelector('#queries {waits}')")
+        browser.evaluate(f"document.querySelector('#queries {waits}').click()")
+        browser.until(f"document.querySelector('#queries {waits}') === null")
+    for thread in threads:
+        thread.join(20)
+    assert codes == ["57014", "57014"], codes
+    browser.evaluate("document.getElementById('tab-query').click()")
+
+
 def what_was_run_is_kept():
     browser.click("#tab-history")
     shown = browser.evaluate("[...document.querySelectorAll('.history code')].map((entry) => entry.textContent)")
@@ -236,7 +264,8 @@ def it_fits_where_it_is_dark_or_narrow():
 
 try:
     for test in [the_page_is_alone, a_statement_is_run_and_shown, many_rows_are_as_quick_as_few, an_error_stands_where_it_is, completion_knows_the_tables,
-                 a_chart_is_drawn, a_plan_is_drawn, a_statement_is_cancelled, the_board_shows_and_cancels, what_was_run_is_kept, the_keyboard_goes_everywhere,
+                 a_chart_is_drawn, a_plan_is_drawn, a_statement_is_cancelled, the_board_shows_and_cancels, a_query_that_waits_is_cancelled,
+                 what_was_run_is_kept, the_keyboard_goes_everywhere,
                  it_fits_where_it_is_dark_or_narrow]:
         test()
         print("ok", test.__name__.replace("_", " "))

@@ -14,7 +14,7 @@ mkdir -p "$work/data" "$pictures"
   for i in $(seq 3000); do echo "$i,product $((i % 12)),$([ $((i % 3)) = 0 ] && echo north || echo south),2026-$(printf %02d $((i % 12 + 1)))-01,$((i * 7 % 500)).$((i % 90 + 10))"; done
 } > "$work/data/sales.csv"
 printf 'product,maker\nproduct 1,Ada\nproduct 2,Grace\nproduct 3,Edsger\n' > "$work/data/makers.csv"
-"$binary" serve --data "$work/data" --postgres off --http 0 --memory 512MiB > "$work/doors" 2> "$work/log" &
+"$binary" serve --data "$work/data" --postgres off --http 0 --memory 512MiB --heavy-max 1 > "$work/doors" 2> "$work/log" &
 server=$!
 for _ in $(seq 600); do [ -s "$work/doors" ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
 CONSOLE=$(sed -n 's#\(http://.*\)/#\1#p' "$work/doors") PICTURES=$(realpath "$pictures") python3 -u "$here/console.py"
