@@ -139,6 +139,9 @@ impl Database {
         let session = database.session();
         for (name, value) in &options.settings {
             session.set(name, value)?;
+            if Defaults::is_planners(name) {
+                database.planner().set_datafusion_option(name, value)?;
+            }
         }
         database.0.defaults.remember(&options.settings);
         Ok(database)

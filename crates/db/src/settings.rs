@@ -152,10 +152,16 @@ impl Defaults {
         self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
     }
 
-    /// What a new session has to set: not what belongs to the engine, which is set already.
+    /// Whether a setting is of the planner that all sessions begin with: they share it until one changes a setting of it, and with it
+    /// the plans that are remembered.
+    pub(crate) fn is_planners(name: &str) -> bool {
+        Setting::of_name(name).is_none()
+    }
+
+    /// What a new session has to set: not what belongs to the engine or to the planner, which is set already.
     pub(crate) fn for_session(&self) -> Vec<(String, String)> {
-        let engines = |name: &str| Setting::of_name(name).is_some_and(Setting::is_engines);
-        self.given.read().iter().filter(|(name, _)| !engines(name)).cloned().collect()
+        let own = |name: &str| Setting::of_name(name).is_some_and(|setting| !setting.is_engines());
+        self.given.read().iter().filter(|(name, _)| own(name)).cloned().collect()
     }
 }
 

@@ -223,7 +223,7 @@ mod tests {
     use diligence_sql::rights::Rights;
 
     use super::*;
-    use crate::{Database, SessionOptions};
+    use crate::{Database, DatabaseOptions, SessionOptions};
 
     fn numbers(session: &Session, planned: PlannedStatement) -> Vec<i64> {
         let batches = session.start_planned(planned).unwrap().collect().unwrap();
@@ -379,6 +379,20 @@ mod tests {
             batch.unwrap();
         }
         assert!(result.used().unwrap().worked > std::time::Duration::ZERO);
+    }
+
+    #[test]
+    fn sessions_share_plans_until_one_changes_the_planner() {
+        let zone = "datafusion.execution.time_zone";
+        let settings = vec![(zone.to_owned(), "+00:00".to_owned()), ("batch_rows".to_owned(), "7".to_owned())];
+        let database = Database::open(DatabaseOptions { settings, ..DatabaseOptions::default() }).unwrap();
+        let (first, second) = (database.session(), database.session());
+        assert_eq!(first.planning_identity(), second.planning_identity());
+        assert_eq!((first.setting(zone).unwrap(), first.setting("batch_rows").unwrap()), ("+00:00".into(), "7".into()));
+        second.set(zone, "+01:00").unwrap();
+        assert_ne!(first.planning_identity(), second.planning_identity());
+        second.reset(zone).unwrap();
+        assert_eq!(second.setting(zone).unwrap(), "+00:00");
     }
 
     #[test]

@@ -237,9 +237,11 @@ mod tests {
         };
         assert_eq!(words("optimize"), ["optimize", "2", "of", "2", "3", "of", "256", "1500", "250", "40.0", "us"]);
         assert_eq!(words("scan").last().unwrap(), "0.25");
-        let waits = both.iter().find(|line| line.contains("number 2")).unwrap();
+        let waits = both.iter().find(|line| line.contains("  waiting ")).unwrap();
         assert!(
-            waits.starts_with("      -8  waiting") && waits.ends_with("of heavy queries: behind others: SELECT 2"),
+            waits.starts_with("      -8  waiting")
+                && waits.contains("number 2")
+                && waits.ends_with("of heavy queries: behind others: SELECT 2"),
             "{waits}"
         );
     }
