@@ -61,6 +61,26 @@ fn a_log_of_block_requests_is_whole_when_the_command_has_ended() {
     assert!(ran.code == Some(2) && ran.stderr.contains("nowhere/log"), "{}", ran.stderr);
 }
 
+#[test]
+fn who_reads_and_writes_temp_space_is_chosen_and_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let sort = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 1000000))";
+    let sql = format!("{sort}; SELECT io FROM system.temp");
+    let shown =
+        |io: &str| run(home.path(), &["sql", "--memory", "16MiB", "--temp-io", io, "--format", "csv", &sql], "");
+    let threads = shown("threads");
+    assert!(threads.code == Some(0) && threads.stdout.ends_with("threads\n"), "{}{}", threads.stdout, threads.stderr);
+    // What the machine allows: containers often refuse it.
+    let auto = shown("auto");
+    assert!(auto.code == Some(0) && auto.stdout.contains("1000000"), "{}{}", auto.stdout, auto.stderr);
+    let ring = shown("io-uring");
+    match auto.stdout.contains("threads") {
+        true => assert!(ring.code == Some(2) && ring.stderr.contains("refuses an io_uring"), "{}", ring.stderr),
+        false => assert!(ring.code == Some(0) && ring.stdout.ends_with("io_uring\n"), "{}{}", ring.stdout, ring.stderr),
+    }
+    assert_eq!(shown("none").code, Some(2));
+}
+
 /// Bytes that a process has written, to files that have a name or none.
 #[cfg(target_os = "linux")]
 fn written_bytes(child: &Child) -> u64 {
