@@ -2,7 +2,7 @@
 # Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, and HTTP.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
 # psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source
-# file; without both its step is left out); the Python clients are installed from PyPI into VENV [default: target/clients-venv].
+# file; both are installed with INSTALL_JAVA=1, and without them its step is left out); the Python clients are installed from PyPI into VENV [default: target/clients-venv].
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
@@ -14,7 +14,7 @@ if ! "$venv/bin/python" -c 'import psycopg, asyncpg, sqlalchemy, requests' 2>/de
   "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests || missing "client library"
 fi
 driver=/usr/share/java/postgresql.jar
-if ! command -v javac >/dev/null || [ ! -f "$driver" ]; then
+if [ -n "${INSTALL_JAVA:-}" ] && { ! command -v javac >/dev/null || [ ! -f "$driver" ]; }; then
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jdk-headless libpostgresql-jdbc-java; } || true
 fi
 jdbc() { # arguments of Jdbc.java

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Uses the console of `diligence serve` in headless Chromium, with the keyboard and the mouse.
-#   run.sh PATH_TO_DILIGENCE [FOLDER_FOR_PICTURES]
+#   run.sh PATH_TO_DILIGENCE [FOLDER_FOR_PICTURES]     exit code 77: Chromium cannot be installed here
 # Chromium is Debian's package; it is installed if it is missing and apt can.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
 pictures=${2:-$here/../../target/console-pictures}
-command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } ||
+  { echo "console: left out, since there is no Chromium to be had here"; exit 77; }
 work=$(mktemp -d)
 trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
 mkdir -p "$work/data" "$pictures"
