@@ -25,7 +25,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration> {
 pub(crate) fn display(time: Duration) -> String {
     let milliseconds = time.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
-    let unit = units.into_iter().find(|(unit, _)| milliseconds > 0 && milliseconds % unit == 0);
+    let unit = units.into_iter().find(|(unit, _)| milliseconds > 0 && milliseconds.is_multiple_of(*unit));
     unit.map_or_else(|| format!("{milliseconds}ms"), |(unit, name)| format!("{}{name}", milliseconds / unit))
 }
 

@@ -132,6 +132,7 @@ fn letter(column: &Column) -> ColumnLetter {
 
 /// Whether the letters of a script are those of an answer: whole numbers may have come as numeric, and columns of nothing but NULL come
 /// as text.
+#[expect(clippy::ptr_arg, reason = "the runner wants it so")]
 pub fn letters_agree(actual: &Vec<ColumnLetter>, expected: &Vec<ColumnLetter>) -> bool {
     let agrees = |(actual, expected): (&ColumnLetter, &ColumnLetter)| {
         let others: &[ColumnLetter] = match *actual {

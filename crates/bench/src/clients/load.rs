@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -87,16 +88,18 @@ pub struct Seen {
 pub fn schedule(rate: f64, seconds: f64, seed: u64) -> Vec<f64> {
     let mut random = diligence_base::seams::Random::new(seed);
     let (mut now, mut starts) = (0.0, Vec::new());
-    while rate > 0.0 {
+    if rate <= 0.0 {
+        return starts;
+    }
+    loop {
         // In (0, 1]: its logarithm is finite.
         let uniform = (random.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
         now -= uniform.ln() / rate;
         if now >= seconds {
-            break;
+            return starts;
         }
         starts.push(now);
     }
-    starts
 }
 
 impl Load<'_> {
@@ -158,12 +161,10 @@ impl Load<'_> {
         if self.protocol == Protocol::Prepared {
             for statement in Statements::new(mix, self.scale_factor, self.seed, 0).take(TEMPLATES_WITHIN) {
                 let name = format!("s{}", names.len());
-                if !names.contains_key(&statement.template) {
-                    connection
-                        .prepare(&name, &statement.template)
-                        .await
-                        .map_err(|error| failed(self.server, &error))?;
-                    names.insert(statement.template, name);
+                if let Entry::Vacant(place) = names.entry(statement.template) {
+                    let prepared = connection.prepare(&name, place.key()).await;
+                    prepared.map_err(|error| failed(self.server, &error))?;
+                    place.insert(name);
                 }
             }
         }

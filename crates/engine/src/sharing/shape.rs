@@ -154,7 +154,7 @@ impl Walk {
             Node::HashJoin(join) if !is_mark(join.join_type) => {
                 self.writer.word("hash join");
                 self.writer.text(&(join.join_type, join.null_equality, join.null_aware));
-                let apart = apart.then(|| sides_apart(join.join_type, join.null_aware)).unwrap_or_default();
+                let apart = if apart { sides_apart(join.join_type, join.null_aware) } else { Default::default() };
                 let (left, right) = self.sides(&join.left, &join.right, join.join_type, apart)?;
                 let mut pairs = Vec::new();
                 for (key, other) in &join.on {
@@ -172,7 +172,7 @@ impl Walk {
             Node::NestedLoopJoin(join) if !is_mark(join.join_type) => {
                 self.writer.word("nested loop join");
                 self.writer.text(&join.join_type);
-                let apart = apart.then(|| sides_apart(join.join_type, false)).unwrap_or_default();
+                let apart = if apart { sides_apart(join.join_type, false) } else { Default::default() };
                 let (left, right) = self.sides(&join.left, &join.right, join.join_type, apart)?;
                 self.pairs(join.filter.as_ref(), &left, &right)?;
                 joined(join.join_type, left, right, join.projection.as_deref())
