@@ -17,8 +17,10 @@
 //! * At most one scan decodes a column of a cluster *for others* at a time; nobody has to wait for it.
 //! * The lock is held for no longer than it takes to look things up. Nothing is dropped, reserved or decoded under it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Weak};
+mod shelf;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -26,6 +28,7 @@ use arrow::datatypes::{DataType, Int32Type};
 use diligence_base::Result;
 use diligence_storage::{Cluster, SharedColumns, Table};
 
+use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, TableShelf, Value};
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
@@ -34,9 +37,6 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Clusters of a scan among which the next one is chosen.
 const CHOICE_MAX: usize = 64;
-
-/// Columns that are looked at to find one that no running scan needs.
-const VICTIMS_MAX: usize = 32;
 
 /// What a cluster is worth that is here as a whole.
 const WORTH_READY: usize = usize::MAX;
@@ -47,177 +47,6 @@ pub(crate) struct Scans {
     broker: Arc<Broker>,
     percent: AtomicUsize,
     shelf: Mutex<Shelf>,
-}
-
-#[derive(Default)]
-struct Shelf {
-    tables: HashMap<TableId, TableShelf>,
-    /// The least valuable first.
-    by_value: BTreeSet<(Value, ColumnId)>,
-    bytes: usize,
-    /// The value of what was dropped last.
-    floor: f64,
-    scans_made: u64,
-    hits_total: u64,
-    fills_total: u64,
-    drops_total: u64,
-    closed: bool,
-}
-
-/// A table's address, which is nobody else's as long as its shelf holds a weak reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct TableId(usize);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct ColumnId {
-    table: TableId,
-    place: u64,
-    column: usize,
-}
-
-/// A value that is at least zero, by its bits: these have the order of the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Value(u64);
-
-struct TableShelf {
-    table: Weak<dyn Table>,
-    clusters: HashMap<u64, ClusterShelf>,
-    /// For each column the scans that want it.
-    columns: HashMap<usize, Interest>,
-    /// The running scans, and the clusters that each still needs.
-    scans: HashMap<u64, HashSet<u64>>,
-    hits: u64,
-}
-
-#[derive(Default)]
-struct ClusterShelf {
-    /// Running scans that need it.
-    needed: usize,
-    columns: Vec<(usize, Slot)>,
-}
-
-#[derive(Default)]
-struct Interest {
-    running: usize,
-    /// Since the table was opened.
-    scans: u64,
-}
-
-enum Slot {
-    /// Somebody decodes it for others.
-    Claimed,
-    Kept(Entry),
-}
-
-struct Entry {
-    decoded: Arc<Decoded>,
-    uses: u64,
-    value: Value,
-}
-
-/// A column of a cluster.
-struct Decoded {
-    windows: Vec<ArrayRef>,
-    /// Rows in a window, but for the last.
-    window_rows: usize,
-    bytes: usize,
-    /// What decoding costs for each byte, next to others: what is read and what is made.
-    cost: f64,
-    _memory: Reservation,
-}
-
-impl Value {
-    fn new(value: f64) -> Self {
-        Self(value.max(0.0).to_bits())
-    }
-
-    fn number(self) -> f64 {
-        f64::from_bits(self.0)
-    }
-}
-
-impl Entry {
-    fn is_read(&self) -> bool {
-        Arc::strong_count(&self.decoded) > 1
-    }
-}
-
-impl ClusterShelf {
-    fn slot(&self, column: usize) -> Option<&Slot> {
-        self.columns.iter().find(|(other, _)| *other == column).map(|(_, slot)| slot)
-    }
-
-    fn remove(&mut self, column: usize) -> Option<Slot> {
-        let position = self.columns.iter().position(|(other, _)| *other == column)?;
-        Some(self.columns.swap_remove(position).1)
-    }
-}
-
-impl Shelf {
-    fn cluster(&mut self, table: TableId, place: u64) -> Option<&mut ClusterShelf> {
-        self.tables.get_mut(&table)?.clusters.get_mut(&place)
-    }
-
-    fn remove(&mut self, id: ColumnId) -> Option<Arc<Decoded>> {
-        let table = self.tables.get_mut(&id.table)?;
-        let cluster = table.clusters.get_mut(&id.place)?;
-        let Some(Slot::Kept(_)) = cluster.slot(id.column) else { return None };
-        let Some(Slot::Kept(entry)) = cluster.remove(id.column) else { return None };
-        if cluster.columns.is_empty() && cluster.needed == 0 {
-            table.clusters.remove(&id.place);
-        }
-        self.by_value.remove(&(entry.value, id));
-        self.bytes -= entry.decoded.bytes;
-        self.drops_total += 1;
-        Some(entry.decoded)
-    }
-
-    /// What is to go next: of the least valuable, one that no running scan needs and nobody reads, if there is one.
-    fn victim(&self) -> Option<(Value, ColumnId)> {
-        let is_idle = |id: &ColumnId| {
-            let cluster = self.tables.get(&id.table).and_then(|table| table.clusters.get(&id.place));
-            cluster.is_none_or(|cluster| {
-                cluster.needed == 0 && !matches!(cluster.slot(id.column), Some(Slot::Kept(entry)) if entry.is_read())
-            })
-        };
-        let idle = self.by_value.iter().take(VICTIMS_MAX).find(|(_, id)| is_idle(id));
-        idle.or_else(|| self.by_value.first()).copied()
-    }
-
-    /// Takes away until at most `bytes` are left.
-    fn shrink(&mut self, bytes: usize) -> Vec<Arc<Decoded>> {
-        let mut gone = Vec::new();
-        while self.bytes > bytes
-            && let Some((value, id)) = self.victim()
-        {
-            self.floor = self.floor.max(value.number());
-            match self.remove(id) {
-                Some(decoded) => gone.push(decoded),
-                None => {
-                    self.by_value.remove(&(value, id));
-                }
-            }
-        }
-        gone
-    }
-
-    /// Takes away what is of tables that nobody can name any more.
-    fn sweep(&mut self) -> Vec<Arc<Decoded>> {
-        let fallen = self.tables.iter().filter(|(_, shelf)| shelf.table.strong_count() == 0 && shelf.scans.is_empty());
-        let fallen = fallen.map(|(id, _)| *id).collect::<Vec<_>>();
-        let mut gone = Vec::new();
-        for table in fallen {
-            let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
-            let ids = clusters.flat_map(|(place, cluster)| {
-                cluster.columns.iter().map(|(column, _)| ColumnId { table, place: *place, column: *column })
-            });
-            for id in ids.collect::<Vec<_>>() {
-                gone.extend(self.remove(id));
-            }
-            self.tables.remove(&table);
-        }
-        gone
-    }
 }
 
 impl Scans {
@@ -498,19 +327,6 @@ impl Attendance {
 /// What a column is expected to cost for each byte before it is decoded: about half of it is read.
 const COST_EXPECTED: f64 = 1.5;
 
-impl TableShelf {
-    fn release(&mut self, scan: u64, place: u64) {
-        if self.scans.get_mut(&scan).is_some_and(|places| places.remove(&place))
-            && let Some(cluster) = self.clusters.get_mut(&place)
-        {
-            cluster.needed -= 1;
-            if cluster.needed == 0 && cluster.columns.is_empty() {
-                self.clusters.remove(&place);
-            }
-        }
-    }
-}
-
 impl Drop for Attendance {
     fn drop(&mut self) {
         let mut shelf = self.scans.shelf.lock();
@@ -619,7 +435,7 @@ impl SharedColumns for ClusterColumns {
             let bytes = memory.bytes();
             let cost = 1.0 + read_bytes as f64 / bytes.max(1) as f64;
             let window_rows = self.attendance.window_rows;
-            self.attendance.scans.keep(self.id(column), Decoded { windows, window_rows, bytes, cost, _memory: memory });
+            self.attendance.scans.keep(self.id(column), Decoded { windows, window_rows, bytes, cost, memory });
         }
         self.attendance.done(self.place);
     }

@@ -1,0 +1,197 @@
+//! What is kept of which table and cluster, who wants it, and what goes first.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
+
+use arrow::array::ArrayRef;
+use diligence_storage::Table;
+
+use crate::memory::Reservation;
+
+/// Columns that are looked at to find one that no running scan needs.
+const VICTIMS_MAX: usize = 32;
+
+#[derive(Default)]
+pub(super) struct Shelf {
+    pub tables: HashMap<TableId, TableShelf>,
+    /// The least valuable first.
+    pub by_value: BTreeSet<(Value, ColumnId)>,
+    pub bytes: usize,
+    /// The value of what was dropped last.
+    pub floor: f64,
+    pub scans_made: u64,
+    pub hits_total: u64,
+    pub fills_total: u64,
+    pub drops_total: u64,
+    pub closed: bool,
+}
+
+/// A table's address, which is nobody else's as long as its shelf holds a weak reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct TableId(pub usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ColumnId {
+    pub table: TableId,
+    pub place: u64,
+    pub column: usize,
+}
+
+/// A value that is at least zero, by its bits: these have the order of the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Value(u64);
+
+pub(super) struct TableShelf {
+    pub table: Weak<dyn Table>,
+    pub clusters: HashMap<u64, ClusterShelf>,
+    /// For each column the scans that want it.
+    pub columns: HashMap<usize, Interest>,
+    /// The running scans, and the clusters that each still needs.
+    pub scans: HashMap<u64, HashSet<u64>>,
+    pub hits: u64,
+}
+
+#[derive(Default)]
+pub(super) struct ClusterShelf {
+    /// Running scans that need it.
+    pub needed: usize,
+    pub columns: Vec<(usize, Slot)>,
+}
+
+#[derive(Default)]
+pub(super) struct Interest {
+    pub running: usize,
+    /// Since the table was opened.
+    pub scans: u64,
+}
+
+pub(super) enum Slot {
+    /// Somebody decodes it for others.
+    Claimed,
+    Kept(Entry),
+}
+
+pub(super) struct Entry {
+    pub decoded: Arc<Decoded>,
+    pub uses: u64,
+    pub value: Value,
+}
+
+/// A column of a cluster.
+pub(super) struct Decoded {
+    pub windows: Vec<ArrayRef>,
+    /// Rows in a window, but for the last.
+    pub window_rows: usize,
+    pub bytes: usize,
+    /// What decoding costs for each byte, next to others: what is read and what is made.
+    pub cost: f64,
+    #[expect(dead_code, reason = "dropping it gives the bytes back")]
+    pub memory: Reservation,
+}
+
+impl Value {
+    pub fn new(value: f64) -> Self {
+        Self(value.max(0.0).to_bits())
+    }
+
+    pub fn number(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl Entry {
+    pub fn is_read(&self) -> bool {
+        Arc::strong_count(&self.decoded) > 1
+    }
+}
+
+impl ClusterShelf {
+    pub fn slot(&self, column: usize) -> Option<&Slot> {
+        self.columns.iter().find(|(other, _)| *other == column).map(|(_, slot)| slot)
+    }
+
+    pub fn remove(&mut self, column: usize) -> Option<Slot> {
+        let position = self.columns.iter().position(|(other, _)| *other == column)?;
+        Some(self.columns.swap_remove(position).1)
+    }
+}
+
+impl Shelf {
+    pub fn cluster(&mut self, table: TableId, place: u64) -> Option<&mut ClusterShelf> {
+        self.tables.get_mut(&table)?.clusters.get_mut(&place)
+    }
+
+    pub fn remove(&mut self, id: ColumnId) -> Option<Arc<Decoded>> {
+        let table = self.tables.get_mut(&id.table)?;
+        let cluster = table.clusters.get_mut(&id.place)?;
+        let Some(Slot::Kept(_)) = cluster.slot(id.column) else { return None };
+        let Some(Slot::Kept(entry)) = cluster.remove(id.column) else { return None };
+        if cluster.columns.is_empty() && cluster.needed == 0 {
+            table.clusters.remove(&id.place);
+        }
+        self.by_value.remove(&(entry.value, id));
+        self.bytes -= entry.decoded.bytes;
+        self.drops_total += 1;
+        Some(entry.decoded)
+    }
+
+    /// What is to go next: of the least valuable, one that no running scan needs and nobody reads, if there is one.
+    pub fn victim(&self) -> Option<(Value, ColumnId)> {
+        let is_idle = |id: &ColumnId| {
+            let cluster = self.tables.get(&id.table).and_then(|table| table.clusters.get(&id.place));
+            cluster.is_none_or(|cluster| {
+                cluster.needed == 0 && !matches!(cluster.slot(id.column), Some(Slot::Kept(entry)) if entry.is_read())
+            })
+        };
+        let idle = self.by_value.iter().take(VICTIMS_MAX).find(|(_, id)| is_idle(id));
+        idle.or_else(|| self.by_value.first()).copied()
+    }
+
+    /// Takes away until at most `bytes` are left.
+    pub fn shrink(&mut self, bytes: usize) -> Vec<Arc<Decoded>> {
+        let mut gone = Vec::new();
+        while self.bytes > bytes
+            && let Some((value, id)) = self.victim()
+        {
+            self.floor = self.floor.max(value.number());
+            match self.remove(id) {
+                Some(decoded) => gone.push(decoded),
+                None => {
+                    self.by_value.remove(&(value, id));
+                }
+            }
+        }
+        gone
+    }
+
+    /// Takes away what is of tables that nobody can name any more.
+    pub fn sweep(&mut self) -> Vec<Arc<Decoded>> {
+        let fallen = self.tables.iter().filter(|(_, shelf)| shelf.table.strong_count() == 0 && shelf.scans.is_empty());
+        let fallen = fallen.map(|(id, _)| *id).collect::<Vec<_>>();
+        let mut gone = Vec::new();
+        for table in fallen {
+            let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
+            let ids = clusters.flat_map(|(place, cluster)| {
+                cluster.columns.iter().map(|(column, _)| ColumnId { table, place: *place, column: *column })
+            });
+            for id in ids.collect::<Vec<_>>() {
+                gone.extend(self.remove(id));
+            }
+            self.tables.remove(&table);
+        }
+        gone
+    }
+}
+
+impl TableShelf {
+    pub fn release(&mut self, scan: u64, place: u64) {
+        if self.scans.get_mut(&scan).is_some_and(|places| places.remove(&place))
+            && let Some(cluster) = self.clusters.get_mut(&place)
+        {
+            cluster.needed -= 1;
+            if cluster.needed == 0 && cluster.columns.is_empty() {
+                self.clusters.remove(&place);
+            }
+        }
+    }
+}
