@@ -280,7 +280,7 @@ impl RunningPlan {
 
     /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
     fn retry(&self, readers: Vec<(Option<usize>, Reader)>, error: Option<&Error>) {
-        if let ([(_, reader)], Some(error)) = (readers.as_slice(), error)
+        if let ([(None, reader)], Some(error)) = (readers.as_slice(), error)
             && reader.role == Role::Host
             && error.kind() != ErrorKind::Cancelled
         {
