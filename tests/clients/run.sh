@@ -9,9 +9,10 @@ binary=$(realpath "$1")
 venv=${2:-$here/../../target/clients-venv}
 missing() { echo "clients: left out, since there is no $1 to be had here"; exit 77; }
 command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql-client; } || missing psql
-if ! "$venv/bin/python" -c 'import psycopg, asyncpg, sqlalchemy, requests' 2>/dev/null; then
+if ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
   python3 -m venv "$venv" || { apt-get install -y -qq python3-venv && python3 -m venv "$venv"; } || missing "Python environment"
-  "$venv/bin/pip" -q install "psycopg[binary]==3.*" asyncpg sqlalchemy requests || missing "client library"
+  "$venv/bin/pip" -q install -r "$here/requirements.txt" || missing "client library"
+  cp "$here/requirements.txt" "$venv/installed.txt"
 fi
 driver=/usr/share/java/postgresql.jar
 if [ -n "${INSTALL_JAVA:-}" ] && { ! command -v javac >/dev/null || [ ! -f "$driver" ]; }; then

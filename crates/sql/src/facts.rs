@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Value, ValueWithSpan, VisitMut, VisitorMut};
 
 use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
-use crate::rewrite::postgres::{arguments, bare, string};
+use crate::rewrite::postgres::{arguments, bare, filled, string};
 
 /// The facts of one session.
 #[derive(Clone, Debug)]
@@ -94,15 +94,29 @@ fn answer(facts: &Facts, name: &str, arguments: &[Expr]) -> Option<Expr> {
         )),
         ("pg_backend_pid", []) => Expr::Value(Value::Number(facts.process_id.to_string(), false).into()),
         ("inet_client_addr" | "inet_server_addr", []) => null(),
-        ("current_setting", [setting, ..]) => match facts.settings.get(&text(setting)?.to_lowercase()) {
-            Some(value) => string(value),
-            None if arguments.len() > 1 => null(),
-            None => return None,
+        ("current_setting", [setting, ..]) => match text(setting) {
+            Some(name) => match facts.settings.get(&name.to_lowercase()) {
+                Some(value) => string(value),
+                None if arguments.len() > 1 => null(),
+                None => return None,
+            },
+            None => setting_named(facts, setting),
         },
         // Clients ask for it to clear the search path. The setting stays as it is: names are looked up in one schema only.
         ("set_config", [_, value, _]) => value.clone(),
         _ => return None,
     })
+}
+
+/// The setting whose name comes with the query, as a parameter; NULL if there is none of that name.
+fn setting_named(facts: &Facts, name: &Expr) -> Expr {
+    let conditions =
+        facts.settings.iter().map(|(name, value)| CaseWhen { condition: string(name), result: string(value) });
+    let mut answer = filled("CASE lower(CAST($1 AS TEXT)) WHEN '' THEN NULL END", std::slice::from_ref(name));
+    if let Expr::Case { conditions: answers, .. } = &mut answer {
+        answers.extend(conditions);
+    }
+    answer
 }
 
 #[cfg(test)]
@@ -125,6 +139,10 @@ mod tests {
         assert_eq!(answered("SELECT pg_catalog.pg_backend_pid()"), (true, "SELECT 7 AS pg_backend_pid".into()));
         assert_eq!(answered("SELECT current_setting('JIT')"), (true, "SELECT 'off' AS current_setting".into()));
         assert_eq!(answered("SELECT 1 WHERE current_setting('x', true) IS NULL").1, "SELECT 1 WHERE NULL IS NULL");
+        assert_eq!(
+            answered("SELECT 1 WHERE a <> current_setting($1)").1,
+            "SELECT 1 WHERE a <> CASE lower(CAST($1 AS TEXT)) WHEN '' THEN NULL WHEN 'jit' THEN 'off' END"
+        );
         assert_eq!(answered("SELECT a FROM t"), (false, "SELECT a FROM t".into()));
     }
 }

@@ -6,7 +6,7 @@
 //!   statement's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -16,11 +16,13 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{SchemaProvider, TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
-use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue, TableReference, plan_datafusion_err};
 use datafusion::datasource::file_format::format_as_file_type;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
@@ -54,6 +56,12 @@ pub(crate) struct Names<'a> {
     view_levels: Cell<usize>,
     /// The most that they have been.
     view_levels_max: Cell<usize>,
+    /// The values of `$1`, `$2`, … where they are known.
+    values: &'a [ScalarValue],
+    /// The parameters of unknown type that a table function was given.
+    untyped: RefCell<BTreeSet<String>>,
+    /// Whether a table function was given a parameter whose value is not known.
+    guessed: Cell<bool>,
 }
 
 impl<'a> Names<'a> {
@@ -65,7 +73,49 @@ impl<'a> Names<'a> {
             uses: RefCell::new(Some(Uses::default())),
             view_levels: Cell::new(0),
             view_levels_max: Cell::new(0),
+            values: &[],
+            untyped: RefCell::default(),
+            guessed: Cell::new(false),
         }
+    }
+
+    /// With the values of `$1`, `$2`, …: table functions need them, since they are asked for their table while a statement is planned.
+    pub(crate) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
+        self.values = values;
+        self
+    }
+
+    /// Whether a table function was given a parameter without a value: then the plan tells types, but must not be run.
+    pub(crate) fn has_guessed(&self) -> bool {
+        self.guessed.get()
+    }
+
+    /// Whether a parameter (`$1`) of unknown type was given to a table function.
+    pub(crate) fn is_argument(&self, parameter: &str) -> bool {
+        self.untyped.borrow().contains(parameter)
+    }
+
+    /// An argument of a table function with values for its parameters: their own, or NULL where they are not known yet.
+    fn with_parameters(&self, argument: Expr) -> Result<Expr> {
+        let filled = argument.transform(|expr| {
+            let Expr::Placeholder(Placeholder { id, field }) = &expr else { return Ok(Transformed::no(expr)) };
+            let index = id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()?.checked_sub(1));
+            let value = match index.and_then(|index| self.values.get(index)) {
+                Some(value) => integer(value.clone()),
+                None => {
+                    self.guessed.set(true);
+                    match field {
+                        Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
+                        None => {
+                            self.untyped.borrow_mut().insert(id.clone());
+                            ScalarValue::Int64(None)
+                        }
+                    }
+                }
+            };
+            Ok(Transformed::yes(Expr::Literal(value, None)))
+        });
+        Ok(filled?.data)
     }
 
     /// How deep the views met so far nest, in levels of a statement ([`NESTING_MAX`]).
@@ -210,7 +260,13 @@ impl ContextProvider for Names<'_> {
         let context = SimplifyContext::builder().with_config_options(self.state.config_options().clone()).build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
-        let args = args.into_iter().map(|arg| simplifier.simplify(simplifier.coerce(arg, &schema)?));
+        let args = args.into_iter().map(|arg| {
+            let arg = self.with_parameters(arg)?;
+            match simplifier.simplify(simplifier.coerce(arg, &schema)?)? {
+                Expr::Literal(value, metadata) => Ok(Expr::Literal(integer(value), metadata)),
+                other => Ok(other),
+            }
+        });
         let args = args.collect::<Result<Vec<_>>>()?;
         self.not_reusable();
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
@@ -267,5 +323,13 @@ impl ContextProvider for Names<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// Integers of all widths as the one that table functions take; everything else as it is.
+fn integer(value: ScalarValue) -> ScalarValue {
+    match value.data_type() {
+        known if known.is_integer() => value.cast_to(&DataType::Int64).unwrap_or(value),
+        _ => value,
     }
 }

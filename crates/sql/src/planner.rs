@@ -1,5 +1,7 @@
 //! A session's planner: from a statement's text to what is to be done.
 
+mod execute;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -9,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use arrow::datatypes::FieldRef;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
-use datafusion::common::{DFSchema, ParamValues, TableReference};
+use datafusion::common::{ScalarValue, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -22,11 +23,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::logical_expr::dml::{InsertOp, WriteOp};
 use datafusion::logical_expr::planner::ContextProvider;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, DmlStatement, Execute, Expr, LogicalPlan, Statement as LogicalStatement,
+    CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan, Statement as LogicalStatement,
 };
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::optimizer::{OptimizerConfig, OptimizerContext};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
@@ -53,9 +52,6 @@ use crate::statement::{Command, FileWrite, Query, Statement, Target, Write, null
 use crate::tables::StoredTable;
 use crate::write::FileTarget;
 use crate::write::plan::{copy_plan, insert_plan};
-
-/// Prepared statements that a session may have.
-const PREPARED_MAX: usize = 10_000;
 
 /// How a session plans.
 #[derive(Clone, Debug)]
@@ -280,7 +276,7 @@ impl Planner {
                     if name == "all" {
                         prepared.clear();
                     } else if prepared.remove(&name).is_none() {
-                        return Err(no_prepared(&name, &prepared));
+                        return Err(execute::no_prepared(&name, &prepared));
                     }
                     Ok(Statement::Command(Command::Nothing("DEALLOCATE")))
                 }
@@ -325,10 +321,21 @@ impl Planner {
     pub(crate) fn logical<T>(
         &self,
         session: &SessionParts,
-        mut statement: ParsedStatement,
+        statement: ParsedStatement,
         then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
     ) -> Result<T> {
-        let names = Names::new(self, &session.state);
+        self.logical_with(session, statement, &[], then)
+    }
+
+    /// The same with the values of `$1`, `$2`, …, for what must know them while it is planned.
+    pub(crate) fn logical_with<T>(
+        &self,
+        session: &SessionParts,
+        mut statement: ParsedStatement,
+        values: &[ScalarValue],
+        then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let names = Names::new(self, &session.state).with_values(values);
         if facts::put(&mut statement, &self.facts()) {
             names.not_reusable();
         }
@@ -547,45 +554,6 @@ impl Planner {
         Ok(Statement::Explain { query, analyze, json, details })
     }
 
-    fn prepare(&self, session: &SessionParts, statement: ast::Statement, depth: usize) -> Result<Statement> {
-        let ast::Statement::Prepare { name, .. } = &statement else { return Err(Error::bug("not a PREPARE")) };
-        let name = name.value.to_lowercase();
-        let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
-        // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
-        self.logical(session, parsed.statement.clone(), |_, _| Ok(()))?;
-        let mut prepared = self.prepared.lock();
-        if prepared.contains_key(&name) {
-            return Err(Error::input(format!("a prepared statement named '{name}' exists already"))
-                .with_hint(format!("DEALLOCATE {name} drops it")));
-        }
-        if prepared.len() >= PREPARED_MAX {
-            return Err(Error::resource(format!("a session has at most {PREPARED_MAX} prepared statements"))
-                .with_hint("DEALLOCATE the ones that are no longer needed"));
-        }
-        prepared.insert(name, parsed);
-        Ok(Statement::Command(Command::Nothing("PREPARE")))
-    }
-
-    fn execute(&self, session: &SessionParts, execute: Execute) -> Result<Statement> {
-        let name = execute.name.to_lowercase();
-        let parsed = {
-            let prepared = self.prepared.lock();
-            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
-        };
-        let with_values = |plan, _: &Names<'_>| {
-            let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
-                return Err(Error::bug("a prepared statement planned to something else"));
-            };
-            let values = parameters(session, execute.parameters, &prepare.fields)
-                .map_err(|error| error.context(format!("EXECUTE {name}")))?;
-            let plan = Arc::unwrap_or_clone(prepare.input)
-                .replace_params_with_values(&values)
-                .map_err(|error| errors::planning(error, self))?;
-            self.planned(session, plan, None)
-        };
-        parse::with_stack(parsed.depth, || self.logical(session, parsed.statement, with_values))
-    }
-
     /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
     fn query(&self, session: &SessionParts, plan: LogicalPlan, details: Option<&mut String>) -> Result<Query> {
         let shown = duplicates::shown(&plan);
@@ -735,26 +703,6 @@ fn parser_options(state: &SessionState) -> ParserOptions {
     }
 }
 
-fn parameters(session: &SessionParts, given: Vec<Expr>, fields: &[FieldRef]) -> Result<ParamValues> {
-    if !fields.is_empty() && given.len() != fields.len() {
-        return Err(Error::input(format!("expected {} parameters, found {}", fields.len(), given.len())));
-    }
-    let options = session.state.config_options().clone();
-    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_config_options(options).build());
-    let values = given.into_iter().enumerate().map(|(index, expr)| {
-        let text = expr.to_string();
-        let coerced = simplifier.coerce(expr, &DFSchema::empty()).map_err(from_datafusion)?;
-        let Expr::Literal(value, _) = simplifier.simplify(coerced).map_err(from_datafusion)? else {
-            return Err(Error::input(format!("the parameter ${} is not a constant: {text}", index + 1)));
-        };
-        match fields.get(index) {
-            Some(field) => value.cast_to(field.data_type()).map_err(from_datafusion),
-            None => Ok(value),
-        }
-    });
-    Ok(ParamValues::from(values.collect::<Result<Vec<_>>>()?))
-}
-
 /// Whether an INSERT puts its rows in the place of all others.
 fn replaces(op: &InsertOp) -> Result<bool> {
     match op {
@@ -762,11 +710,6 @@ fn replaces(op: &InsertOp) -> Result<bool> {
         InsertOp::Overwrite => Ok(true),
         InsertOp::Replace => Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")),
     }
-}
-
-fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {
-    let names = prepared.keys().cloned().collect::<Vec<_>>();
-    errors::suggest(Error::input(format!("no prepared statement is named '{name}'")), name, &names)
 }
 
 fn setting_name(name: &ast::ObjectName) -> String {

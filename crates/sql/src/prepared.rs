@@ -167,7 +167,10 @@ impl Planner {
             })
             .collect::<Result<Vec<_>>>()?;
         if types.iter().any(Option::is_none) {
-            let inferred = self.logical(session, prepare(parsed, vec![])?, |plan, _| {
+            let inferred = self.logical(session, prepare(parsed, vec![])?, |plan, names| {
+                for (index, slot) in types.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
+                    *slot = names.is_argument(&format!("${}", index + 1)).then(|| ast::DataType::BigInt(None));
+                }
                 inner(plan)?.get_parameter_fields().map_err(|error| errors::planning(error, self))
             });
             // Without the types that are known the statement may make no sense.
@@ -226,7 +229,7 @@ impl Planner {
                     let types = values.iter().map(|value| syntax_of(&value.data_type())).collect::<Result<Vec<_>>>()?;
                     prepare(parsed, types)?
                 };
-                self.logical(&session, statement, |plan, names| {
+                self.logical_with(&session, statement, values, |plan, names| {
                     let plan = if count == 0 { plan } else { self.with_values(plan, values)? };
                     let uses = reusable(&plan, names).map_err(from_datafusion)?;
                     match self.planned(&session, plan, None)? {
@@ -249,7 +252,7 @@ impl Planner {
 }
 
 /// The statement inside of a PREPARE.
-fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) => Ok(Arc::unwrap_or_clone(prepare.input)),
         other => Err(Error::bug(format!("a prepared statement planned to {}", other.display()))),

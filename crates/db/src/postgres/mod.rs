@@ -25,13 +25,15 @@ pub use types::*;
 /// The version that clients are told: they choose their questions by it.
 pub const SERVER_VERSION: &str = "16.6";
 /// Settings that nobody changes, as `pg_settings` has them; SHOW knows those of the session.
-const FIXED_SETTINGS: [(&str, &str); 6] = [
+pub const FIXED_SETTINGS: [(&str, &str); 8] = [
     ("block_size", "8192"),
+    ("default_table_access_method", "heap"),
     ("integer_datetimes", "on"),
     ("max_identifier_length", "63"),
     ("max_index_keys", "32"),
     ("server_encoding", "UTF8"),
     ("server_version", SERVER_VERSION),
+    ("server_version_num", "160006"),
 ];
 /// Relations of the user have numbers from here on.
 const RELATIONS_FROM: u32 = 16_384;

@@ -233,7 +233,7 @@ impl Account {
     /// Takes a grant of so many bytes from the budget, if they are free.
     pub fn grant(&self, bytes: usize) -> bool {
         let mut books = self.books.lock();
-        let granted = self.broker.try_take(bytes.saturating_sub(books.taken_bytes()));
+        let granted = self.broker.try_grant(bytes.saturating_sub(books.taken_bytes()));
         if granted {
             books.granted_bytes = books.granted_bytes.max(bytes);
         }
@@ -380,7 +380,7 @@ impl QueryMemory {
         self.0.goes_ahead.store(true, Ordering::Relaxed);
     }
 
-    /// Ready when the query has its grant of `bytes` (the whole budget if that is less; whatever is free if no other query runs).
+    /// Ready when the query has its grant of `bytes` (what may be granted of the budget if that is less; whatever is free if no other query runs).
     /// Until then it stands in a queue, and the waker is woken when it is worth asking again.
     pub fn poll_admit(&self, bytes: usize, waker: &Waker) -> Poll<()> {
         match self.0.owner {

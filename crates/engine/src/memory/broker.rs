@@ -22,6 +22,10 @@ const SLACK_BYTES_MIN: usize = 16 << 20;
 /// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
 
+/// The part of the budget, as its divisor, that no grant takes: a query that goes ahead without one finds it, however many others hold
+/// grants that they do not use, as those do whose clients read slowly.
+const UNGRANTED_DIVISOR: usize = 8;
+
 /// What firm reservations may take above a budget while somebody gives back.
 pub(super) fn slack_bytes(budget: usize) -> usize {
     let least = if budget >= SLACK_BYTES_MIN { SLACK_BYTES_MIN } else { budget / SMALL_SLACK_DIVISOR };
@@ -179,6 +183,17 @@ impl Broker {
         self.take_below(bytes, self.budget_bytes())
     }
 
+    /// Takes bytes for a grant, if they are free.
+    pub(super) fn try_grant(&self, bytes: usize) -> bool {
+        self.take_below(bytes, self.grantable_bytes())
+    }
+
+    /// What all grants together may take of the budget.
+    fn grantable_bytes(&self) -> usize {
+        let budget = self.budget_bytes();
+        budget - budget / UNGRANTED_DIVISOR
+    }
+
     /// Takes bytes of the budget or of the slack above it: of one part in so many.
     pub(super) fn try_take_slack(&self, bytes: usize, part: usize) -> bool {
         let budget = self.budget_bytes();
@@ -234,11 +249,11 @@ impl Broker {
         self.budget_bytes() / queries.max(1)
     }
 
-    /// Grants an account `bytes`, which it is sure of from then on, at most the budget. Ready if they are free and nobody has waited
+    /// Grants an account `bytes`, which it is sure of from then on, at most what may be granted. Ready if they are free and nobody has waited
     /// longer, or if no query is admitted; otherwise the waker is woken when it is worth asking again.
     pub(super) fn poll_admit(&self, account: &Account, query: QueryId, bytes: usize, waker: &Waker) -> Poll<()> {
-        let bytes = bytes.min(self.budget_bytes());
-        self.drop_spare(bytes);
+        let bytes = bytes.min(self.grantable_bytes());
+        self.drop_spare(bytes + (self.budget_bytes() - self.grantable_bytes()));
         let mut waiting = self.waiting.lock();
         let place = waiting.admissions.iter().position(|(other, _)| *other == query);
         match place {

@@ -19,7 +19,8 @@
 //! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the slack, and a little one
 //!   all of it. Then it is refused with an error of kind `Resource`, which ends its query.
 //!
-//! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue.
+//! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue. An eighth of the budget
+//! is never granted.
 //!
 //! Invariants:
 //! * Every byte counted in a broker belongs to exactly one live [`Reservation`], or to the unused part of a query's grant;
@@ -326,7 +327,21 @@ mod tests {
         assert!(little.poll_admit(500, Waker::noop()).is_ready());
         assert_eq!(broker.queue(), [QueryId(2)]);
         little.end_grant();
-        assert_eq!(broker.taken_bytes(), 1000, "it had none to give up");
+        assert_eq!(broker.taken_bytes(), 875, "it had none to give up");
+    }
+
+    #[test]
+    fn grants_that_are_not_used_leave_something_to_a_query_that_needs_little() {
+        let broker = Broker::new(1000);
+        let [first, second, little] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
+        assert!(first.poll_admit(500, Waker::noop()).is_ready());
+        assert!(second.poll_admit(376, Waker::noop()).is_pending());
+        assert!(second.poll_admit(375, Waker::noop()).is_ready());
+        little.go_ahead();
+        assert!(little.poll_admit(500, Waker::noop()).is_ready());
+        let mut rows = little.reservation("Sort");
+        rows.grow(125).unwrap();
+        assert_eq!((broker.taken_bytes(), broker.asks_total()), (1000, 0));
     }
 
     #[test]

@@ -29,14 +29,16 @@ enum Change {
 use Change::{Fixed, Free, Only};
 
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, Change); 41] = [
+const KNOWN: [(&str, &str, Change); 44] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
+    ("block_size", "8192", Fixed),
     ("bytea_output", "hex", Only(&["hex"])),
     ("check_function_bodies", "on", Free),
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
     ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
+    ("default_table_access_method", "heap", Fixed),
     ("default_tablespace", "", Free),
     ("default_transaction_deferrable", "off", Free),
     ("default_transaction_isolation", "read committed", Free),
@@ -57,7 +59,8 @@ const KNOWN: [(&str, &str, Change); 41] = [
     ("lc_numeric", "C", Free),
     ("lc_time", "C", Free),
     ("lock_timeout", "0", Free),
-    ("max_identifier_length", "1024", Fixed),
+    ("max_identifier_length", "63", Fixed),
+    ("max_index_keys", "32", Fixed),
     ("row_security", "on", Free),
     ("search_path", "\"$user\", public", Free),
     ("server_encoding", "UTF8", Fixed),
@@ -246,6 +249,14 @@ mod tests {
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+
+    #[test]
+    fn what_pg_settings_has_is_what_is_shown() {
+        let settings = ClientSettings::new("ann", Duration::ZERO, None);
+        for (name, value) in diligence_db::postgres::FIXED_SETTINGS {
+            assert_eq!(settings.get(name).as_deref(), Some(value), "{name}");
+        }
     }
 
     #[test]

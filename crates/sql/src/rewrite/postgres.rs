@@ -18,7 +18,7 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 50] = [
+const FUNCTIONS: [(&str, &str); 53] = [
     ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
     ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
@@ -34,6 +34,7 @@ const FUNCTIONS: [(&str, &str); 50] = [
     ("has_type_privilege", "true"),
     ("obj_description", "CAST(NULL AS TEXT)"),
     ("pg_char_to_encoding", "6"),
+    ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
     ("pg_database_size", "CAST(0 AS BIGINT)"),
     ("pg_encoding_to_char", "'UTF8'"),
@@ -58,6 +59,8 @@ const FUNCTIONS: [(&str, &str); 50] = [
     ("pg_is_other_temp_schema", "false"),
     ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
+    ("pg_opclass_is_visible", "true"),
+    ("pg_operator_is_visible", "true"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
     ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
@@ -430,7 +433,7 @@ pub(crate) fn arguments(arguments: &FunctionArguments) -> Option<Vec<Expr>> {
 }
 
 /// A template of this file with its `$1`, `$2`, … filled in. What is missing is NULL.
-fn filled(template: &str, arguments: &[Expr]) -> Expr {
+pub(crate) fn filled(template: &str, arguments: &[Expr]) -> Expr {
     struct Fill<'a>(&'a [Expr]);
     impl VisitorMut for Fill<'_> {
         type Break = ();
