@@ -182,8 +182,8 @@ pub struct SqlTarget {
     planned: usize,
     refused: usize,
     run: usize,
-    /// Errors that a user cannot help, and the last one of them.
-    bugs: (usize, Option<Error>),
+    /// Errors that a user cannot help, and the last one of them with its statement.
+    bugs: (usize, Option<(Error, String)>),
 }
 
 impl SqlTarget {
@@ -207,28 +207,28 @@ impl SqlTarget {
     fn explain(&mut self, statement: &str) {
         match self.session.execute(&format!("EXPLAIN {statement}")).and_then(|result| result.collect()) {
             Ok(_) => self.planned += 1,
-            Err(error) => self.note(error),
+            Err(error) => self.note(error, statement),
         }
     }
 
-    fn note(&mut self, error: Error) {
+    fn note(&mut self, error: Error, statement: &str) {
         self.refused += 1;
         if error.kind() == ErrorKind::Bug {
-            self.bugs = (self.bugs.0 + 1, Some(error));
+            self.bugs = (self.bugs.0 + 1, Some((error, statement.to_owned())));
         }
     }
 
     fn run_for_a_moment(&mut self, statement: &str) {
         let mut result = match self.session.execute(statement) {
             Ok(result) => result,
-            Err(error) => return self.note(error),
+            Err(error) => return self.note(error, statement),
         };
         self.run += 1;
         let end = Instant::now() + RUN_FOR;
         while Instant::now() < end {
             match result.next_within(end.saturating_duration_since(Instant::now())) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => return self.note(error),
+                Poll::Ready(Some(Err(error))) => return self.note(error, statement),
                 Poll::Ready(None) | Poll::Pending => return,
             }
         }
@@ -242,7 +242,7 @@ impl Target for SqlTarget {
         let statements = match Session::split(&text) {
             Ok(statements) => statements,
             Err(error) => {
-                self.note(error);
+                self.note(error, &text);
                 vec![text.into_owned()]
             }
         };
@@ -261,7 +261,9 @@ impl Target for SqlTarget {
 
     fn summary(&self) -> String {
         let bugs = match &self.bugs {
-            (count, Some(last)) => format!(", {count} of them called bugs, such as: {last}"),
+            (count, Some((last, statement))) => {
+                format!(", {count} of them called bugs, such as: {last}\n  of: {statement:?}\n ")
+            }
             _ => String::new(),
         };
         format!("{} planned, {} run, {} refused{bugs}", self.planned, self.run, self.refused)

@@ -62,6 +62,15 @@ impl WireServer {
         self.name
     }
 
+    /// Bytes that are resident now.
+    pub fn resident_bytes(&self) -> Result<i64> {
+        let path = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(&path).map_err(|error| Error::resource(format!("{path}: {error}")))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
+        kib.map(|kib| kib << 10).ok_or_else(|| Error::resource(format!("{path} has no VmRSS")))
+    }
+
     /// Who may come and where to: what a connection needs.
     pub fn user(&self) -> (&'static str, &'static str) {
         match self.name {

@@ -6,6 +6,7 @@
 mod contestants;
 mod door;
 mod load;
+mod under_load;
 
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,9 @@ pub struct Arguments {
     /// Measure the door instead: `SELECT 1`, and a million rows as text, in binary and as Arrow.
     #[arg(long)]
     door: bool,
+    /// Measure what others get beside busy clients instead: cancels, first rows; and what idle sessions cost.
+    #[arg(long, conflicts_with = "door")]
+    under_load: bool,
 }
 
 /// Statements that a rival's client gets; it begins again if it needs more.
@@ -94,6 +98,9 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let directory = tpch::data(data, arguments.sf)?;
     if arguments.door {
         return door::run(arguments, &directory);
+    }
+    if arguments.under_load {
+        return under_load::run(arguments, &directory);
     }
     let program = arguments.program.as_deref();
     let own = WireServer::diligence(program, &directory, arguments.workers, &arguments.server)?;
