@@ -67,6 +67,7 @@ export PGCONNECT_TIMEOUT=10 PGDATABASE=diligence PGUSER=ann PGHOST=127.0.0.1
 start
 PGPORT=${postgres##*:} "$here/psql.sh"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
+POSTGRES=$postgres "$venv/bin/python" -u "$here/startup.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/half_closed.py"
 jdbc plain "$postgres"

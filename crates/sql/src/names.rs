@@ -25,13 +25,16 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use diligence_base::Error;
 use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
+use crate::catalog::constraints;
 use crate::catalog::paths::looks_like_path;
 use crate::catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
@@ -149,7 +152,10 @@ impl<'a> Names<'a> {
             self.not_reusable();
             let schema = InformationSchemaProvider::new(Arc::new(self.planner.catalogs().clone()))
                 .with_table_functions(self.state.table_functions().clone());
-            let table = crate::planner::block_on(schema.table(&name.name))?;
+            let table = match crate::planner::block_on(schema.table(&name.name))? {
+                None => constraints::view(&name.name)?,
+                table => table,
+            };
             return table.ok_or_else(|| unknown(name, None));
         }
         match self.planner.catalogs().readable(name).map_err(to_datafusion)? {
@@ -252,11 +258,15 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
-        let function = self
-            .state
-            .table_functions()
-            .get(name)
-            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let Some(function) = self.state.table_functions().get(name) else {
+            // In FROM a function of one value is a table of one row.
+            let function = self.state.scalar_functions().get(name);
+            let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+            self.not_reusable();
+            let args = args.into_iter().map(|arg| self.with_parameters(arg)).collect::<Result<Vec<_>>>()?;
+            let one = LogicalPlanBuilder::empty(true).project([function.call(args).alias(name)])?.build()?;
+            return Ok(provider_as_source(Arc::new(ViewTable::new(one, None))));
+        };
         let context = SimplifyContext::builder().with_config_options(self.state.config_options().clone()).build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();

@@ -303,7 +303,7 @@ pub(crate) fn tables(
          attinhcount:s attcollation:o attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
         Source::attributes,
     );
-    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T", |source| {
+    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", |source| {
         let row = |name: String| vec![source.numbers.schema(&name).into(), name.into(), OWNER.into()];
         source.schemas().into_iter().map(row).collect()
     });
@@ -391,7 +391,7 @@ pub(crate) fn tables(
     add("pg_am", "oid:o amname amhandler amtype", |_| {
         vec![vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()]]
     });
-    add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T", |_| {
+    add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
         vec![vec![1663.into(), "pg_default".into(), OWNER.into()]]
     });
     add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", |_| {

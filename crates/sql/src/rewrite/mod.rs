@@ -7,6 +7,7 @@
 mod columns;
 pub(crate) mod duplicates;
 mod fields;
+mod function_columns;
 mod numbers;
 pub(crate) mod postgres;
 pub(crate) mod precedence;
@@ -28,6 +29,7 @@ use crate::errors;
 
 /// Rewrites a statement's queries; an error for what they ask for that would be ignored.
 pub(crate) fn statement(statement: &mut Statement) -> Result<()> {
+    function_columns::name(statement);
     match walk(statement, &mut Rewrite::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),

@@ -18,7 +18,7 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 53] = [
+const FUNCTIONS: [(&str, &str); 56] = [
     ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
     ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
@@ -33,6 +33,8 @@ const FUNCTIONS: [(&str, &str); 53] = [
     ("has_table_privilege", "true"),
     ("has_type_privilege", "true"),
     ("obj_description", "CAST(NULL AS TEXT)"),
+    // Dots within quotes are not looked for.
+    ("parse_ident", "CASE WHEN strpos($1, '\"') > 0 THEN string_to_array(replace($1, '\"', ''), '.') ELSE string_to_array(lower($1), '.') END"),
     ("pg_char_to_encoding", "6"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
@@ -58,20 +60,22 @@ const FUNCTIONS: [(&str, &str); 53] = [
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),
     ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
-    ("pg_postmaster_start_time", "now()"),
     ("pg_opclass_is_visible", "true"),
     ("pg_operator_is_visible", "true"),
+    ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
     ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
     ("pg_table_is_visible", "($1 < 1000000000)"),
     ("pg_table_size", "CAST(0 AS BIGINT)"),
+    ("pg_tablespace_location", "CAST(NULL AS TEXT)"),
     ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
     ("pg_type_is_visible", "true"),
     ("quote_ident", "CASE WHEN $1 ~ '^[a-z_][a-z0-9_]*$' THEN $1 ELSE concat('\"', replace($1, '\"', '\"\"'), '\"') END"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
     ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)"),
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
+    ("txid_current", "CAST(1 AS BIGINT)"),
 ];
 
 /// Tables of `pg_catalog` that never have rows here.
@@ -269,10 +273,12 @@ fn has_query(expr: &Expr) -> bool {
 
 /// A function in FROM under its own name.
 pub(super) fn table(factor: &mut TableFactor) {
-    if let TableFactor::Table { name, args: Some(_), .. } = factor
-        && name.0.len() == 2
-        && let Some(bare) = bare(name)
-    {
+    let TableFactor::Table { name, args: arguments @ Some(_), .. } = factor else { return };
+    let Some(bare) = bare(name) else { return };
+    if bare == "pg_get_keywords" {
+        *name = ObjectName::from(vec![Ident::new(POSTGRES_SCHEMA), Ident::new("pg_keywords")]);
+        *arguments = None;
+    } else if name.0.len() == 2 {
         *name = ObjectName::from(vec![Ident::new(bare)]);
     }
 }
@@ -283,6 +289,11 @@ pub(super) fn expression(expr: &mut Expr) {
         Expr::Function(function) => {
             if function.name.to_string().eq_ignore_ascii_case(EXPAND_ARRAY) {
                 *expr = parsed(EXPANDED_ARRAY);
+                return;
+            }
+            // How long ago a transaction was: without the schema it is a function of dates.
+            if function.name.to_string().eq_ignore_ascii_case("pg_catalog.age") {
+                *expr = parsed("CAST(NULL AS BIGINT)");
                 return;
             }
             let Some(name) = bare(&function.name) else { return };
