@@ -7,7 +7,6 @@ import os, pathlib, sys
 import psycopg
 
 host, port = os.environ["POSTGRES"].split(":")
-failures = 0
 
 
 def statements(text):
@@ -37,6 +36,7 @@ def sent(connection, simple, sql):
     return [value.decode() for value in values if value is not None]
 
 
+failed = set()
 for path in sorted(pathlib.Path(__file__).with_name("startup").glob("*.sql")):
     for simple in (True, False):
         with psycopg.connect(f"host={host} port={port} user=ann dbname=diligence", autocommit=True) as connection:
@@ -46,7 +46,7 @@ for path in sorted(pathlib.Path(__file__).with_name("startup").glob("*.sql")):
                     if expected is not None and expected not in cells:
                         raise RuntimeError(f"'{expected}' is not in the answer: {cells[:20]}")
                 except RuntimeError as error:
-                    failures += 1
+                    failed.add(path.stem)
                     print(f"FAILED {path.stem}: {sql}\n  {error}")
-    print("ok" if failures == 0 else "failed", path.stem)
-sys.exit(failures > 0)
+    print("failed" if path.stem in failed else "ok", "start of", path.stem)
+sys.exit(bool(failed))

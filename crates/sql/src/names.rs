@@ -34,7 +34,7 @@ use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
-use crate::catalog::constraints;
+use crate::catalog::information;
 use crate::catalog::paths::looks_like_path;
 use crate::catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
@@ -111,7 +111,7 @@ impl<'a> Names<'a> {
                         Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
                         None => {
                             self.untyped.borrow_mut().insert(id.clone());
-                            ScalarValue::Int64(None)
+                            ScalarValue::Null
                         }
                     }
                 }
@@ -152,8 +152,16 @@ impl<'a> Names<'a> {
             self.not_reusable();
             let schema = InformationSchemaProvider::new(Arc::new(self.planner.catalogs().clone()))
                 .with_table_functions(self.state.table_functions().clone());
-            let table = match crate::planner::block_on(schema.table(&name.name))? {
-                None => constraints::view(&name.name)?,
+            let known = match name.name.as_str() {
+                "columns" if !self.planner.catalogs().postgres.is_empty() => {
+                    let view = information::columns(self.planner).map_err(to_datafusion)?;
+                    return self.of_relation(name, Relation::View(view));
+                }
+                information::COLUMNS_ALONE => "columns",
+                other => other,
+            };
+            let table = match crate::planner::block_on(schema.table(known))? {
+                None => information::view(&name.name)?,
                 table => table,
             };
             return table.ok_or_else(|| unknown(name, None));
@@ -336,9 +344,10 @@ impl ContextProvider for Names<'_> {
     }
 }
 
-/// Integers of all widths as the one that table functions take; everything else as it is.
+/// Integers of all widths, and unknown ones, as table functions take them; everything else as it is.
 fn integer(value: ScalarValue) -> ScalarValue {
     match value.data_type() {
+        known if known.is_integer() && value.is_null() => ScalarValue::Null,
         known if known.is_integer() => value.cast_to(&DataType::Int64).unwrap_or(value),
         _ => value,
     }

@@ -7,8 +7,8 @@
 //! * A statement resolves every name once; what it found stays as it was until the statement ends, whatever others change.
 //! * Two states of a table never have the same version.
 
-pub(crate) mod constraints;
 mod files;
+pub(crate) mod information;
 mod memory;
 pub mod paths;
 mod providers;

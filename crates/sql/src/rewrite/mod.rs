@@ -112,6 +112,12 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } = expression
+            && has_no_columns(query)
+        {
+            let error = Error::input("a subquery whose value is used needs a column").with_code("42601");
+            return ControlFlow::Break(Box::new(error.with_hint("say what it selects: (SELECT column FROM …)")));
+        }
         postgres::subquery(expression);
         if let Expr::Function(function) = expression
             && let Some(over) = function.over.as_mut()
@@ -129,6 +135,12 @@ impl VisitorMut for Rewrite {
         postgres::expression(expression);
         ControlFlow::Continue(())
     }
+}
+
+/// Whether a query selects nothing: `SELECT FROM t`.
+fn has_no_columns(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    select.projection.is_empty() && select.flavor != SelectFlavor::FromFirstNoSelect
 }
 
 /// The error for what stands behind a table's name in FROM and would be ignored.

@@ -1,5 +1,5 @@
-//! Views of `information_schema` about what tables do not have here: constraints, grants and the like. They never have rows;
-//! clients join them.
+//! What clients find in `information_schema` beside DataFusion's tables: views about what tables do not have here (constraints, grants
+//! and the like), which never have rows but are joined, and the PostgreSQL types of columns.
 
 use std::sync::Arc;
 
@@ -9,6 +9,9 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmptyRelation, LogicalPlan};
+
+use super::view::View;
+use crate::planner::Planner;
 
 /// Names and columns; all columns are text but those with an `i`, which are numbers.
 #[rustfmt::skip]
@@ -28,6 +31,23 @@ const VIEWS: [(&str, &str); 10] = [
     ("triggers", "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema event_object_table \
       action_order:i action_condition action_statement action_orientation action_timing"),
 ];
+
+/// DataFusion's `information_schema.columns`, under another name.
+pub(crate) const COLUMNS_ALONE: &str = "columns alone";
+
+const COLUMNS: &str = "CREATE VIEW columns AS SELECT c.*, 'diligence' AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name \
+     FROM information_schema.\"columns alone\" c \
+     LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = c.table_schema \
+     LEFT JOIN pg_catalog.pg_class r ON r.relnamespace = n.oid AND r.relname = c.table_name \
+     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid AND a.attname = c.column_name \
+     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid";
+
+/// `information_schema.columns`.
+pub(crate) fn columns(planner: &Planner) -> diligence_base::Result<Arc<View>> {
+    let parsed = planner.parse(COLUMNS)?;
+    let schema = Arc::new(Schema::empty());
+    Ok(Arc::new(View { statement: parsed.statement, depth: parsed.depth, schema }))
+}
 
 /// The view of this name, if it is one of these.
 pub(crate) fn view(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
