@@ -9,3 +9,4 @@ mod panics;
 mod sharing;
 mod sharing_seeds;
 mod transcripts;
+mod tpch_budgets;
