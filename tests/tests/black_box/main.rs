@@ -8,5 +8,5 @@ mod memory;
 mod panics;
 mod sharing;
 mod sharing_seeds;
-mod transcripts;
 mod tpch_budgets;
+mod transcripts;

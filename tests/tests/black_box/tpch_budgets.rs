@@ -20,7 +20,8 @@ fn database(folder: &Path, memory_bytes: Option<usize>) -> Database {
 
 /// Rows as text, in an order of their own: some queries leave it open.
 fn rows(batches: &[RecordBatch]) -> Vec<String> {
-    let mut rows: Vec<String> = pretty_format_batches(batches).unwrap().to_string().lines().map(str::to_owned).collect();
+    let mut rows: Vec<String> =
+        pretty_format_batches(batches).unwrap().to_string().lines().map(str::to_owned).collect();
     rows.sort_unstable();
     rows
 }

@@ -187,9 +187,13 @@ fn next(work: &mut Work) -> Result<Option<Batch>> {
 
 /// Compares every call with the judge.
 fn check(window: &Window, output: &SchemaRef, rows: &[Row], keys: &[Key], sizes: &[usize]) {
-    let inputs = window.input.schema.fields().len();
     let seen = run(window, output, &batches(rows, &window.input.schema, sizes)).unwrap();
-    let seen = rows_of(&seen).unwrap();
+    compare(window, &seen, rows, keys);
+}
+
+fn compare(window: &Window, seen: &[RecordBatch], rows: &[Row], keys: &[Key]) {
+    let inputs = window.input.schema.fields().len();
+    let seen = rows_of(seen).unwrap();
     assert_eq!(seen.len(), rows.len());
     for (number, call) in window.calls.iter().enumerate() {
         let arguments = call.arguments.iter().map(|argument| argument.as_column().unwrap()).collect::<Vec<_>>();
@@ -292,8 +296,11 @@ fn order_types() -> impl Strategy<Value = DataType> {
     ])
 }
 
+fn small() -> impl Strategy<Value = Option<i8>> {
+    prop::option::weighted(0.8, -8..8_i8)
+}
+
 fn seeds() -> impl Strategy<Value = Vec<Seed>> {
-    let small = || prop::option::weighted(0.8, -8..8_i8);
     prop::collection::vec((0..4_u8, small(), small(), small()), 0..40)
 }
 
