@@ -48,9 +48,6 @@ fn answers_do_not_depend_on_the_budget() {
             if result.profile().unwrap().to_string().contains(", spilled ") {
                 spilled.push(number);
             }
-            drop((result, batches));
-            diligence_tests::idle::wait(&little).unwrap();
-            assert_eq!(little.engine().broker().reserved_bytes(), 0, "{name}");
         }
         println!("at {pair}: queries {spilled:?} went through temp space");
         assert!(!spilled.is_empty(), "all fits at {pair}: nothing was tested");
