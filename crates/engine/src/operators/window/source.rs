@@ -268,6 +268,7 @@ impl Work {
         let values = Batch::from_arrays(values.collect::<Result<Vec<_>>>()?, count);
         (self.given, self.known) = (until, 0);
         self.forget();
+        self.settle();
         self.reserve_starts()?;
         Ok(batch.beside(values))
     }
