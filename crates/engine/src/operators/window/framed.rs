@@ -23,6 +23,9 @@ use crate::memory::Reservation;
 /// What functions of our own keep of a row at most, as a rule: a sum of 128 bits and a count.
 const BYTES_PER_ROW: usize = 24;
 
+/// Reads after which a packet gives up its turn, where frames reach far from row to row.
+const READS_PER_TURN: usize = 16;
+
 /// Functions over the same frames.
 pub(super) struct Framed {
     pub frame: Arc<WindowFrame>,
@@ -190,8 +193,13 @@ impl Framed {
 
     /// Asks functions for values, and brings them rows until they know all.
     fn poll_evaluate(&mut self, turn: &mut Turn<'_>, hand: &mut Hand) -> Poll<Result<()>> {
+        let mut reads = 0;
         loop {
             ready!(self.poll_push_loaded(turn))?;
+            if reads == READS_PER_TURN {
+                turn.waker.wake_by_ref();
+                return Poll::Pending;
+            }
             let Some(stretch) = hand.stretches.get(hand.done).copied() else { return Poll::Ready(Ok(())) };
             self.newest = stretch.start;
             for function in &mut self.functions {
@@ -201,6 +209,7 @@ impl Framed {
             let need = needs.find_map(|(number, function)| Some((number, function.function.lacks(&stretch)?)));
             if let Some((number, need)) = need {
                 ready!(self.poll_load(turn, number, need, &stretch))?;
+                reads += 1;
                 continue;
             }
             let left = &hand.stretches[hand.done..];

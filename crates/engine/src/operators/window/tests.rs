@@ -188,12 +188,11 @@ fn next(work: &mut Work) -> Result<Option<Batch>> {
 /// Compares every call with the judge.
 fn check(window: &Window, output: &SchemaRef, rows: &[Row], keys: &[Key], sizes: &[usize]) {
     let seen = run(window, output, &batches(rows, &window.input.schema, sizes)).unwrap();
-    compare(window, &seen, rows, keys);
+    compare(window, &rows_of(&seen).unwrap(), rows, keys);
 }
 
-fn compare(window: &Window, seen: &[RecordBatch], rows: &[Row], keys: &[Key]) {
+fn compare(window: &Window, seen: &[Row], rows: &[Row], keys: &[Key]) {
     let inputs = window.input.schema.fields().len();
-    let seen = rows_of(seen).unwrap();
     assert_eq!(seen.len(), rows.len());
     for (number, call) in window.calls.iter().enumerate() {
         let arguments = call.arguments.iter().map(|argument| argument.as_column().unwrap()).collect::<Vec<_>>();
@@ -201,7 +200,7 @@ fn compare(window: &Window, seen: &[RecordBatch], rows: &[Row], keys: &[Key]) {
         let judged = Call { function: &call.function, arguments: &arguments, filter, frame: &call.frame };
         let partitions = rows.chunk_by(|a, b| a[PARTITION] == b[PARTITION]);
         let expected = partitions.flat_map(|partition| evaluate(partition, keys, &judged).unwrap());
-        for (row, (expected, seen)) in expected.zip(&seen).enumerate() {
+        for (row, (expected, seen)) in expected.zip(seen).enumerate() {
             assert_eq!(seen[..inputs], rows[row][..], "row {row} itself");
             assert_eq!(seen[inputs + number], expected, "{call}, row {row}, {:?}", rows[row]);
         }

@@ -87,25 +87,24 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
     assert_eq!(space.info().directories[0].clusters_used, 0);
 }
 
-/// Runs a window with everything in temp space that can go there: after each batch.
-fn run_stored(window: &Window, output: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+/// Runs a window with everything in temp space that can go there, after each batch, and shows what comes.
+fn run_stored(window: &Window, output: &SchemaRef, batches: &[RecordBatch], mut look: impl FnMut(RecordBatch)) {
     let (memory, space) = (QueryMemory::unbounded(), temp_space_of(4096));
-    let mut work = Work::new(Functions::new(window, output)?, &memory, Some(space.clone()));
-    let mut out = Vec::new();
-    for batch in batches {
-        push(&mut work, &Batch::from_record_batch(batch))?;
-        while block_on(|waker| work.poll_spill(waker))? {}
-        while let Some(batch) = next(&mut work)? {
-            out.push(on_its_own(&batch, output)?);
+    let mut work = Work::new(Functions::new(window, output).unwrap(), &memory, Some(space.clone()));
+    let mut take = |work: &mut Work| {
+        while let Some(batch) = next(work).unwrap() {
+            look(batch.to_record_batch(output).unwrap());
         }
+    };
+    for batch in batches {
+        push(&mut work, &Batch::from_record_batch(batch)).unwrap();
+        while block_on(|waker| work.poll_spill(waker)).unwrap() {}
+        take(&mut work);
     }
     work.close();
-    while let Some(batch) = next(&mut work)? {
-        out.push(on_its_own(&batch, output)?);
-    }
+    take(&mut work);
     drop(work);
     assert_eq!((memory.reserved_bytes(), space.info().directories[0].clusters_used), (0, 0));
-    Ok(out)
 }
 
 proptest! {
@@ -130,7 +129,10 @@ proptest! {
         });
         let (window, output) = window(calls.collect(), &keys, &schema);
         let rows = rows(&seeds, &schema, &keys);
-        let seen = run_stored(&window, &output, &batches(&rows, &schema, &[size])).unwrap();
+        let mut seen = Vec::new();
+        run_stored(&window, &output, &batches(&rows, &schema, &[size]), |batch| {
+            seen.extend(rows_of(&[batch]).unwrap());
+        });
         compare(&window, &seen, &rows, &keys);
     }
 }
@@ -164,7 +166,7 @@ fn frames_that_are_read_anew_are_read_from_temp_space() {
     let batches = (0..ROWS).step_by(1000).map(batch).collect::<Vec<_>>();
     let inputs = schema.fields().len();
     let mut row = 0;
-    for batch in run_stored(&window, &output, &batches).unwrap() {
+    run_stored(&window, &output, &batches, |batch| {
         let values = rows_of(&[batch.slice(0, 1)]).unwrap().remove(0);
         let group = row / PEERS;
         for (place, frame) in [
@@ -177,6 +179,6 @@ fn frames_that_are_read_anew_are_read_from_temp_space() {
             assert_eq!(values[place + 1], ScalarValue::Boolean(Some(true)), "row {row}");
         }
         row += batch.num_rows();
-    }
+    });
     assert_eq!(row, ROWS);
 }
