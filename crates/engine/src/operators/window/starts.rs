@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn dense_starts_take_two_bytes_and_forgotten_ones_none() {
-        for (step, bytes_max) in [(1, 60_000), (2, 2_200_000)] {
+        for (step, bytes_max) in [(1, 70_000), (2, 2_200_000)] {
             let mut starts = Starts::default();
             (0..1_000_000).for_each(|number| starts.push(number * step));
             assert!(starts.bytes() < bytes_max, "{} bytes", starts.bytes());
