@@ -1,4 +1,4 @@
-//! The 22 TPC-H queries on the same Parquet files, hot, interleaved with rivals.
+//! The 22 TPC-H queries on the same Parquet files, hot, interleaved with rivals, and with ourselves in little memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,8 +10,9 @@ use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 use serde_json::{Value, json};
 
+use crate::budgets::{Budget, resident_allowed_bytes};
 use crate::report::{geometric_mean, median, print_table};
-use crate::rivals::Rival;
+use crate::rivals::{Limits, Rival};
 
 /// What to run.
 #[derive(Args)]
@@ -31,6 +32,10 @@ pub struct Arguments {
     /// Also run each query twice at once, one worker each, and give half the time: what a second worker could bring here.
     #[arg(long)]
     also_apart: bool,
+    /// Also run ourselves with so much memory, such as 64MB, as a process of its own. Answers must be those without a limit to the last
+    /// digit: otherwise the benchmark fails.
+    #[arg(long = "budget", value_delimiter = ',')]
+    budgets: Vec<Budget>,
     /// Rounds that count, after one that does not.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -45,12 +50,14 @@ enum Contestant {
     /// Ourselves twice at once, with one worker each.
     Apart([Session; 2]),
     Rival(Rival),
+    /// Ourselves with a memory budget.
+    Limited(String, Rival, Budget),
 }
 
 impl Contestant {
     fn name(&self) -> String {
         match self {
-            Contestant::Own(name, _) => name.clone(),
+            Contestant::Own(name, _) | Contestant::Limited(name, ..) => name.clone(),
             Contestant::Apart(_) => "2 x 1w, half".to_owned(),
             Contestant::Rival(rival) => rival.name().to_owned(),
         }
@@ -59,7 +66,9 @@ impl Contestant {
     /// Milliseconds, and the rows if asked for.
     fn run(&mut self, sql: &str, rows: bool) -> Result<(f64, Vec<Vec<Value>>)> {
         match self {
-            Contestant::Rival(rival) => rival.run(sql, rows).map(|answer| (answer.ms, answer.rows)),
+            Contestant::Rival(rival) | Contestant::Limited(_, rival, _) => {
+                rival.run(sql, rows).map(|answer| (answer.ms, answer.rows))
+            }
             Contestant::Own(_, session) => {
                 let (ms, batches) = timed(session, sql)?;
                 Ok((ms, if rows { values(&batches)? } else { Vec::new() }))
@@ -70,6 +79,16 @@ impl Contestant {
                 let (other_ms, _) = other.join().map_err(|_| Error::bug("a run panicked"))??;
                 Ok((ms.max(other_ms) / 2.0, if rows { values(&batches)? } else { Vec::new() }))
             }),
+        }
+    }
+}
+
+impl Contestant {
+    /// Whether its answer is the right one. Rivals may round otherwise than we do.
+    fn agrees(&self, expected: &[Vec<Value>], rows: &[Vec<Value>]) -> bool {
+        match self {
+            Contestant::Limited(..) => is_same(expected, rows),
+            _ => agree(expected, rows),
         }
     }
 }
@@ -120,6 +139,14 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
             contestants.push(Contestant::Rival(Rival::start(name, &directory, arguments.workers)?));
         }
     }
+    let temp = root.join("temp");
+    for budget in &arguments.budgets {
+        std::fs::create_dir_all(&temp)
+            .map_err(|error| Error::file(format!("cannot make {}: {error}", temp.display())))?;
+        let limits = Limits { memory_bytes: budget.bytes, temp: temp.clone() };
+        let own = Rival::start_own(&directory, arguments.workers, &limits, false)?;
+        contestants.push(Contestant::Limited(format!("at {}", budget.name), own, budget.clone()));
+    }
     let chosen: Vec<usize> = if arguments.queries.is_empty() { (1..=22).collect() } else { arguments.queries.clone() };
     if let Some(wrong) = chosen.iter().find(|&&query| !(1..=22).contains(&query)) {
         return Err(Error::input(format!("there is no TPC-H query {wrong}: they are 1 to 22")));
@@ -141,7 +168,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
                 // The first round warms up, and compares answers.
                 match &expected {
                     None => expected = Some(rows),
-                    Some(expected) if !agree(expected, &rows) => {
+                    Some(expected) if !contestant.agrees(expected, &rows) => {
                         disagreements.push(format!("query {query}: {} disagrees with us", contestant.name()));
                     }
                     Some(_) => {}
@@ -149,7 +176,27 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
             }
         }
     }
-    Ok(print(arguments, &contestants, &chosen, &times, &disagreements))
+    let limited = limited(&contestants);
+    let report = print(arguments, &contestants, &chosen, &times, &disagreements, &limited);
+    match !arguments.budgets.is_empty() && !disagreements.is_empty() {
+        true => Err(Error::bug("answers differ with the memory budget, or from those of rivals")),
+        false => Ok(report),
+    }
+}
+
+/// What the processes with a memory budget were like.
+fn limited(contestants: &[Contestant]) -> Vec<Value> {
+    let limited = contestants.iter().filter_map(|contestant| match contestant {
+        Contestant::Limited(name, own, budget) => {
+            let (resident, allowed) = (own.peak_resident_bytes(), resident_allowed_bytes(budget.bytes));
+            Some(json!({
+                "contestant": name, "budget_bytes": budget.bytes, "resident_bytes": resident, "resident_allowed_bytes": allowed,
+                "is_allowed": resident <= allowed, "written_bytes": own.io_bytes().1,
+            }))
+        }
+        _ => None,
+    });
+    limited.collect()
 }
 
 fn print(
@@ -158,6 +205,7 @@ fn print(
     chosen: &[usize],
     times: &[Vec<Vec<f64>>],
     disagreements: &[String],
+    limited: &[Value],
 ) -> Value {
     let names: Vec<String> = contestants.iter().map(Contestant::name).collect();
     let medians: Vec<Vec<f64>> =
@@ -189,10 +237,23 @@ fn print(
     for disagreement in disagreements {
         println!("WRONG: {disagreement}");
     }
+    for limited in limited {
+        let megabytes = |name: &str| limited[name].as_u64().unwrap_or(0) / 1_000_000;
+        println!(
+            "{}: {} MB resident of {} allowed, {} MB written",
+            limited["contestant"].as_str().unwrap_or_default(),
+            megabytes("resident_bytes"),
+            megabytes("resident_allowed_bytes"),
+            megabytes("written_bytes"),
+        );
+        if limited["is_allowed"] == false {
+            println!("OVER: we held more than we may");
+        }
+    }
     json!({
         "benchmark": "tpch", "sf": arguments.sf, "workers": arguments.workers, "rounds": arguments.rounds,
         "contestants": names, "queries": chosen, "median_ms": medians, "sum_ms": sums, "geomean_ms": means,
-        "disagreements": disagreements,
+        "disagreements": disagreements, "limited": limited,
     })
 }
 
@@ -250,9 +311,32 @@ pub fn agree(ours: &[Vec<Value>], theirs: &[Vec<Value>]) -> bool {
             .all(|(a, b)| a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| same(a, b)))
 }
 
+/// True if two answers of ours have the same rows in any order.
+fn is_same(expected: &[Vec<Value>], rows: &[Vec<Value>]) -> bool {
+    let sorted = |rows: &[Vec<Value>]| {
+        let mut rows = rows.iter().map(|row| Value::from(row.clone()).to_string()).collect::<Vec<_>>();
+        rows.sort_unstable();
+        rows
+    };
+    // What came from another process was text in between.
+    let read = |row: &String| serde_json::from_str::<Value>(row).map(|row| row.to_string()).ok();
+    let mut expected = sorted(expected).iter().filter_map(read).collect::<Vec<_>>();
+    expected.sort_unstable();
+    expected == sorted(rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_of_ours_are_the_same_to_the_last_digit() {
+        let expected = vec![vec![json!("A"), json!(1.0)], vec![json!("B"), json!(2_000_000.0)]];
+        let rows = vec![vec![json!("B"), json!(2_000_000.0)], vec![json!("A"), json!(1.0)]];
+        assert!(is_same(&expected, &rows));
+        assert!(!is_same(&expected, &rows[..1]));
+        assert!(!is_same(&expected, &[rows[0].clone(), vec![json!("A"), json!(1.000_000_1)]]));
+    }
 
     #[test]
     fn answers_agree_in_any_order_and_to_six_digits() {

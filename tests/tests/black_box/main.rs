@@ -8,4 +8,5 @@ mod memory;
 mod panics;
 mod sharing;
 mod sharing_seeds;
+mod tpch_budgets;
 mod transcripts;

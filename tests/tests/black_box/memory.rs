@@ -99,14 +99,19 @@ fn cast(batch: &RecordBatch) -> i64 {
 fn a_window_over_too_much_goes_on_in_temp_space() {
     let database = database(None);
     let session = database.session();
-    for (limit, window) in [("64MiB", "sum(value) OVER ()"), ("64MiB", "lead(value, 1000000) OVER ()")] {
-        session.set("query_memory", limit).unwrap();
+    session.set("query_memory", "16MiB").unwrap();
+    for window in [
+        "sum(value) OVER ()",
+        "lead(value, 1000000) OVER ()",
+        "sum(CAST(value AS DOUBLE)) OVER (ROWS BETWEEN 1000000 PRECEDING AND CURRENT ROW)",
+        "min(CAST(value AS VARCHAR)) OVER (ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+        "count(value) OVER (ORDER BY value RANGE BETWEEN 1000000 PRECEDING AND 1000000 FOLLOWING)",
+    ] {
         let sql = format!("SELECT max(w) FROM (SELECT {window} AS w FROM generate_series(1, 3000000))");
         run(&session, &sql).unwrap_or_else(|error| panic!("{window}: {error}"));
         assert_eq!(database.engine().broker().reserved_bytes(), 0);
     }
     // A window that gives rows back as it goes needs little, however many there are.
-    session.set("query_memory", "16MiB").unwrap();
     let sql = "SELECT max(w) FROM (SELECT row_number() OVER () AS w FROM generate_series(1, 10000000))";
     let rows = run(&session, sql).unwrap();
     assert_eq!(cast(&rows[0]), 10_000_000);

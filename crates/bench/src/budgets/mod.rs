@@ -56,9 +56,16 @@ pub struct Common {
 
 /// A memory budget, named as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Budget {
-    name: String,
-    bytes: u64,
+pub struct Budget {
+    /// As it was given.
+    pub name: String,
+    /// How much it is.
+    pub bytes: u64,
+}
+
+/// How large a process of ours may be with a budget.
+pub fn resident_allowed_bytes(budget_bytes: u64) -> u64 {
+    budget_bytes / 10 * 11 + RESIDENT_BASE_BYTES
 }
 
 impl FromStr for Budget {
@@ -215,7 +222,7 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
         let seconds: Vec<Option<f64>> = point.iter().map(Measured::seconds).collect();
         let ratios: Vec<Option<f64>> = seconds[1..].iter().map(|rival| Some(seconds[0]? / (*rival)?)).collect();
         let ours = &point[0];
-        let allowed = budget.bytes / 10 * 11 + RESIDENT_BASE_BYTES;
+        let allowed = resident_allowed_bytes(budget.bytes);
         let mut row = vec![budget.name.clone()];
         row.extend(seconds.iter().map(|value| number(*value, 2)));
         row.extend(ratios.iter().map(|value| number(*value, 2)));
@@ -242,7 +249,7 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
                 println!("{name} at {}: {failed}", budget.name);
             }
         }
-        if point[0].resident_bytes > budget.bytes / 10 * 11 + RESIDENT_BASE_BYTES {
+        if point[0].resident_bytes > resident_allowed_bytes(budget.bytes) {
             println!("OVER: we held more at {} than we may", budget.name);
         }
     }

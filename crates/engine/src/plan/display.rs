@@ -61,7 +61,6 @@ impl fmt::Display for WindowCall {
                 ("nth_value", true, *ignore_nulls)
             }
             WindowFunction::Aggregate(function) => (function.fun().name(), true, function.ignore_nulls()),
-            WindowFunction::Foreign(function) => (function.name(), true, false),
         };
         let distinct = matches!(&self.function, WindowFunction::Aggregate(function) if function.is_distinct());
         write!(f, "{name}({}{})", if distinct { "DISTINCT " } else { "" }, arguments.join(", "))?;

@@ -19,7 +19,6 @@ use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::WindowFrame;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion_physical_expr::window::StandardWindowFunctionExpr;
 use datafusion_physical_plan::ExecutionPlan;
 use diligence_storage::Table;
 
@@ -308,8 +307,6 @@ pub enum WindowFunction {
     },
     /// An aggregate of the frame, with its types and DISTINCT.
     Aggregate(Arc<AggregateFunctionExpr>),
-    /// A function that we do not have, evaluated by DataFusion.
-    Foreign(Arc<dyn StandardWindowFunctionExpr>),
 }
 
 /// A recursive query. Output: the rows of the base and of all steps, in no order.

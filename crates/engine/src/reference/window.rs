@@ -152,7 +152,6 @@ fn value(partition: &[Row], row: usize, keys: &[Key], call: &Call<'_>) -> Result
             let rows = frame(partition, row, keys, call.frame).map(|row| &partition[row]).collect::<Vec<_>>();
             aggregate(function, &rows, call)?
         }
-        WindowFunction::Foreign(_) => ScalarValue::Null,
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, BooleanArray};
 use datafusion::common::ScalarValue;
 use datafusion::functions_window::cume_dist::CumeDist;
 use datafusion::functions_window::lead_lag::WindowShift;
@@ -29,11 +29,11 @@ use super::expression::expression;
 use super::{Lowering, limit, sort};
 use crate::rules::Filtered;
 
-/// The most values with which an evaluator is asked which one it takes.
-const ASKED_VALUES_MAX: u64 = 1024;
+/// The most values with which an evaluator is asked which one it takes: a bit each, twice.
+const ASKED_VALUES_MAX: u64 = 1 << 24;
 
 /// The greatest distance of `lag` and `lead` that an evaluator is asked about.
-const ASKED_DISTANCE_MAX: u64 = 1 << 60;
+const ASKED_DISTANCE_MAX: i64 = 1 << 60;
 
 /// The functions over one partitioning and order.
 pub(super) struct Windows<'a> {
@@ -157,10 +157,12 @@ fn arguments(standard: &Arc<dyn StandardWindowFunctionExpr>) -> Vec<Arc<dyn Phys
 }
 
 fn standard_function(standard: &Arc<dyn StandardWindowFunctionExpr>) -> Result<WindowFunction> {
-    Ok(match known_function(standard)? {
-        Some(known) => known,
-        None => WindowFunction::Foreign(standard.clone()),
-    })
+    if let Some(known) = known_function(standard)? {
+        return Ok(known);
+    }
+    // What is wrong with it is for its evaluator to say.
+    standard.create_evaluator().map_err(from_datafusion)?;
+    Err(Error::input(format!("{} with these arguments is not supported", standard.name())))
 }
 
 /// The function, if it is one of ours.
@@ -205,7 +207,8 @@ fn shift(
         0 | 1 => Some(1),
         _ => literal(arguments, 1).and_then(integer),
     };
-    let Some(distance) = distance.filter(|distance| distance.unsigned_abs() < ASKED_DISTANCE_MAX) else {
+    // No partition has as many rows.
+    let Some(distance) = distance.map(|distance| distance.clamp(1 - ASKED_DISTANCE_MAX, ASKED_DISTANCE_MAX - 1)) else {
         return Ok(None);
     };
     let evaluator = standard.create_evaluator().map_err(from_datafusion)?;
@@ -233,9 +236,9 @@ fn nth_value(
     if arguments.is_empty() {
         return Ok(None);
     }
-    let asked = |values: Vec<Option<i64>>| {
+    let asked = |values: BooleanArray| {
         let frame = 0..values.len();
-        let values: ArrayRef = Arc::new(Int64Array::from(values));
+        let values: ArrayRef = Arc::new(values);
         let mut evaluator = standard.create_evaluator().map_err(from_datafusion)?;
         evaluator.evaluate(&[values], &frame).map_err(from_datafusion)
     };
@@ -247,26 +250,27 @@ fn nth_value(
                 return Ok(None);
             };
             if distance > ASKED_VALUES_MAX {
-                return Ok(None);
+                return Err(Error::input(format!("nth_value goes {ASKED_VALUES_MAX} rows at most")));
             }
             // Of twice as many it is the last of the first half, or the first of the second.
             let distance = distance as i64;
-            match asked((0..2 * distance.max(1)).map(Some).collect())? {
+            match asked(halves(distance.max(1) as usize, Some(false), Some(true)))? {
                 _ if distance == 0 => 0,
-                ScalarValue::Int64(Some(place)) if place < distance => distance,
+                ScalarValue::Boolean(Some(false)) => distance,
                 _ => -distance,
             }
         }
     };
     // So many NULLs, and as many values behind them: who leaves out NULLs finds a value wherever it begins.
     let distance = nth.unsigned_abs() as usize;
-    let mut values = vec![None; distance];
-    values.extend((0..distance as i64).map(Some));
-    if nth < 0 {
-        values.reverse();
-    }
+    let values = if nth < 0 { halves(distance, Some(true), None) } else { halves(distance, None, Some(true)) };
     let ignore_nulls = nth != 0 && !asked(values)?.is_null();
     Ok(Some(WindowFunction::Nth { nth, ignore_nulls }))
+}
+
+/// So many equal values, and as many others.
+fn halves(values: usize, first: Option<bool>, second: Option<bool>) -> BooleanArray {
+    std::iter::repeat_n(first, values).chain(std::iter::repeat_n(second, values)).collect()
 }
 
 fn literal(arguments: &[Arc<dyn PhysicalExpr>], index: usize) -> Option<&ScalarValue> {

@@ -1,51 +1,29 @@
 //! The columns that the operator adds: each function with what it needs to know.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Poll;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
-use arrow::compute::take;
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use diligence_base::Result;
-use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_storage::foreign_error::from_datafusion;
 
-use super::evaluated::Evaluated;
-use super::frames::{Frames, Reach, Stretch, begins_ahead, looks_back, reach};
-use super::function::{Arrival, FrameFunction, Nothing, aggregate};
-use super::kept::Kept;
+use super::buffer::RowReader;
+use super::framed::{Framed, Function, Turn};
+use super::frames::{Frames, reach};
+use super::function::{FrameFunction, Nothing, aggregate};
 use super::picks::Picks;
 use super::ranking::{Ranking, RankingFunction};
-use super::rows::Rows;
 use crate::batch::Batch;
-use crate::expressions::Expr;
 use crate::plan::{SortKey, WindowCall, WindowFunction};
 
 /// Some columns that are found together, with their places among all columns added.
 pub(super) enum Columns {
     Ranks(Ranking, usize),
     /// Functions over the same frames.
-    Framed(Framed),
-    Evaluated(Evaluated, usize),
-}
-
-/// Functions over the same frames.
-pub(super) struct Framed {
-    frame: Arc<WindowFrame>,
-    frames: Frames,
-    /// Frames that are found, of rows that have not gone on.
-    stretches: VecDeque<Stretch>,
-    functions: Vec<Function>,
-}
-
-struct Function {
-    place: usize,
-    function: Box<dyn FrameFunction>,
-    arguments: Vec<Expr>,
-    kept: Option<Kept>,
-    /// It takes rows when they go on, and not when they come.
-    is_late: bool,
+    Framed(Box<Framed>),
 }
 
 /// The columns of all calls of a window; `types` are those of the results.
@@ -59,31 +37,24 @@ pub(super) fn columns(calls: &[WindowCall], order_by: &[SortKey], types: &[DataT
             WindowFunction::PercentRank => Some(RankingFunction::PercentRank),
             WindowFunction::CumeDist => Some(RankingFunction::CumeDist),
             WindowFunction::Ntile(tiles) => Some(RankingFunction::Ntile(tiles)),
-            _ => None,
+            WindowFunction::Shift { .. } | WindowFunction::Nth { .. } | WindowFunction::Aggregate(_) => None,
         };
         if let Some(rank) = rank {
             all.push(Columns::Ranks(Ranking::new(rank), place));
             continue;
         }
-        if let WindowFunction::Foreign(function) = &call.function {
-            let evaluated = Evaluated::new(function.clone(), &call.arguments, order_by, call.frame.clone());
-            all.push(Columns::Evaluated(evaluated, place));
-            continue;
-        }
         let frame = frame_of(call);
-        let function = Function::new(place, call, &frame, order_by, data_type)?;
+        let function = function(place, call, &frame, order_by, data_type)?;
         let same = all.iter_mut().find_map(|columns| match columns {
             Columns::Framed(framed) if framed.frame == frame => Some(framed),
             _ => None,
         });
         match same {
-            Some(framed) => framed.functions.push(function),
-            None => all.push(Columns::Framed(Framed {
-                frames: Frames::new(&frame, order_by)?,
-                frame,
-                stretches: VecDeque::new(),
-                functions: vec![function],
-            })),
+            Some(framed) => framed.add(function),
+            None => {
+                let frames = Frames::new(&frame, order_by)?;
+                all.push(Columns::Framed(Box::new(Framed::new(frame, frames, function))));
+            }
         }
     }
     Ok(all)
@@ -109,75 +80,31 @@ fn frame_of(call: &WindowCall) -> Arc<WindowFrame> {
     Arc::new(WindowFrame::new_bounds(WindowFrameUnits::Rows, start, end))
 }
 
-impl Function {
-    fn new(
-        place: usize,
-        call: &WindowCall,
-        frame: &WindowFrame,
-        order_by: &[SortKey],
-        data_type: &DataType,
-    ) -> Result<Self> {
-        let reach = match reach(frame, order_by) {
-            // Rows that a condition leaves are counted through, as long as they are kept.
-            Reach::Rest if call.filter.is_some() => Reach::Sliding,
-            reach => reach,
-        };
-        let takes_first = matches!(call.function, WindowFunction::Nth { nth: 1, ignore_nulls: false });
-        let is_late = looks_back(frame) || reach == Reach::Rest && takes_first && !begins_ahead(frame);
-        let null = || ScalarValue::try_from(data_type).map_err(from_datafusion);
-        let picks = |nth: i64, ignore_nulls: bool, otherwise: &ScalarValue| -> Result<Box<dyn FrameFunction>> {
-            let otherwise = otherwise.to_array().map_err(from_datafusion)?;
-            Ok(Box::new(Picks::new(data_type.clone(), nth, ignore_nulls, reach, otherwise)))
-        };
-        let function = match &call.function {
-            WindowFunction::Aggregate(function) => {
-                aggregate(function, &call.arguments, call.filter.is_some(), reach, begins_ahead(frame))?
-            }
-            WindowFunction::Nth { nth: 0, .. } => Box::new(Nothing(data_type.clone())),
-            WindowFunction::Nth { nth, ignore_nulls } => picks(*nth, *ignore_nulls, &null()?)?,
-            WindowFunction::Shift { offset, default, ignore_nulls } => {
-                let ignore_nulls = *ignore_nulls && *offset != 0;
-                picks(if ignore_nulls { offset.saturating_neg() } else { 1 }, ignore_nulls, default)?
-            }
-            _ => Box::new(Nothing(data_type.clone())),
-        };
-        let kept = call.filter.clone().map(|filter| Kept::new(filter, reach));
-        Ok(Self { place, function, arguments: call.arguments.clone(), kept, is_late })
-    }
-
-    fn push(&mut self, batch: &Batch, first: u64, starts: &[u32]) -> Result<()> {
-        let values = |batch: &Batch| {
-            self.arguments.iter().map(|argument| argument.evaluate(batch)?.flat()).collect::<Result<Vec<_>>>()
-        };
-        let Some(kept) = &mut self.kept else {
-            return self.function.push(&Arrival { first, rows: batch.rows(), starts, values: &values(batch)? });
-        };
-        let rows = kept.push(batch, first, starts)?;
-        // The condition comes first: an argument may fail where it guards it.
-        let Some(batch) = batch.clone().select(&rows.selection)? else { return Ok(()) };
-        let values = values(&batch)?;
-        self.function.push(&Arrival { first: rows.first, rows: rows.rows, starts: &rows.starts, values: &values })
-    }
-
-    /// Takes rows that go on, once it is certain what their frames are.
-    fn go_on(&mut self, batch: &Batch, first: u64, starts: &[u32]) -> Result<()> {
-        if self.is_late {
-            return self.push(batch, first, starts);
+fn function(
+    place: usize,
+    call: &WindowCall,
+    frame: &WindowFrame,
+    order_by: &[SortKey],
+    data_type: &DataType,
+) -> Result<Function> {
+    let reach = reach(frame, order_by);
+    let null = || ScalarValue::try_from(data_type).map_err(from_datafusion);
+    let picks = |nth: i64, ignore_nulls: bool, otherwise: &ScalarValue| -> Result<Box<dyn FrameFunction>> {
+        let otherwise = otherwise.to_array().map_err(from_datafusion)?;
+        Ok(Box::new(Picks::new(data_type.clone(), nth, ignore_nulls, reach, otherwise)))
+    };
+    let function = match &call.function {
+        WindowFunction::Aggregate(function) => aggregate(function, &call.arguments, call.filter.is_some(), reach)?,
+        WindowFunction::Nth { nth: 0, .. } => Box::new(Nothing(data_type.clone())),
+        WindowFunction::Nth { nth, ignore_nulls } => picks(*nth, *ignore_nulls, &null()?)?,
+        WindowFunction::Shift { offset, default, ignore_nulls } => {
+            let ignore_nulls = *ignore_nulls && *offset != 0;
+            picks(if ignore_nulls { offset.saturating_neg() } else { 1 }, ignore_nulls, default)?
         }
-        if self.function.revisits() {
-            let values = self.arguments.iter().map(|argument| argument.evaluate(batch)?.flat());
-            let values = values.collect::<Result<Vec<_>>>()?;
-            return self.function.revisit(&Arrival { first, rows: batch.rows(), starts, values: &values });
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
-        match &mut self.kept {
-            Some(kept) => self.function.evaluate(&kept.stretches(stretches)),
-            None => self.function.evaluate(stretches),
-        }
-    }
+        _ => Box::new(Nothing(data_type.clone())),
+    };
+    let (arguments, filter) = (call.arguments.clone(), call.filter.clone());
+    Ok(Function { place, function, arguments, filter, reader: RowReader::default() })
 }
 
 impl Columns {
@@ -186,7 +113,6 @@ impl Columns {
         match self {
             Columns::Ranks(ranking, _) => ranking.wants_peers(),
             Columns::Framed(framed) => framed.frames.wants_peers(),
-            Columns::Evaluated(..) => true,
         }
     }
 
@@ -194,67 +120,78 @@ impl Columns {
     pub fn push(&mut self, batch: &Batch, first: u64, starts: &[u32]) -> Result<()> {
         match self {
             Columns::Ranks(..) => Ok(()),
-            Columns::Framed(framed) => {
-                framed.frames.push(batch, first)?;
-                let mut early = framed.functions.iter_mut().filter(|function| !function.is_late);
-                early.try_for_each(|function| function.push(batch, first, starts))
-            }
-            Columns::Evaluated(evaluated, _) => evaluated.push(batch, first),
+            Columns::Framed(framed) => framed.push(batch, first, starts),
         }
     }
 
-    /// Whether the values of the rows before `until` are certain.
-    pub fn is_ready(&mut self, rows: &Rows, until: u64) -> Result<bool> {
+    /// Notes the rows from `first` on, which are to go on next.
+    pub fn look_at(&mut self, batch: &Batch, first: u64) -> Result<()> {
         match self {
-            Columns::Ranks(ranking, _) => Ok(ranking.is_ready(rows, until)),
-            Columns::Framed(framed) => framed.frames.find(rows, until, &mut framed.stretches),
-            Columns::Evaluated(evaluated, _) => Ok(evaluated.is_ready(rows, until)),
+            Columns::Ranks(..) => Ok(()),
+            Columns::Framed(framed) => framed.frames.look_at(batch, first),
         }
     }
 
-    /// The values of a batch's rows, those before `until`, for which `is_ready` has said so, with their places. Partitions begin at
-    /// `starts`.
-    pub fn take(
+    /// Whether `look_at` is needed before it can be said whether values are certain.
+    pub fn looks_at_rows(&self) -> bool {
+        matches!(self, Columns::Framed(framed) if framed.frames.looks_at_rows())
+    }
+
+    /// Whether it is certain which rows the values of the rows before `until` are of.
+    pub fn poll_ready(&mut self, turn: &mut Turn<'_>, until: u64) -> Poll<Result<bool>> {
+        match self {
+            Columns::Ranks(ranking, _) => Poll::Ready(Ok(ranking.is_ready(turn.rows, until))),
+            Columns::Framed(framed) => framed.poll_ready(turn, until),
+        }
+    }
+
+    /// The values of the next rows, so many, those before `until`, for which `is_ready` has said so, at their places. After `Pending`, call it
+    /// again for the same rows.
+    pub fn poll_take(
         &mut self,
-        rows: &Rows,
+        turn: &mut Turn<'_>,
         until: u64,
-        batch: &Batch,
-        starts: &[u32],
+        rows: usize,
         out: &mut [Option<ArrayRef>],
-    ) -> Result<()> {
-        let count = batch.rows();
+    ) -> Poll<Result<()>> {
         match self {
-            Columns::Ranks(ranking, place) => out[*place] = Some(ranking.take(rows, until)?),
-            Columns::Evaluated(evaluated, place) => out[*place] = Some(evaluated.take(rows, until)?),
-            Columns::Framed(framed) => {
-                let stretches = framed.next_stretches(count as u64);
-                let spread = (stretches.len() < count).then(|| {
-                    let numbers = stretches.iter().enumerate();
-                    let rows = numbers.flat_map(|(stretch, Stretch { rows, .. })| {
-                        std::iter::repeat_n(stretch as u32, *rows as usize)
-                    });
-                    UInt32Array::from(rows.collect::<Vec<_>>())
-                });
-                for function in &mut framed.functions {
-                    function.go_on(batch, until - count as u64, starts)?;
-                    let values = function.evaluate(&stretches)?;
-                    debug_assert_eq!(values.len(), stretches.len());
-                    out[function.place] = Some(match &spread {
-                        Some(spread) => take(&values, spread, None).map_err(from_arrow)?,
-                        None => values,
-                    });
-                }
+            Columns::Ranks(ranking, place) => {
+                out[*place] = Some(ranking.take(turn.rows, until)?);
+                Poll::Ready(Ok(()))
             }
+            Columns::Framed(framed) => framed.poll_take(turn, rows, out),
         }
-        Ok(())
     }
 
     /// Forgets what is not looked at any more. Returns the numbers of the first partition and the first peers that are.
-    pub fn forget(&mut self) -> (u64, u64) {
+    pub fn forget(&self) -> (u64, u64) {
         match self {
             Columns::Ranks(ranking, _) => ranking.needed(),
             Columns::Framed(framed) => framed.frames.forget(),
-            Columns::Evaluated(evaluated, _) => evaluated.needed(),
+        }
+    }
+
+    /// The first position whose row may have to be read, of those that have gone on.
+    pub fn needed(&self) -> u64 {
+        match self {
+            Columns::Ranks(..) => u64::MAX,
+            Columns::Framed(framed) => framed.needed(),
+        }
+    }
+
+    /// How many readers of rows there may be at once.
+    pub fn readers(&self) -> usize {
+        match self {
+            Columns::Ranks(..) => 0,
+            Columns::Framed(framed) => framed.readers(),
+        }
+    }
+
+    /// The columns of the input that are read again after rows have come.
+    pub fn inputs(&self) -> Vec<usize> {
+        match self {
+            Columns::Ranks(..) => Vec::new(),
+            Columns::Framed(framed) => framed.columns().collect(),
         }
     }
 
@@ -262,14 +199,7 @@ impl Columns {
     pub fn bytes(&self) -> usize {
         match self {
             Columns::Ranks(..) => 0,
-            Columns::Evaluated(evaluated, _) => evaluated.bytes(),
-            Columns::Framed(framed) => {
-                let functions = framed
-                    .functions
-                    .iter()
-                    .map(|function| function.function.bytes() + function.kept.as_ref().map_or(0, Kept::bytes));
-                functions.sum::<usize>() + framed.frames.bytes() + framed.stretches.capacity() * size_of::<Stretch>()
-            }
+            Columns::Framed(framed) => framed.bytes(),
         }
     }
 
@@ -277,57 +207,7 @@ impl Columns {
     pub fn bytes_of(&self, batch: &Batch) -> usize {
         match self {
             Columns::Ranks(..) => 0,
-            Columns::Evaluated(evaluated, _) => evaluated.bytes_of(batch),
-            Columns::Framed(framed) => framed.bytes_of(batch, |function| !function.is_late),
+            Columns::Framed(framed) => framed.bytes_of(batch),
         }
-    }
-
-    /// Bytes that a batch may add when it goes on, about.
-    pub fn late_bytes_of(&self, batch: &Batch) -> usize {
-        match self {
-            Columns::Framed(framed) => {
-                framed.bytes_of(batch, |function| function.is_late || function.function.revisits())
-            }
-            _ => 0,
-        }
-    }
-}
-
-/// What functions of our own keep of a row at most, as a rule: a sum of 128 bits and a count.
-const BYTES_PER_ROW: usize = 24;
-
-/// Bytes of an expression's values, without computing them.
-pub(super) fn bytes_of(expression: &Expr, batch: &Batch) -> usize {
-    match expression.as_column() {
-        Some(column) => batch.column(column).bytes(),
-        None => expression.data_type().primitive_width().unwrap_or(BYTES_PER_ROW) * batch.rows(),
-    }
-}
-
-impl Framed {
-    fn bytes_of(&self, batch: &Batch, which: impl Fn(&Function) -> bool) -> usize {
-        let functions = self.functions.iter().filter(|function| which(function)).map(|function| {
-            let arguments = function.arguments.iter().map(|argument| bytes_of(argument, batch));
-            arguments.sum::<usize>().max(BYTES_PER_ROW * batch.rows())
-        });
-        functions.sum()
-    }
-
-    /// The frames of the next rows, so many.
-    fn next_stretches(&mut self, rows: u64) -> Vec<Stretch> {
-        let mut left = rows;
-        let mut stretches = Vec::new();
-        while left > 0
-            && let Some(stretch) = self.stretches.front_mut()
-        {
-            let part = stretch.rows.min(left);
-            stretches.push(Stretch { rows: part, ..*stretch });
-            stretch.rows -= part;
-            left -= part;
-            if stretch.rows == 0 {
-                self.stretches.pop_front();
-            }
-        }
-        stretches
     }
 }

@@ -6,11 +6,13 @@
 //! Invariant: starts and ends of frames never go back from row to row, over all partitions; a frame lies in its row's partition.
 
 use std::collections::VecDeque;
+use std::task::{Poll, ready};
 
 use datafusion_common::ScalarValue;
 use datafusion_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use diligence_base::{Error, Result};
 
+use super::framed::Turn;
 use super::range::RangeKeys;
 use super::rows::Rows;
 use crate::batch::Batch;
@@ -102,16 +104,27 @@ impl Frames {
         matches!(self.units, Units::Groups | Units::Range(_))
     }
 
-    /// Notes the order keys of the rows from `first` on.
-    pub fn push(&mut self, batch: &Batch, first: u64) -> Result<()> {
+    /// Notes the rows from `first` on, whose frames are looked for next.
+    pub fn look_at(&mut self, batch: &Batch, first: u64) -> Result<()> {
         match &mut self.units {
-            Units::Range(keys) => keys.push(batch, first),
+            Units::Range(keys) => keys.look_at(batch, first),
             _ => Ok(()),
         }
     }
 
+    /// Whether rows have to be looked at to find their frames.
+    pub fn looks_at_rows(&self) -> bool {
+        matches!(self.units, Units::Range(_))
+    }
+
     /// Adds the frames of the rows before `until`, as far as they are certain. True if all are.
-    pub fn find(&mut self, rows: &Rows, until: u64, stretches: &mut VecDeque<Stretch>) -> Result<bool> {
+    pub fn poll_find(
+        &mut self,
+        turn: &mut Turn<'_>,
+        until: u64,
+        stretches: &mut VecDeque<Stretch>,
+    ) -> Poll<Result<bool>> {
+        let rows = turn.rows;
         while self.next < until {
             self.partition = rows.partitions.number_at(self.partition, self.next);
             let begin = rows.partitions.get(self.partition).ok_or_else(unknown)?;
@@ -126,18 +139,18 @@ impl Frames {
                 Units::Whole => end.map(|end| Stretch { start: begin, end, rows: end - self.next }),
                 Units::Rows => {
                     if !self.find_rows(begin, end, rows.arrived, until, stretches) {
-                        return Ok(false);
+                        return Poll::Ready(Ok(false));
                     }
                     continue;
                 }
                 Units::Groups => self.find_group(rows, begin, end),
-                Units::Range(_) => self.find_range(rows, begin, end)?,
+                Units::Range(_) => ready!(self.poll_range(turn, begin, end))?,
             };
-            let Some(stretch) = found else { return Ok(false) };
+            let Some(stretch) = found else { return Poll::Ready(Ok(false)) };
             self.next += stretch.rows;
             stretches.push_back(Stretch { end: stretch.end.max(stretch.start), ..stretch });
         }
-        Ok(true)
+        Poll::Ready(Ok(true))
     }
 
     /// Frames of rows of one partition, each its own. False if one is not certain.
@@ -194,33 +207,36 @@ impl Frames {
         Some(Stretch { start: from?, end: to?, rows: behind - self.next })
     }
 
-    fn find_range(&mut self, rows: &Rows, begin: u64, end: Option<u64>) -> Result<Option<Stretch>> {
-        let Units::Range(keys) = &mut self.units else { return Err(unknown()) };
-        let (Some(start), Some(behind)) = (rows.peers.get(self.group), rows.peers.get(self.group + 1)) else {
-            return Ok(None);
+    fn poll_range(&mut self, turn: &mut Turn<'_>, begin: u64, end: Option<u64>) -> Poll<Result<Option<Stretch>>> {
+        let Units::Range(keys) = &mut self.units else { return Poll::Ready(Err(unknown())) };
+        let peers = &turn.rows.peers;
+        let (Some(start), Some(behind)) = (peers.get(self.group), peers.get(self.group + 1)) else {
+            return Poll::Ready(Ok(None));
         };
         keys.begin(begin);
-        let known = end.unwrap_or(rows.arrived);
+        let known = end.unwrap_or(turn.rows.arrived);
         let certain = |found: u64| if found < known { Some(found) } else { end };
         let from = match self.start {
-            Bound::Distance => certain(keys.first_row(self.next, known)?),
+            Bound::Distance => certain(ready!(keys.poll_first_row(self.next, known, turn))?),
             Bound::Unbounded => Some(begin),
             Bound::Before(_) | Bound::After(_) => Some(start),
         };
         let to = match self.end {
-            Bound::Distance => certain(keys.end_row(self.next, known)?),
+            Bound::Distance => certain(ready!(keys.poll_end_row(self.next, known, turn))?),
             Bound::Unbounded => end,
             Bound::Before(_) | Bound::After(_) => Some(behind),
         };
-        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        Ok(Some(Stretch { start: from, end: to, rows: behind - self.next }))
+        let (Some(from), Some(to)) = (from, to) else { return Poll::Ready(Ok(None)) };
+        Poll::Ready(Ok(Some(Stretch { start: from, end: to, rows: behind - self.next })))
+    }
+
+    /// What rows bounds may still have to read.
+    pub fn range(&self) -> Option<&RangeKeys> {
+        if let Units::Range(keys) = &self.units { Some(keys) } else { None }
     }
 
     /// Forgets what no frame to come looks at. Returns the numbers of the first partition and the first peers that one does.
-    pub fn forget(&mut self) -> (u64, u64) {
-        if let Units::Range(keys) = &mut self.units {
-            keys.forget_before(self.next);
-        }
+    pub fn forget(&self) -> (u64, u64) {
         if !self.wants_peers() {
             return (self.partition, u64::MAX);
         }
@@ -250,20 +266,6 @@ pub(super) fn reach(frame: &WindowFrame, order_by: &[SortKey]) -> Reach {
         (false, true) => Reach::Rest,
         (false, false) => Reach::Sliding,
     }
-}
-
-/// Whether frames may begin behind their row.
-pub(super) fn begins_ahead(frame: &WindowFrame) -> bool {
-    matches!(frame.start_bound, WindowFrameBound::Following(_))
-}
-
-/// Whether frames end at their row or before it. What is kept for them can be taken from the rows when they go on: however long those
-/// wait for another function, no more than a frame is kept.
-pub(super) fn looks_back(frame: &WindowFrame) -> bool {
-    let ends = &frame.end_bound;
-    let is_behind = matches!(ends, WindowFrameBound::CurrentRow)
-        || matches!(ends, WindowFrameBound::Preceding(_)) && offset(ends).is_some();
-    frame.units == WindowFrameUnits::Rows && is_behind && !begins_ahead(frame)
 }
 
 /// The offset of a bound, if it has one.

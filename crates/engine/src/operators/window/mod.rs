@@ -5,11 +5,10 @@
 //!
 //! ```text
 //!   push   where partitions and peers begin is noted                           rows.rs, starts.rs
-//!          arguments are evaluated, functions take what they need of them      columns.rs, and kept.rs behind a FILTER
+//!          functions to the end of the partition take what they need of them   columns.rs
 //!          the batch waits, in temp space if there is no memory                buffer.rs
 //!   next   frames of the oldest batch are found, as far as they are certain    frames.rs, range.rs
-//!          if all are: functions that look back, or to the end of the
-//!          partition, take what they need of its rows                          columns.rs
+//!          if all are: rows are read where frames begin and where they end     framed.rs
 //!          functions give a value for each frame                               function.rs
 //!            counts and exact sums: a difference of prefix sums                sums.rs
 //!            sums of floats: blocks                                            floats.rs
@@ -17,15 +16,18 @@
 //!            first, last, nth value, lag, lead: taken by position              picks.rs
 //!            other aggregates: DataFusion's accumulators                       accumulated.rs
 //!          ranks look only at where partitions and peers begin                 ranking.rs
-//!          other window functions: a partition at once                         evaluated.rs
-//!          the batch goes on
+//!          the batch goes on; what frames to come begin with stays            buffer.rs
 //! ```
 //!
 //! How many rows wait depends on the functions: none for ranks, running aggregates and `lag`; as many as the frame reaches ahead
-//! for frames with a bound, and `lead`; a partition where a value depends on its last row. What functions keep of rows does
-//! not depend on the size of a partition while frames are bounded, or begin with the partition. Nor does it where they end with it, but
-//! for sums of floats, aggregates of DataFusion, and values from the frame's front; an exact sum then takes its rows a second time,
-//! when they go on. What is kept of rows in between is in memory: if it does not fit, the query ends with an error.
+//! for frames with a bound, and `lead`; a partition where a value depends on its last row. Rows that wait, and those that frames
+//! still begin with, are in one queue, which goes to temp space from its front. It has three kinds of readers: one takes the rows that go on,
+//! the others are, for each kind of frame, where frames begin and where they end. So what functions keep does not depend on how long frames
+//! are: two batches or so, and a value for some thousand rows between. Two kinds of function have more: aggregates whose value is all rows, such as
+//! `array_agg`, and `nth_value` from the front or the end, which keeps n rows.
+//!
+//! What cannot be taken back from an aggregate (DataFusion's accumulators say so: `string_agg`, for one) is
+//! accumulated anew for each frame: time in proportion to rows times frame, as its definition has it.
 //!
 //! Invariants:
 //! * Many partitions in a batch cost no more than one: nothing is done per partition but by functions that say so.
@@ -35,12 +37,11 @@
 mod accumulated;
 mod buffer;
 mod columns;
-mod evaluated;
 mod extremes;
 mod floats;
+mod framed;
 mod frames;
 mod function;
-mod kept;
 mod picks;
 mod pieces;
 mod range;

@@ -1,9 +1,9 @@
 //! Functions whose value is that of one row of the frame: `first_value`, `last_value`, `nth_value`; and `lag` and `lead`, which
 //! are the first value of a frame of one row.
 //!
-//! Rows are found by their positions, and their values taken from the arrays that they came in. Which row is taken never
-//! goes back while frames slide; where they grow, a row found from the front is kept on its own. Of whole partitions only the
-//! rows are kept that may be taken.
+//! A row counted from a frame's front is looked for where frames begin, one counted from its end where they end: so no more than
+//! the rows from there to it are kept. Where all frames of a partition begin or end with it, the rows that may be taken are kept of each.
+//! Where NULLs are left out, only other rows are kept.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,9 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::frames::{Reach, Stretch};
-use super::function::{Arrival, FrameFunction};
+use super::function::{Arrival, FrameFunction, Need, Side};
 use super::pieces::Pieces;
-use crate::batch::{bytes_needed, compacted, to_logical};
+use crate::batch::to_logical;
 
 /// The value of one row of a frame.
 pub(super) struct Picks {
@@ -25,174 +25,187 @@ pub(super) struct Picks {
     /// Which row: 1 is the first, -1 the last.
     nth: i64,
     ignore_nulls: bool,
-    reach: Reach,
-    /// Whether of each partition only the rows are kept that may be taken: of whole ones, and from the end where all frames end there.
+    side: Side,
+    /// Whether of each partition only the rows are kept that may be taken: the first ones or the last ones.
     by_partition: bool,
     /// One row: the value where there is no such row.
     otherwise: ArrayRef,
-    /// By position; of whole partitions, only the candidates, counted through.
+    /// By position, or by the number of the candidate.
     pieces: Pieces,
-    /// The positions of rows that may be taken: those that are not NULL, with `ignore_nulls`, or those of whole partitions.
+    /// The positions of rows that may be taken, where those are not all.
     candidates: VecDeque<u64>,
     /// How many candidates are forgotten.
     forgotten: u64,
     /// How many candidates the newest partition has so far.
     counted: u64,
-    pinned: Option<Pinned>,
-}
-
-/// A row that all frames of a partition take.
-struct Pinned {
-    /// Where these frames start.
-    start: u64,
-    position: u64,
-    /// One row.
-    value: ArrayRef,
+    /// The position behind the rows that have come to the side.
+    known: u64,
 }
 
 impl Picks {
     /// `nth` is not zero; `otherwise` has one row.
     pub fn new(data_type: DataType, nth: i64, ignore_nulls: bool, reach: Reach, otherwise: ArrayRef) -> Self {
+        let is_first = nth > 0;
+        let side = match reach {
+            Reach::Whole => Side::Arrival,
+            Reach::Rest if !is_first => Side::Arrival,
+            Reach::Rest | Reach::Sliding if is_first => Side::Start,
+            _ => Side::End,
+        };
         Self {
             data_type,
             nth,
             ignore_nulls,
-            reach,
-            by_partition: reach == Reach::Whole || reach == Reach::Rest && nth < 0,
+            side,
+            by_partition: side == Side::Arrival || reach == Reach::Growing && is_first,
             otherwise,
             pieces: Pieces::default(),
             candidates: VecDeque::new(),
             forgotten: 0,
             counted: 0,
-            pinned: None,
+            known: 0,
         }
+    }
+
+    fn distance(&self) -> u64 {
+        self.nth.unsigned_abs()
+    }
+
+    /// Whether pieces have candidates only.
+    fn is_counted(&self) -> bool {
+        self.by_partition || self.ignore_nulls
+    }
+
+    /// How many candidates lie before a position, of those that are kept.
+    fn candidates_before(&self, position: u64) -> usize {
+        self.candidates.partition_point(|&candidate| candidate < position)
     }
 
     /// The row that a frame takes, as pieces know it.
     fn pick(&self, stretch: &Stretch) -> Option<u64> {
-        if let Some(pinned) = self.pinned.as_ref().filter(|pinned| pinned.start == stretch.start) {
-            return Some(pinned.position).filter(|&position| position < stretch.end);
-        }
-        let distance = self.nth.unsigned_abs();
-        if !self.ignore_nulls && !self.by_partition {
+        if !self.is_counted() {
             let position = match self.nth > 0 {
-                true => stretch.start.checked_add(distance - 1),
-                false => stretch.end.checked_sub(distance),
+                true => stretch.start.checked_add(self.distance() - 1),
+                false => stretch.end.checked_sub(self.distance()),
             };
             return position.filter(|&position| stretch.start <= position && position < stretch.end);
         }
-        let from = self.candidates.partition_point(|&position| position < stretch.start);
-        let to = self.candidates.partition_point(|&position| position < stretch.end);
-        let distance = usize::try_from(distance).ok()?;
+        let (from, to) = (self.candidates_before(stretch.start), self.candidates_before(stretch.end));
+        let distance = usize::try_from(self.distance()).ok()?;
         let place = match self.nth > 0 {
             true => from.checked_add(distance - 1),
             false => to.checked_sub(distance),
         };
-        let place = place.filter(|&place| from <= place && place < to)?;
-        Some(if self.by_partition { self.forgotten + place as u64 } else { self.candidates[place] })
+        place.filter(|&place| from <= place && place < to).map(|place| self.forgotten + place as u64)
     }
 
-    /// Keeps of each partition the candidates that may be taken: the first ones, or the last ones that have come.
-    fn push_whole(&mut self, arrival: &Arrival<'_>, values: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<()> {
-        let distance = self.nth.unsigned_abs();
+    /// Of each partition the candidates that may be taken: the first ones, or the last ones that have come.
+    fn of_partitions(&mut self, arrival: &Arrival<'_>, nulls: Option<&NullBuffer>) -> Vec<u32> {
+        let distance = self.distance();
         let mut rows: Vec<u32> = Vec::new();
         let mut from = 0;
         for to in arrival.starts.iter().copied().chain([arrival.rows as u32]) {
             let candidates = (from..to).filter(|&row| nulls.is_none_or(|nulls| nulls.is_valid(row as usize)));
+            let before = rows.len();
             if self.nth > 0 {
                 let left = distance.saturating_sub(self.counted);
-                let before = rows.len();
                 rows.extend(candidates.take(usize::try_from(left).unwrap_or(usize::MAX)));
                 self.counted += (rows.len() - before) as u64;
             } else {
-                let before = rows.len();
                 rows.extend(candidates.rev().take(usize::try_from(distance).unwrap_or(usize::MAX)));
                 rows[before..].reverse();
             }
             self.counted = if (to as usize) < arrival.rows { 0 } else { self.counted };
             from = to;
         }
-        let first = self.forgotten + self.candidates.len() as u64;
-        self.candidates.extend(rows.iter().map(|&row| arrival.first + u64::from(row)));
-        let values = take(values, &UInt32Array::from(rows), None).map_err(from_arrow)?;
-        self.pieces.push(first, values.len(), &[values])
+        rows
     }
 
-    /// Forgets what no frame behind `last` takes, given the row that it takes.
-    fn forget(&mut self, last: &Stretch, picked: Option<u64>) -> Result<()> {
-        if self.by_partition {
-            while self.candidates.pop_front_if(|position| *position < last.start).is_some() {
-                self.forgotten += 1;
-            }
-            self.pieces.forget_before(self.forgotten);
-            return Ok(());
-        }
-        let keep = match picked {
-            Some(position) if self.nth < 0 => position,
-            Some(position) if self.reach == Reach::Growing => {
-                if self.pinned.as_ref().is_none_or(|pinned| pinned.start != last.start) {
-                    let (piece, row) = self.pieces.find(position).ok_or_else(gone)?;
-                    let array = self.pieces.column(0).nth(piece).ok_or_else(gone)?;
-                    self.pinned = Some(Pinned { start: last.start, position, value: compacted(&array.slice(row, 1))? });
-                }
-                last.end
-            }
-            // Only rows that are not NULL are ever taken.
-            None if self.ignore_nulls => {
-                let from = self.candidates.partition_point(|&position| position < last.start);
-                self.candidates.get(from).map_or(last.end, |&candidate| candidate.min(last.end))
-            }
-            _ => last.start,
-        };
-        self.pieces.forget_before(keep);
-        while self.candidates.pop_front_if(|position| *position < keep).is_some() {
-            self.forgotten += 1;
-        }
-        Ok(())
+    fn forget_candidates(&mut self, count: usize) {
+        self.candidates.drain(..count);
+        self.forgotten += count as u64;
+        self.pieces.forget_before(self.forgotten);
     }
 }
 
 impl FrameFunction for Picks {
-    fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
+    fn takes(&self, side: Side) -> bool {
+        side == self.side
+    }
+
+    fn push(&mut self, _: Side, arrival: &Arrival<'_>) -> Result<()> {
         let values = to_logical(&arrival.values[0], &self.data_type)?;
+        self.known = arrival.first + arrival.rows as u64;
+        if !self.is_counted() {
+            return self.pieces.push(arrival.first, arrival.rows, &[values]);
+        }
         let nulls = values.logical_nulls().filter(|_| self.ignore_nulls);
-        if self.by_partition {
-            return self.push_whole(arrival, &values, nulls.as_ref());
+        let rows = match self.by_partition {
+            true => self.of_partitions(arrival, nulls.as_ref()),
+            false => (0..arrival.rows as u32)
+                .filter(|&row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row as usize)))
+                .collect(),
+        };
+        let first = self.forgotten + self.candidates.len() as u64;
+        self.candidates.extend(rows.iter().map(|&row| arrival.first + u64::from(row)));
+        let values = if rows.len() == arrival.rows {
+            values
+        } else {
+            take(&values, &UInt32Array::from(rows), None).map_err(from_arrow)?
+        };
+        self.pieces.push(first, values.len(), &[values])
+    }
+
+    fn advance(&mut self, stretch: &Stretch) -> Result<()> {
+        if !self.is_counted() {
+            let end = stretch.end.min(self.known);
+            let keep = if self.nth > 0 { stretch.start } else { end.saturating_sub(self.distance()) };
+            self.pieces.forget_before(keep.max(stretch.start));
+            return Ok(());
         }
-        if self.ignore_nulls {
-            let valid = (0..arrival.rows).filter(|&row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
-            self.candidates.extend(valid.map(|row| arrival.first + row as u64));
+        let mut forgotten = self.candidates_before(stretch.start);
+        if self.nth < 0 && self.side == Side::End {
+            let distance = usize::try_from(self.distance()).unwrap_or(usize::MAX);
+            forgotten = forgotten.max(self.candidates_before(stretch.end).saturating_sub(distance));
         }
-        self.pieces.push(arrival.first, arrival.rows, &[values])
+        self.forget_candidates(forgotten);
+        Ok(())
+    }
+
+    fn lacks(&self, stretch: &Stretch) -> Option<Need> {
+        match self.side {
+            Side::Arrival | Side::Frame => None,
+            Side::End => (stretch.end > self.known).then_some(Need::End),
+            Side::Start => {
+                let is_enough = if self.ignore_nulls {
+                    let candidates = self.candidates.len() - self.candidates_before(stretch.start);
+                    candidates as u64 >= self.distance() || self.known >= stretch.end
+                } else {
+                    self.known >= stretch.start.saturating_add(self.distance()).min(stretch.end)
+                };
+                (!is_enough).then_some(Need::Start)
+            }
+        }
     }
 
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
         let mut places = Vec::with_capacity(stretches.len());
-        let mut picked = None;
         for stretch in stretches {
-            picked = self.pick(stretch);
-            places.push(match (picked, &self.pinned) {
-                (None, _) => (0, 0),
-                (Some(position), Some(pinned)) if pinned.position == position => (1, 0),
-                (Some(position), _) => {
+            places.push(match self.pick(stretch) {
+                None => (0, 0),
+                Some(position) => {
                     let (piece, row) = self.pieces.find(position).ok_or_else(gone)?;
-                    (2 + piece, row)
+                    (1 + piece, row)
                 }
             });
         }
-        let pinned = self.pinned.as_ref().map_or(&self.otherwise, |pinned| &pinned.value);
-        let arrays = [&self.otherwise, pinned].into_iter().chain(self.pieces.column(0));
+        let arrays = std::iter::once(&self.otherwise).chain(self.pieces.column(0));
         let arrays = arrays.map(|array| array.as_ref()).collect::<Vec<_>>();
-        let values = interleave(&arrays, &places).map_err(from_arrow)?;
-        if let Some(last) = stretches.last() {
-            self.forget(last, picked)?;
-        }
-        Ok(values)
+        interleave(&arrays, &places).map_err(from_arrow)
     }
 
     fn bytes(&self) -> usize {
-        let pinned = self.pinned.as_ref().map_or(0, |pinned| bytes_needed(pinned.value.as_ref()));
-        self.pieces.bytes() + pinned + self.candidates.capacity() * size_of::<u64>()
+        self.pieces.bytes() + self.candidates.capacity() * size_of::<u64>()
     }
 }
 

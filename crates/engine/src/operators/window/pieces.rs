@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::compute::concat;
 use diligence_base::Result;
-use diligence_storage::foreign_error::from_arrow;
 
 use crate::batch::{bytes_needed, compacted};
 
@@ -59,18 +57,6 @@ impl Pieces {
             let end = end.min(piece.first + piece.rows as u64) - piece.first;
             piece.columns.iter().map(|column| column.slice(start as usize, (end - start) as usize)).collect()
         })
-    }
-
-    /// The columns of rows, each as one array.
-    pub fn together(&self, rows: Range<u64>) -> Result<Vec<ArrayRef>> {
-        let slices = self.slices(rows).collect::<Vec<_>>();
-        let columns = slices.first().map_or(0, Vec::len);
-        (0..columns)
-            .map(|index| {
-                let parts = slices.iter().map(|slice| slice[index].as_ref()).collect::<Vec<_>>();
-                concat(&parts).map_err(from_arrow)
-            })
-            .collect()
     }
 
     /// Forgets whole pieces before a position.
@@ -155,8 +141,8 @@ mod tests {
             pieces.push(first, array.len(), &[array]).unwrap();
         }
         let read = |pieces: &Pieces, rows: Range<u64>| {
-            let together = pieces.together(rows).unwrap();
-            together.first().map_or(Vec::new(), |array| array.as_primitive::<Int64Type>().values().to_vec())
+            let slices = pieces.slices(rows).map(|slice| slice[0].as_primitive::<Int64Type>().values().to_vec());
+            slices.flatten().collect::<Vec<i64>>()
         };
         assert_eq!(read(&pieces, 2..6), [2, 3, 4, 5]);
         assert_eq!(read(&pieces, 4..4), Vec::<i64>::new());

@@ -2,40 +2,39 @@
 //!
 //! For the keys of each batch the *targets* are computed at once: the keys less the distance, or with it. The first row of a
 //! frame is the first one whose key is not before the target; both only move forward, so that finding all frames of a partition
-//! takes time in proportion to its rows.
+//! takes time in proportion to its rows. Each bound reads the keys for itself, and holds those of a batch.
 //!
 //! A target that its type cannot have lies before all values, or behind them, but NULLs stay where they are: a NULL's frame is
 //! the NULLs.
 
-use std::collections::VecDeque;
+use std::task::{Poll, ready};
 
 use arrow::array::{Array, ArrayRef, AsArray, DynComparator, Scalar, make_comparator};
+use arrow::compute::concat;
 use arrow::compute::kernels::numeric::{add, sub};
-use arrow::compute::{SortOptions, concat};
 use arrow::datatypes::{DataType, Decimal128Type};
 use arrow::error::ArrowError;
 use datafusion_expr::{WindowFrame, WindowFrameBound};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
+use super::buffer::RowReader;
+use super::framed::Turn;
 use super::frames::offset;
 use crate::batch::{Batch, bytes_needed, compacted, to_logical};
 use crate::plan::SortKey;
 
-/// The order keys of the rows that have come, and the two bounds.
+/// The two bounds, and the targets of the rows whose frames are looked for.
 pub(super) struct RangeKeys {
     key: SortKey,
-    pieces: VecDeque<Piece>,
-    /// The number of `pieces[0]`.
-    first_piece: usize,
+    own: Option<Own>,
     start: Option<Cursor>,
     end: Option<Cursor>,
 }
 
-/// A batch's keys.
-struct Piece {
+/// The rows that go on next.
+struct Own {
     first: u64,
-    keys: ArrayRef,
     start: Option<Targets>,
     end: Option<Targets>,
 }
@@ -52,7 +51,7 @@ enum Side {
     Behind,
 }
 
-/// A bound that moves forward.
+/// A bound that moves forward, over rows that it reads for itself.
 struct Cursor {
     distance: Scalar<ArrayRef>,
     /// Whether the distance is added.
@@ -60,8 +59,11 @@ struct Cursor {
     /// The side on which targets lie.
     side: Side,
     position: u64,
-    /// Compares keys of a piece with targets of another.
-    comparator: Option<(usize, usize, DynComparator)>,
+    reader: RowReader,
+    /// The keys of the rows around the position, from the first row on.
+    keys: Option<(u64, ArrayRef)>,
+    /// Compares keys of rows from a first one on with targets of other rows.
+    comparator: Option<(u64, u64, DynComparator)>,
 }
 
 impl RangeKeys {
@@ -73,19 +75,21 @@ impl RangeKeys {
             let side = if matches!(bound, WindowFrameBound::Preceding(_)) { Side::Before } else { Side::Behind };
             let adds = (side == Side::Behind) != key.options.descending;
             let distance = distance.to_scalar().map_err(from_datafusion)?;
-            Ok(Some(Cursor { distance, adds, side, position: 0, comparator: None }))
+            let reader = RowReader::default();
+            Ok(Some(Cursor { distance, adds, side, position: 0, reader, keys: None, comparator: None }))
         };
         let (start, end) = (cursor(&frame.start_bound)?, cursor(&frame.end_bound)?);
-        Ok(Self { key: key.clone(), pieces: VecDeque::new(), first_piece: 0, start, end })
+        Ok(Self { key: key.clone(), own: None, start, end })
     }
 
-    /// Notes the keys of a batch whose first row is at `first`.
-    pub fn push(&mut self, batch: &Batch, first: u64) -> Result<()> {
-        let expression = &self.key.expression;
-        let keys = compacted(&to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type())?)?;
+    /// Notes the rows whose frames are looked for next, from `first` on.
+    pub fn look_at(&mut self, batch: &Batch, first: u64) -> Result<()> {
+        if self.own.as_ref().is_some_and(|own| own.first == first) {
+            return Ok(());
+        }
+        let keys = keys_of(&self.key, batch)?;
         let targets = |cursor: &Option<Cursor>| cursor.as_ref().map(|cursor| cursor.targets(&keys)).transpose();
-        let (start, end) = (targets(&self.start)?, targets(&self.end)?);
-        self.pieces.push_back(Piece { first, keys, start, end });
+        self.own = Some(Own { first, start: targets(&self.start)?, end: targets(&self.end)? });
         Ok(())
     }
 
@@ -97,45 +101,52 @@ impl RangeKeys {
     }
 
     /// The first row of the frame of `row`, or `known` if none of the rows before that is.
-    pub fn first_row(&mut self, row: u64, known: u64) -> Result<u64> {
-        let options = self.key.options;
-        let Some(cursor) = &mut self.start else { return Err(no_distance()) };
-        cursor.advance(&self.pieces, self.first_piece, row, known, options, |piece| piece.start.as_ref(), false)
+    pub fn poll_first_row(&mut self, row: u64, known: u64, turn: &mut Turn<'_>) -> Poll<Result<u64>> {
+        let (Some(cursor), Some(own)) = (&mut self.start, &self.own) else { return Poll::Ready(Err(no_distance())) };
+        let Some(targets) = &own.start else { return Poll::Ready(Err(no_distance())) };
+        cursor.poll_advance(&self.key, targets, own.first, row, known, false, turn)
     }
 
     /// The row behind the last one of the frame of `row`, or `known`.
-    pub fn end_row(&mut self, row: u64, known: u64) -> Result<u64> {
-        let options = self.key.options;
-        let Some(cursor) = &mut self.end else { return Err(no_distance()) };
-        cursor.advance(&self.pieces, self.first_piece, row, known, options, |piece| piece.end.as_ref(), true)
+    pub fn poll_end_row(&mut self, row: u64, known: u64, turn: &mut Turn<'_>) -> Poll<Result<u64>> {
+        let (Some(cursor), Some(own)) = (&mut self.end, &self.own) else { return Poll::Ready(Err(no_distance())) };
+        let Some(targets) = &own.end else { return Poll::Ready(Err(no_distance())) };
+        cursor.poll_advance(&self.key, targets, own.first, row, known, true, turn)
     }
 
-    /// Forgets keys that neither a row from `next` on nor a bound looks at.
-    pub fn forget_before(&mut self, next: u64) {
-        let cursors = [&self.start, &self.end].into_iter().flatten();
-        let needed = cursors.map(|cursor| cursor.position).fold(next, u64::min);
-        while self.pieces.front().is_some_and(|piece| piece.end_position() <= needed) {
-            self.pieces.pop_front();
-            self.first_piece += 1;
-        }
+    fn cursors(&self) -> impl Iterator<Item = &Cursor> {
+        [&self.start, &self.end].into_iter().flatten()
+    }
+
+    /// The first row that one of the bounds may still have to read.
+    pub fn needed(&self) -> u64 {
+        self.cursors().map(|cursor| cursor.position.max(cursor.reader.position)).min().unwrap_or(u64::MAX)
+    }
+
+    /// How many bounds read.
+    pub fn readers(&self) -> usize {
+        self.cursors().count()
+    }
+
+    /// The columns of the input that they read.
+    pub fn columns(&self) -> &[usize] {
+        self.key.expression.columns()
     }
 
     pub fn bytes(&self) -> usize {
-        self.pieces.iter().map(Piece::bytes).sum()
+        let keys = self.cursors().filter_map(|cursor| cursor.keys.as_ref());
+        let keys = keys.map(|(_, keys)| bytes_needed(keys)).sum::<usize>();
+        let targets = self.own.iter().flat_map(|own| [&own.start, &own.end]).flatten();
+        let targets = targets
+            .map(|targets| bytes_needed(&targets.values) + targets.missing.as_ref().map_or(0, |missing| missing.len()));
+        keys + targets.sum::<usize>()
     }
 }
 
-impl Piece {
-    fn end_position(&self) -> u64 {
-        self.first + self.keys.len() as u64
-    }
-
-    fn bytes(&self) -> usize {
-        let targets = [&self.start, &self.end].into_iter().flatten();
-        let targets = targets
-            .map(|targets| bytes_needed(&targets.values) + targets.missing.as_ref().map_or(0, |missing| missing.len()));
-        bytes_needed(&self.keys) + targets.sum::<usize>()
-    }
+/// The keys of a batch's rows, which keep nothing else alive.
+fn keys_of(key: &SortKey, batch: &Batch) -> Result<ArrayRef> {
+    let expression = &key.expression;
+    compacted(&to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type())?)
 }
 
 impl Cursor {
@@ -165,44 +176,48 @@ impl Cursor {
         }
     }
 
-    /// Moves to the first row whose key is not before the target of `row`; `behind_equal`: and not equal to it.
-    #[allow(clippy::too_many_arguments, reason = "the pieces stay with their owner")]
-    fn advance<'p>(
+    /// Moves to the first row whose key is not before the target of `row`; `behind_equal`: and not equal to it. Targets are those of the
+    /// rows from `first` on.
+    #[allow(clippy::too_many_arguments, reason = "what belongs to both bounds stays with their owner")]
+    fn poll_advance(
         &mut self,
-        pieces: &'p VecDeque<Piece>,
-        first_piece: usize,
+        key: &SortKey,
+        targets: &Targets,
+        first: u64,
         row: u64,
         known: u64,
-        options: SortOptions,
-        targets: impl Fn(&'p Piece) -> Option<&'p Targets>,
         behind_equal: bool,
-    ) -> Result<u64> {
-        let number_of = |position: u64| pieces.partition_point(|piece| piece.end_position() <= position);
-        let own = number_of(row);
-        let piece = pieces.get(own).ok_or_else(no_distance)?;
-        let target = (row - piece.first) as usize;
-        let targets = targets(piece).ok_or_else(no_distance)?;
+        turn: &mut Turn<'_>,
+    ) -> Poll<Result<u64>> {
+        let target = (row - first) as usize;
         let missing = targets.missing.as_ref().and_then(|missing| missing[target]);
-        let mut at = number_of(self.position);
         while self.position < known {
-            let Some(piece) = pieces.get(at) else { break };
-            let end = piece.end_position().min(known);
-            let from = (self.position - piece.first) as usize;
-            let rows = (end - piece.first) as usize;
+            let Some((keys_first, keys)) =
+                self.keys.as_ref().filter(|(first, keys)| self.position < first + keys.len() as u64)
+            else {
+                self.reader.seek(self.position.max(self.reader.position));
+                let first = self.reader.position;
+                let Some(batch) = ready!(turn.buffer.poll_read(&mut self.reader, turn.waker))? else {
+                    return Poll::Ready(Err(Error::bug("a RANGE frame looks at rows that have not come")));
+                };
+                self.keys = Some((first, keys_of(key, &batch)?));
+                continue;
+            };
+            let end = (keys_first + keys.len() as u64).min(known);
+            let (from, rows) = ((self.position - keys_first) as usize, (end - keys_first) as usize);
             let found = match missing {
                 // All values lie on the other side of the target.
                 Some(side) => (from..rows).find(|&row| {
-                    let null = piece.keys.is_null(row);
-                    if null { !options.nulls_first } else { side == Side::Before }
+                    let null = keys.is_null(row);
+                    if null { !key.options.nulls_first } else { side == Side::Before }
                 }),
                 None => {
-                    let (key_piece, target_piece) = (first_piece + at, first_piece + own);
                     let cached = self.comparator.as_ref();
-                    if cached.is_none_or(|(keys, targets, _)| (*keys, *targets) != (key_piece, target_piece)) {
-                        let comparator = make_comparator(&piece.keys, &targets.values, options).map_err(from_arrow)?;
-                        self.comparator = Some((key_piece, target_piece, comparator));
+                    if cached.is_none_or(|(keys, targets, _)| (*keys, *targets) != (*keys_first, first)) {
+                        let comparator = make_comparator(keys, &targets.values, key.options).map_err(from_arrow)?;
+                        self.comparator = Some((*keys_first, first, comparator));
                     }
-                    let Some((_, _, compare)) = &self.comparator else { return Err(no_distance()) };
+                    let Some((_, _, compare)) = &self.comparator else { return Poll::Ready(Err(no_distance())) };
                     (from..rows).find(|&row| {
                         let order = compare(row, target);
                         !(order.is_lt() || behind_equal && order.is_eq())
@@ -210,13 +225,12 @@ impl Cursor {
                 }
             };
             if let Some(row) = found {
-                self.position = piece.first + row as u64;
-                return Ok(self.position);
+                self.position = keys_first + row as u64;
+                return Poll::Ready(Ok(self.position));
             }
             self.position = end;
-            at += 1;
         }
-        Ok(self.position)
+        Poll::Ready(Ok(self.position))
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 
 use super::buffer::PartitionBuffer;
 use super::columns::{Columns, columns};
+use super::framed::Turn;
 use super::rows::{Boundaries, Rows};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
@@ -102,10 +104,17 @@ pub(super) struct Work {
     added: usize,
     rows: Rows,
     buffer: PartitionBuffer,
+    /// Columns of the input that functions read after rows have come.
+    inputs: Vec<usize>,
+    /// Values of the rows that are about to go on, as far as they are known, and of how many columns they all are.
+    values: Vec<Option<ArrayRef>>,
+    known: usize,
     /// Rows that have gone on.
     given: u64,
-    /// Of what functions hold.
-    reservation: Reservation,
+    /// Of what each of the columns holds.
+    held: Vec<Reservation>,
+    /// Of where partitions and peers begin.
+    starts: Reservation,
 }
 
 impl Functions {
@@ -129,14 +138,22 @@ impl Functions {
 impl Work {
     pub fn new(functions: Functions, memory: &QueryMemory, temp: Option<TempSpace>) -> Self {
         let Functions { boundaries, columns, added } = functions;
+        let readers = columns.iter().map(Columns::readers).sum();
+        let mut inputs = columns.iter().flat_map(Columns::inputs).collect::<Vec<_>>();
+        inputs.sort_unstable();
+        inputs.dedup();
         Self {
             boundaries,
-            columns,
             added,
             rows: Rows::default(),
-            buffer: PartitionBuffer::new(memory, temp),
+            buffer: PartitionBuffer::new(memory, temp, readers),
+            inputs,
+            values: vec![None; added],
+            known: 0,
             given: 0,
-            reservation: memory.reservation("a window"),
+            held: columns.iter().map(|_| memory.reservation("a window")).collect(),
+            starts: memory.reservation("a window"),
+            columns,
         }
     }
 
@@ -147,22 +164,31 @@ impl Work {
             ready!(self.buffer.poll_spill(waker))?;
         }
         let bytes = batch.bytes();
-        let more = self.columns.iter().map(|columns| columns.bytes_of(batch)).sum::<usize>();
         while let Err(refusal) = self.buffer.reserve(bytes) {
             if !ready!(self.buffer.poll_spill(waker))? {
                 return Poll::Ready(Err(refusal));
             }
         }
-        while let Err(refusal) = self.reservation.grow(more) {
-            match self.buffer.poll_spill(waker) {
-                Poll::Ready(Ok(true)) => {}
-                other => {
-                    self.buffer.unreserve(bytes);
-                    return other.map(|spilled| spilled.and(Err(refusal)));
+        for (columns, held) in self.columns.iter().zip(&mut self.held) {
+            let more = columns.bytes_of(batch);
+            while let Err(refusal) = held.grow(more) {
+                match self.buffer.poll_spill(waker) {
+                    Poll::Ready(Ok(true)) => {}
+                    other => {
+                        self.buffer.unreserve(bytes);
+                        self.settle();
+                        return other.map(|spilled| spilled.and(Err(refusal)));
+                    }
                 }
             }
         }
         Poll::Ready(self.push(batch, bytes))
+    }
+
+    /// Writes the oldest rows in memory to temp space; false if there are none that can go there.
+    #[cfg(test)]
+    pub fn poll_spill(&mut self, waker: &Waker) -> Poll<Result<bool>> {
+        self.buffer.poll_spill(waker)
     }
 
     /// Writes rows while somebody else needs their memory, and the one that is half written.
@@ -183,7 +209,8 @@ impl Work {
             columns.push(&batch, first, &starts)?;
         }
         self.buffer.push(batch, bytes);
-        self.reserve()
+        self.settle();
+        self.reserve_starts()
     }
 
     /// No batch comes any more.
@@ -192,69 +219,78 @@ impl Work {
         self.rows.close();
     }
 
-    /// The oldest batch with its new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
+    /// The oldest rows with their new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
-        loop {
-            // What is in temp space is not read before it is of use.
-            if self.buffer.is_empty() || self.buffer.is_spilled() && !self.is_ready(self.given + 1)? {
-                return Poll::Ready(Ok(None));
-            }
-            let Some(count) = ready!(self.buffer.poll_front_rows(waker))? else {
-                return Poll::Ready(Ok(None));
-            };
-            let until = self.given + count as u64;
-            if !self.is_ready(until)? {
-                return Poll::Ready(Ok(None));
-            }
-            // Functions that take rows as they go on need room for them.
-            let late = |batch| self.columns.iter().map(|columns| columns.late_bytes_of(batch)).sum();
-            match self.reservation.grow(self.buffer.front().map_or(0, late)) {
-                Ok(()) => return Poll::Ready(self.take(until, count).map(Some)),
-                Err(refusal) => {
-                    if !ready!(self.buffer.poll_spill(waker))? {
-                        return Poll::Ready(Err(refusal));
-                    }
-                }
-            }
+        // What is in temp space is not read before it is of use.
+        let is_stored = self.buffer.is_front_stored();
+        if self.given == self.rows.arrived || is_stored && !ready!(self.poll_ready(None, self.given + 1, waker))? {
+            return Poll::Ready(Ok(None));
         }
+        let Some(count) = ready!(self.buffer.poll_front(waker))? else {
+            return Poll::Ready(Ok(None));
+        };
+        let until = self.given + count as u64;
+        let front = self.buffer.front().cloned();
+        if !ready!(self.poll_ready(front.as_ref(), until, waker))? {
+            return Poll::Ready(Ok(None));
+        }
+        while let Some(columns) = self.columns.get_mut(self.known) {
+            let memory = &mut self.held[self.known];
+            let mut turn = Turn { rows: &self.rows, buffer: &mut self.buffer, memory, waker };
+            ready!(columns.poll_take(&mut turn, until, count, &mut self.values))?;
+            self.known += 1;
+        }
+        Poll::Ready(self.go_on(until, count).map(Some))
     }
 
-    fn is_ready(&mut self, until: u64) -> Result<bool> {
-        for columns in &mut self.columns {
-            if !columns.is_ready(&self.rows, until)? {
-                return Ok(false);
+    /// Whether the values of the rows before `until` are certain. Without the rows that go on next it is said only of those that can do
+    /// without.
+    fn poll_ready(&mut self, front: Option<&Batch>, until: u64, waker: &Waker) -> Poll<Result<bool>> {
+        for (columns, memory) in self.columns.iter_mut().zip(&mut self.held) {
+            match front {
+                Some(front) => columns.look_at(front, self.given)?,
+                None if columns.looks_at_rows() => continue,
+                None => {}
+            }
+            let mut turn = Turn { rows: &self.rows, buffer: &mut self.buffer, memory, waker };
+            if !ready!(columns.poll_ready(&mut turn, until))? {
+                return Poll::Ready(Ok(false));
             }
         }
-        Ok(true)
+        Poll::Ready(Ok(true))
     }
 
-    fn take(&mut self, until: u64, count: usize) -> Result<Batch> {
-        let batch = self.buffer.pop().ok_or_else(|| Error::bug("a window lost its rows"))?;
-        let starts = self.rows.partitions.within(self.given..until);
-        let mut values = vec![None; self.added];
-        for columns in &mut self.columns {
-            columns.take(&self.rows, until, &batch, &starts, &mut values)?;
-        }
+    /// Takes the oldest rows out, of which all values are known.
+    fn go_on(&mut self, until: u64, count: usize) -> Result<Batch> {
+        let batch = self.buffer.pop(&self.inputs).ok_or_else(|| Error::bug("a window lost its rows"))?;
+        let values = std::mem::replace(&mut self.values, vec![None; self.added]);
         let values = values.into_iter().map(|values| values.ok_or_else(|| Error::bug("a window lost a column")));
         let values = Batch::from_arrays(values.collect::<Result<Vec<_>>>()?, count);
-        self.given = until;
+        (self.given, self.known) = (until, 0);
         self.forget();
-        self.reserve()?;
+        self.settle();
+        self.reserve_starts()?;
         Ok(batch.beside(values))
     }
 
-    /// Forgets where partitions and peers began that nobody looks at any more.
+    /// Forgets rows, and where partitions and peers began, that nobody looks at any more.
     fn forget(&mut self) {
-        let needed = self.columns.iter_mut().map(Columns::forget);
+        let needed = self.columns.iter().map(Columns::needed).fold(self.given, u64::min);
+        self.buffer.release_before(needed);
+        let needed = self.columns.iter().map(Columns::forget);
         let (partition, peers) = needed.fold((u64::MAX, u64::MAX), |a, b| (a.0.min(b.0), a.1.min(b.1)));
         self.rows.partitions.forget_before(partition);
         self.rows.peers.forget_before(peers);
     }
 
-    /// Reserves what is held.
-    fn reserve(&mut self) -> Result<()> {
-        let columns = self.columns.iter().map(Columns::bytes).sum::<usize>();
-        let starts = self.rows.partitions.bytes() + self.rows.peers.bytes();
-        self.reservation.resize(columns + starts)
+    /// Reserves what columns hold: it was reserved before, about.
+    fn settle(&mut self) {
+        for (columns, held) in self.columns.iter().zip(&mut self.held) {
+            held.settle(columns.bytes());
+        }
+    }
+
+    fn reserve_starts(&mut self) -> Result<()> {
+        self.starts.resize(self.rows.partitions.bytes() + self.rows.peers.bytes())
     }
 }

@@ -1,4 +1,5 @@
-//! Where partitions and groups of peers begin: positions that ascend, two bytes each where they are dense.
+//! Where partitions and groups of peers begin: positions that ascend, two bytes each where they are dense, and next to nothing where
+//! they are side by side.
 //!
 //! A partition of which every row is a group of its own has as many starts as rows, and where a function wants the partition's end they
 //! are all kept.
@@ -23,6 +24,8 @@ pub(super) struct Starts {
 
 /// Positions by their distance to the first of them.
 enum Block {
+    /// All rows from the first one on.
+    SideBySide(u64),
     Near(u64, Box<[u16]>),
     Far(Box<[u64]>),
 }
@@ -30,6 +33,9 @@ enum Block {
 impl Block {
     fn new(positions: &[u64]) -> Self {
         let first = positions[0];
+        if positions[BLOCK - 1] - first == BLOCK as u64 - 1 {
+            return Self::SideBySide(first);
+        }
         let near = positions.iter().map(|position| u16::try_from(position - first));
         match near.collect::<Result<_, _>>() {
             Ok(near) => Self::Near(first, near),
@@ -39,6 +45,7 @@ impl Block {
 
     fn get(&self, index: usize) -> u64 {
         match self {
+            Self::SideBySide(first) => first + index as u64,
             Self::Near(first, distances) => first + u64::from(distances[index]),
             Self::Far(positions) => positions[index],
         }
@@ -47,6 +54,7 @@ impl Block {
     fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
+                Self::SideBySide(_) => 0,
                 Self::Near(_, distances) => size_of_val(&distances[..]),
                 Self::Far(positions) => size_of_val(&positions[..]),
             }
@@ -166,12 +174,16 @@ mod tests {
 
     #[test]
     fn dense_starts_take_two_bytes_and_forgotten_ones_none() {
-        let mut starts = Starts::default();
-        (0..1_000_000).for_each(|position| starts.push(position));
-        assert!(starts.bytes() < 2_200_000, "{} bytes", starts.bytes());
-        starts.forget_before(u64::MAX);
-        assert_eq!((starts.bytes(), starts.kept()), (0, Vec::new()));
-        starts.push(1_000_000);
-        assert_eq!(starts.get(1_000_000), Some(1_000_000));
+        for (step, bytes_max) in [(1, 70_000), (2, 2_200_000)] {
+            let mut starts = Starts::default();
+            (0..1_000_000).for_each(|number| starts.push(number * step));
+            assert!(starts.bytes() < bytes_max, "{} bytes", starts.bytes());
+            assert!((0..1_000_000).step_by(997).all(|number| starts.get(number) == Some(number * step)));
+            assert_eq!(starts.within(5000 * step..5003 * step), [0, step as u32, 2 * step as u32]);
+            starts.forget_before(u64::MAX);
+            assert_eq!((starts.bytes(), starts.kept()), (0, Vec::new()));
+            starts.push(1_000_000 * step);
+            assert_eq!(starts.get(1_000_000), Some(1_000_000 * step));
+        }
     }
 }

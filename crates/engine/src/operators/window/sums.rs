@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, I
 use diligence_base::{Error, Result};
 
 use super::frames::{Reach, Stretch};
-use super::function::{Arrival, FrameFunction};
+use super::function::{Arrival, FrameFunction, Need, Side};
 use super::pieces::Sliding;
 use crate::batch::to_logical;
 use crate::operators::aggregate::{AverageKind, sum_overflow};
@@ -40,115 +40,133 @@ macro_rules! addends {
 }
 addends!(u64, i128, i256);
 
-/// The sums of all rows before a position.
+/// The sums of all rows before a position, at the rows around one of the two sides.
+struct Edge<T> {
+    sums: Sliding<T>,
+    /// Of all rows that have come to this side.
+    total: T,
+}
+
+impl<T: Addend> Edge<T> {
+    fn push(&mut self, rows: usize, value: impl Fn(usize) -> T) {
+        self.total = (0..rows).fold(self.total, |total, row| {
+            self.sums.push(total);
+            total.plus(value(row))
+        });
+    }
+
+    fn before(&self, position: u64) -> T {
+        if position == self.sums.end() { self.total } else { self.sums.get(position) }
+    }
+
+    fn map<U>(self, widen: impl Fn(T) -> U) -> Edge<U> {
+        Edge { sums: self.sums.map(&widen), total: widen(self.total) }
+    }
+}
+
+/// Sums by what lies before a frame's end, and before its start.
 struct Prefix<T> {
     reach: Reach,
-    /// Of every position that a frame to come may start or end at. Not where frames are whole partitions.
-    sums: Sliding<T>,
-    /// Where they are: of the starts of partitions.
+    start: Edge<T>,
+    end: Edge<T>,
+    /// Where partitions begin, and the sum of all rows before: from arrival where they also end frames, and on the side of the ends where
+    /// frames begin with them.
     starts: VecDeque<(u64, T)>,
-    /// Where all frames of a partition start at the same row: that one.
-    pinned: Option<(u64, T)>,
+    /// Of the rows that have come, where frames end with their partition.
     arrived: u64,
     total: T,
-    /// Where frames end with their partition: rows that have come back to go on, and their sum.
-    revisited: u64,
-    running: T,
 }
 
 impl<T: Addend> Prefix<T> {
     fn new(reach: Reach) -> Self {
-        let (sums, total) = (Sliding::new(), T::default());
-        let starts = VecDeque::new();
-        Self { reach, sums, starts, pinned: None, arrived: 0, total, revisited: 0, running: total }
+        let edge = || Edge { sums: Sliding::new(), total: T::default() };
+        Self { reach, start: edge(), end: edge(), starts: VecDeque::new(), arrived: 0, total: T::default() }
     }
 
-    fn push(&mut self, arrival: &Arrival<'_>, value: impl Fn(usize) -> T) {
-        let total = self.total;
-        if matches!(self.reach, Reach::Whole | Reach::Rest) {
-            let mut from = 0;
-            for &start in arrival.starts {
-                self.total = (from..start as usize).fold(self.total, |total, row| total.plus(value(row)));
-                from = start as usize;
-                self.starts.push_back((self.arrived + u64::from(start), self.total));
+    fn push(&mut self, side: Side, arrival: &Arrival<'_>, value: impl Fn(usize) -> T) {
+        match side {
+            Side::Arrival => {
+                let mut from = 0;
+                for &start in arrival.starts {
+                    self.total = (from..start as usize).fold(self.total, |total, row| total.plus(value(row)));
+                    from = start as usize;
+                    self.starts.push_back((arrival.first + u64::from(start), self.total));
+                }
+                self.total = (from..arrival.rows).fold(self.total, |total, row| total.plus(value(row)));
+                self.arrived += arrival.rows as u64;
             }
-            self.total = (from..arrival.rows).fold(self.total, |total, row| total.plus(value(row)));
-        } else {
-            self.total = (0..arrival.rows).fold(total, |total, row| {
-                self.sums.push(total);
-                total.plus(value(row))
-            });
+            Side::End => {
+                self.end.push(arrival.rows, value);
+                if self.reach == Reach::Growing {
+                    let positions = arrival.starts.iter().map(|start| arrival.first + u64::from(*start));
+                    self.starts.extend(positions.map(|position| (position, self.end.before(position))));
+                }
+            }
+            Side::Start | Side::Frame => self.start.push(arrival.rows, value),
         }
-        self.arrived += arrival.rows as u64;
     }
 
-    /// Takes rows that come back: frames begin at one of them, or before.
-    fn revisit(&mut self, arrival: &Arrival<'_>, value: impl Fn(usize) -> T) {
-        for row in 0..arrival.rows {
-            self.sums.push(self.running);
-            self.running = self.running.plus(value(row));
-        }
-        self.revisited += arrival.rows as u64;
-    }
-
-    fn before(&self, position: u64) -> T {
-        if position == self.arrived {
+    /// The sum before a row at which a partition begins, or would.
+    fn before_partition(&self, position: u64) -> T {
+        if position == self.arrived && matches!(self.reach, Reach::Whole | Reach::Rest) {
             return self.total;
         }
-        match self.pinned {
-            Some((pinned, sum)) if pinned == position => sum,
-            _ if self.reach == Reach::Whole || self.reach == Reach::Rest && position >= self.revisited => {
-                self.starts[self.starts.partition_point(|(start, _)| *start < position)].1
-            }
-            _ => self.sums.get(position),
-        }
+        let place = self.starts.partition_point(|(start, _)| *start < position);
+        self.starts.get(place).map_or_else(T::default, |(_, sum)| *sum)
     }
 
     fn of(&self, stretch: &Stretch) -> T {
-        self.before(stretch.end).minus(self.before(stretch.start))
+        if stretch.start == stretch.end {
+            return T::default();
+        }
+        let start = match self.reach {
+            Reach::Whole | Reach::Growing => self.before_partition(stretch.start),
+            Reach::Rest | Reach::Sliding => self.start.before(stretch.start),
+        };
+        let end = match self.reach {
+            Reach::Whole | Reach::Rest => self.before_partition(stretch.end),
+            Reach::Growing | Reach::Sliding => self.end.before(stretch.end),
+        };
+        end.minus(start)
     }
 
-    /// Forgets what no frame behind this one looks at.
-    fn forget_before(&mut self, stretch: &Stretch) {
-        match self.reach {
-            Reach::Whole | Reach::Rest => {
-                while self.starts.front().is_some_and(|(start, _)| *start < stretch.start) {
-                    self.starts.pop_front();
-                }
-                self.sums.forget_before(stretch.start);
-            }
-            Reach::Growing => {
-                self.pinned = Some((stretch.start, self.before(stretch.start)));
-                self.sums.forget_before(stretch.end);
-            }
-            Reach::Sliding => self.sums.forget_before(stretch.start),
+    fn lacks(&self, stretch: &Stretch) -> Option<Need> {
+        if takes(self.reach, Side::Start) && stretch.start > self.start.sums.end() {
+            return Some(Need::Start);
         }
+        (takes(self.reach, Side::End) && stretch.end > self.end.sums.end()).then_some(Need::End)
+    }
+
+    fn advance(&mut self, stretch: &Stretch) {
+        while self.starts.pop_front_if(|(start, _)| *start < stretch.start).is_some() {}
+        self.start.sums.forget_before(stretch.start);
+        self.end.sums.forget_before(stretch.end);
     }
 
     fn into<U: Addend>(self, widen: impl Fn(T) -> U) -> Prefix<U> {
         Prefix {
             reach: self.reach,
-            sums: self.sums.map(&widen),
+            start: self.start.map(&widen),
+            end: self.end.map(&widen),
             starts: self.starts.into_iter().map(|(start, sum)| (start, widen(sum))).collect(),
-            pinned: self.pinned.map(|(start, sum)| (start, widen(sum))),
             arrived: self.arrived,
             total: widen(self.total),
-            revisited: self.revisited,
-            running: widen(self.running),
         }
     }
 
     fn bytes(&self) -> usize {
-        self.sums.bytes() + self.starts.len() * size_of::<(u64, T)>()
+        self.start.sums.bytes() + self.end.sums.bytes() + self.starts.len() * size_of::<(u64, T)>()
     }
 }
 
-/// How rows come to sums.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Visit {
-    First,
-    /// Once more, when they go on.
-    Second,
+/// The sides of what knows a frame by its two ends; where a partition ends is known from arrival.
+pub(super) fn takes(reach: Reach, side: Side) -> bool {
+    match side {
+        Side::Arrival => matches!(reach, Reach::Whole | Reach::Rest),
+        Side::Start => matches!(reach, Reach::Rest | Reach::Sliding),
+        Side::End => matches!(reach, Reach::Growing | Reach::Sliding),
+        Side::Frame => false,
+    }
 }
 
 /// Counts the rows of a frame whose argument is not NULL.
@@ -160,22 +178,10 @@ impl Counts {
         Self(nullable.then(|| Prefix::new(reach)))
     }
 
-    pub fn add(&mut self, arrival: &Arrival<'_>) {
-        self.visit(arrival, Visit::First);
-    }
-
-    fn visit(&mut self, arrival: &Arrival<'_>, visit: Visit) {
+    pub fn add(&mut self, side: Side, arrival: &Arrival<'_>) {
         let Some(counts) = &mut self.0 else { return };
         let nulls = arrival.values.first().and_then(|values| values.logical_nulls());
-        let value = |row: usize| nulls.as_ref().map_or(1, |nulls| u64::from(nulls.is_valid(row)));
-        match visit {
-            Visit::First => counts.push(arrival, value),
-            Visit::Second => counts.revisit(arrival, value),
-        }
-    }
-
-    fn wants_second(&self) -> bool {
-        self.0.as_ref().is_some_and(|counts| counts.reach == Reach::Rest)
+        counts.push(side, arrival, |row| nulls.as_ref().map_or(1, |nulls| u64::from(nulls.is_valid(row))));
     }
 
     pub fn of(&self, stretch: &Stretch) -> u64 {
@@ -184,32 +190,32 @@ impl Counts {
 
     pub fn forget_before(&mut self, stretch: &Stretch) {
         if let Some(counts) = &mut self.0 {
-            counts.forget_before(stretch);
+            counts.advance(stretch);
         }
     }
 }
 
 impl FrameFunction for Counts {
-    fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
-        self.add(arrival);
+    fn takes(&self, side: Side) -> bool {
+        self.0.as_ref().is_some_and(|counts| takes(counts.reach, side))
+    }
+
+    fn push(&mut self, side: Side, arrival: &Arrival<'_>) -> Result<()> {
+        self.add(side, arrival);
         Ok(())
     }
 
-    fn revisits(&self) -> bool {
-        self.wants_second()
+    fn advance(&mut self, stretch: &Stretch) -> Result<()> {
+        self.forget_before(stretch);
+        Ok(())
     }
 
-    fn revisit(&mut self, arrival: &Arrival<'_>) -> Result<()> {
-        self.visit(arrival, Visit::Second);
-        Ok(())
+    fn lacks(&self, stretch: &Stretch) -> Option<Need> {
+        self.0.as_ref().and_then(|counts| counts.lacks(stretch))
     }
 
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
-        let counts = Int64Array::from_iter_values(stretches.iter().map(|stretch| self.of(stretch) as i64));
-        if let Some(last) = stretches.last() {
-            self.forget_before(last);
-        }
-        Ok(Arc::new(counts))
+        Ok(Arc::new(Int64Array::from_iter_values(stretches.iter().map(|stretch| self.of(stretch) as i64))))
     }
 
     fn bytes(&self) -> usize {
@@ -238,33 +244,26 @@ impl ExactSums {
     /// Adds values that fit in 64 bits, or `may_be_wide`.
     fn add(
         &mut self,
+        side: Side,
         arrival: &Arrival<'_>,
         nulls: Option<&NullBuffer>,
         may_be_wide: bool,
-        visit: Visit,
         value: impl Fn(usize) -> i128,
     ) {
         let plain = value;
         let value = |row: usize| if nulls.is_none_or(|nulls| nulls.is_valid(row)) { plain(row) } else { 0 };
-        if visit == Visit::Second {
-            // Wide enough since their first visit.
-            return match &mut self.sums {
-                Sums::Narrow(sums) => sums.revisit(arrival, value),
-                Sums::Wide(sums) => sums.revisit(arrival, |row| i256::from_i128(value(row))),
-            };
-        }
         if let Sums::Narrow(sums) = &mut self.sums {
             if !may_be_wide || (0..arrival.rows).all(|row| i64::try_from(value(row)).is_ok()) {
                 return match nulls {
-                    Some(_) => sums.push(arrival, value),
-                    None => sums.push(arrival, &plain),
+                    Some(_) => sums.push(side, arrival, value),
+                    None => sums.push(side, arrival, &plain),
                 };
             }
             let sums = std::mem::replace(sums, Prefix::new(Reach::Whole));
             self.sums = Sums::Wide(sums.into(i256::from_i128));
         }
         if let Sums::Wide(sums) = &mut self.sums {
-            sums.push(arrival, |row| i256::from_i128(value(row)));
+            sums.push(side, arrival, |row| i256::from_i128(value(row)));
         }
     }
 
@@ -291,9 +290,17 @@ impl ExactSums {
     }
 }
 
-impl ExactSums {
-    fn visit(&mut self, arrival: &Arrival<'_>, visit: Visit) -> Result<()> {
-        self.counts.visit(arrival, visit);
+impl FrameFunction for ExactSums {
+    fn takes(&self, side: Side) -> bool {
+        let reach = match &self.sums {
+            Sums::Narrow(sums) => sums.reach,
+            Sums::Wide(sums) => sums.reach,
+        };
+        takes(reach, side)
+    }
+
+    fn push(&mut self, side: Side, arrival: &Arrival<'_>) -> Result<()> {
+        self.counts.add(side, arrival);
         let values = match arrival.values[0].data_type() {
             DataType::Dictionary(_, plain) => &to_logical(&arrival.values[0], plain)?,
             _ => &arrival.values[0],
@@ -302,44 +309,43 @@ impl ExactSums {
         match values.data_type() {
             DataType::Int64 => {
                 let values = values.as_primitive::<Int64Type>().values();
-                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
+                self.add(side, arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::UInt64 => {
                 let values = values.as_primitive::<UInt64Type>().values();
-                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
+                self.add(side, arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal32(..) => {
                 let values = values.as_primitive::<Decimal32Type>().values();
-                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
+                self.add(side, arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal64(..) => {
                 let values = values.as_primitive::<Decimal64Type>().values();
-                self.add(arrival, nulls, false, visit, |row| i128::from(values[row]));
+                self.add(side, arrival, nulls, false, |row| i128::from(values[row]));
             }
             DataType::Decimal128(..) => {
                 let values = values.as_primitive::<Decimal128Type>().values();
-                self.add(arrival, nulls, true, visit, |row| values[row]);
+                self.add(side, arrival, nulls, true, |row| values[row]);
             }
             other => return Err(Error::bug(format!("a sum over a window met values of type {other}"))),
         }
         Ok(())
     }
-}
 
-impl FrameFunction for ExactSums {
-    fn push(&mut self, arrival: &Arrival<'_>) -> Result<()> {
-        self.visit(arrival, Visit::First)
-    }
-
-    fn revisits(&self) -> bool {
-        match &self.sums {
-            Sums::Narrow(sums) => sums.reach == Reach::Rest,
-            Sums::Wide(sums) => sums.reach == Reach::Rest,
+    fn advance(&mut self, stretch: &Stretch) -> Result<()> {
+        self.counts.forget_before(stretch);
+        match &mut self.sums {
+            Sums::Narrow(sums) => sums.advance(stretch),
+            Sums::Wide(sums) => sums.advance(stretch),
         }
+        Ok(())
     }
 
-    fn revisit(&mut self, arrival: &Arrival<'_>) -> Result<()> {
-        self.visit(arrival, Visit::Second)
+    fn lacks(&self, stretch: &Stretch) -> Option<Need> {
+        match &self.sums {
+            Sums::Narrow(sums) => sums.lacks(stretch),
+            Sums::Wide(sums) => sums.lacks(stretch),
+        }
     }
 
     fn evaluate(&mut self, stretches: &[Stretch]) -> Result<ArrayRef> {
@@ -357,13 +363,6 @@ impl FrameFunction for ExactSums {
             DataType::UInt64 => Arc::new(values.into_iter().map(|v| v.map(|v| v as u64)).collect::<UInt64Array>()),
             other => Arc::new(values.into_iter().collect::<Decimal128Array>().with_data_type(other.clone())),
         };
-        if let Some(last) = stretches.last() {
-            self.counts.forget_before(last);
-            match &mut self.sums {
-                Sums::Narrow(sums) => sums.forget_before(last),
-                Sums::Wide(sums) => sums.forget_before(last),
-            }
-        }
         Ok(values)
     }
 

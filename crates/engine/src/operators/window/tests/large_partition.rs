@@ -97,6 +97,7 @@ fn nth(nth: i64, frame: &Arc<WindowFrame>) -> WindowCall {
     call(WindowFunction::Nth { nth, ignore_nulls: false }, &[TEXT], frame)
 }
 
+const ORDER: usize = 1;
 const NUMBER: usize = 2;
 const FLOAT: usize = 3;
 const TEXT: usize = 4;
@@ -223,14 +224,71 @@ fn frames_with_bounds() {
     );
 }
 
-/// What functions keep of the rows of a frame is in memory.
 #[test]
-fn frames_whose_rows_are_kept_and_do_not_fit_end_with_a_refusal() {
+fn frames_of_more_rows_than_memory_has() {
+    const LONG: usize = 1_500_000;
+    let long = framed(WindowFrameUnits::Rows, preceding(Some(LONG as u64)), WindowFrameBound::CurrentRow);
+    let last = ROWS - 1;
+    let from = last - LONG;
+    let sum = |from: usize| number((from..ROWS).map(at).sum());
+    let floats = |from: usize, to: usize| (from..=to).map(|row| (row % 1000) as f64).sum::<f64>();
+    let float = |sum: f64| ScalarValue::Float64(Some(sum));
+    ends_within(
+        vec![
+            (of(sum_udaf(), NUMBER, &long), number(at(0)), sum(from)),
+            (of(sum_udaf(), FLOAT, &long), float(0.0), float(floats(from, last))),
+            (of(count_udaf(), TEXT, &long), number(1), number(LONG + 1)),
+            // Every value is the greatest so far, and the least from then on: all may be the frame's least one.
+            (of(min_udaf(), ORDER, &long), number(0), number(from)),
+            (of(min_udaf(), TEXT, &long), text(0), text(from)),
+            (of(max_udaf(), TEXT, &long), text(0), text(last)),
+            (nth(1, &long), text(0), text(from)),
+            (nth(-1, &long), text(0), text(last)),
+        ],
+        1,
+    );
+    let ahead = framed(WindowFrameUnits::Rows, following(Some(1)), following(Some(LONG as u64)));
     let rest = framed(WindowFrameUnits::Rows, WindowFrameBound::CurrentRow, following(None));
-    let long = framed(WindowFrameUnits::Rows, preceding(Some(1_500_000)), WindowFrameBound::CurrentRow);
-    for call in [of(max_udaf(), TEXT, &rest), nth(1, &long)] {
-        let what = call.to_string();
-        let error = large(vec![call], 1).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Resource, "{what}: {error}");
-    }
+    let lag = |offset: i64| WindowFrameBound::Preceding(ScalarValue::UInt64(Some(offset as u64)));
+    let far = framed(WindowFrameUnits::Rows, lag(LONG as i64), lag(LONG as i64));
+    ends_within(
+        vec![
+            (of(sum_udaf(), FLOAT, &ahead), float(floats(1, LONG)), ScalarValue::Float64(None)),
+            (of(min_udaf(), TEXT, &ahead), text(1), ScalarValue::Utf8View(None)),
+            (of(avg_udaf(), FLOAT, &rest), float(499.5), float(999.0)),
+            (of(min_udaf(), TEXT, &rest), text(0), text(last)),
+            (of(max_udaf(), TEXT, &rest), text(last), text(last)),
+            (nth(1, &far), ScalarValue::Utf8View(None), text(last - LONG)),
+        ],
+        1,
+    );
+}
+
+/// Rows wait for the end of the partition because of one function, and the others look at what is around each row.
+#[test]
+fn functions_wait_for_one_that_wants_the_partitions_end() {
+    let distance = |rows: i64| ScalarValue::Int64(Some(rows));
+    let whole = framed(WindowFrameUnits::Rows, preceding(None), following(None));
+    let running = framed(WindowFrameUnits::Range, preceding(None), WindowFrameBound::CurrentRow);
+    let groups = framed(WindowFrameUnits::Groups, preceding(Some(5)), following(Some(5)));
+    let values = framed(
+        WindowFrameUnits::Range,
+        WindowFrameBound::Preceding(distance(400_000)),
+        WindowFrameBound::Following(distance(10)),
+    );
+    let lead = WindowFunction::Shift { offset: -1, default: ScalarValue::Utf8View(None), ignore_nulls: false };
+    let last = ROWS - 1;
+    let float = |sum: f64| ScalarValue::Float64(Some(sum));
+    ends_within(
+        vec![
+            (of(count_udaf(), NUMBER, &whole), number(ROWS), number(ROWS)),
+            (of(sum_udaf(), NUMBER, &running), number((0..3).map(at).sum()), number(SUM)),
+            (of(sum_udaf(), FLOAT, &running), float(3.0), float(SUM as f64)),
+            (of(max_udaf(), TEXT, &groups), text(17), text(last)),
+            (of(count_udaf(), NUMBER, &values), number(33), number(1_200_002)),
+            (nth(1, &values), text(0), text(last - 1_200_001)),
+            (call(lead, &[TEXT], &whole), text(1), ScalarValue::Utf8View(None)),
+        ],
+        3,
+    );
 }
