@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::Schema;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::Result;
 use diligence_storage::RowFilter;
 
@@ -18,6 +21,8 @@ pub struct PredicateFilter {
     columns: Vec<usize>,
     /// The condition over just those columns.
     node: Node,
+    /// Whether it compares numbers with constants, and does nothing else.
+    is_plain: bool,
 }
 
 impl PredicateFilter {
@@ -30,7 +35,8 @@ impl PredicateFilter {
         }
         let dense = foreign::renumbered(condition.physical(), &columns)?;
         let schema = table.project(&columns).map_err(diligence_storage::foreign_error::from_arrow)?;
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns }))
+        let is_plain = is_plain(condition.physical(), table);
+        Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns, is_plain }))
     }
 
     /// The filter behind the scan's interface.
@@ -51,5 +57,62 @@ impl RowFilter for PredicateFilter {
         }
         let batch = Batch::from_arrays(columns.to_vec(), rows);
         Ok(BooleanArray::new(self.node.rows_that_are(true, &batch)?, None))
+    }
+
+    fn may_see_dropped(&self) -> bool {
+        self.is_plain
+    }
+}
+
+/// Whether a condition is a comparison of a column of numbers, or what is like them, with a constant of its type, or several such.
+fn is_plain(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> bool {
+    let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return false };
+    let (left, right) = (binary.left(), binary.right());
+    if matches!(binary.op(), Operator::And | Operator::Or) {
+        return is_plain(left, table) && is_plain(right, table);
+    }
+    let is_compared = |column: &Arc<dyn PhysicalExpr>, constant: &Arc<dyn PhysicalExpr>| {
+        let (Some(column), Some(constant)) = (column.downcast_ref::<Column>(), constant.downcast_ref::<Literal>())
+        else {
+            return false;
+        };
+        let data_type = table.field(column.index()).data_type();
+        data_type.is_primitive() && constant.value().data_type() == *data_type
+    };
+    let compares = matches!(
+        binary.op(),
+        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    compares && (is_compared(left, right) || is_compared(right, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_common::ScalarValue;
+
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_fail_may_see_dropped_rows() {
+        let table = Schema::new(vec![
+            Field::new("number", DataType::Int64, true),
+            Field::new("text", DataType::Utf8View, true),
+        ]);
+        let column = |index: usize| Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
+        let int = |value| Arc::new(Literal::new(ScalarValue::Int64(Some(value)))) as Arc<dyn PhysicalExpr>;
+        let binary = |left: &Arc<dyn PhysicalExpr>, operator, right: &Arc<dyn PhysicalExpr>| {
+            Arc::new(BinaryExpr::new(left.clone(), operator, right.clone())) as Arc<dyn PhysicalExpr>
+        };
+        let may_see = |condition: &Arc<dyn PhysicalExpr>| {
+            let condition = Expr::new(condition.clone(), &table).unwrap();
+            PredicateFilter::new(&condition, &table).unwrap().unwrap().may_see_dropped()
+        };
+        let (low, high) = (binary(&column(0), Operator::GtEq, &int(1)), binary(&int(9), Operator::NotEq, &column(0)));
+        let inverse = binary(&binary(&int(100), Operator::Divide, &column(0)), Operator::Gt, &int(1));
+        let text = Arc::new(Literal::new(ScalarValue::Utf8View(Some("a".into())))) as Arc<dyn PhysicalExpr>;
+        assert!(may_see(&low) && may_see(&high) && may_see(&binary(&low, Operator::Or, &high)));
+        assert!(!may_see(&inverse) && !may_see(&binary(&low, Operator::And, &inverse)));
+        assert!(!may_see(&binary(&column(1), Operator::Eq, &text)));
     }
 }
