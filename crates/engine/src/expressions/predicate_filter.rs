@@ -39,10 +39,33 @@ impl PredicateFilter {
         Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns, is_plain }))
     }
 
-    /// The filter behind the scan's interface.
-    pub fn shared(condition: &Expr, table: &Schema) -> Result<Option<Arc<dyn RowFilter>>> {
-        Ok(Self::new(condition, table)?.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>))
+    /// The filters of all conditions, in their order; comparisons of one column with constants are one filter, wherever they are, so that
+    /// the column is looked at once.
+    pub fn all_of(conditions: &[Expr], table: &Schema) -> Result<Vec<Arc<dyn RowFilter>>> {
+        let mut together: Vec<(Option<usize>, Expr)> = Vec::new();
+        for condition in conditions {
+            let column = compared_column(condition, table)?;
+            match together.iter_mut().find(|(other, _)| column.is_some() && *other == column) {
+                Some((_, earlier)) => {
+                    let (earlier_one, this) = (earlier.physical().clone(), condition.physical().clone());
+                    *earlier = Expr::new(Arc::new(BinaryExpr::new(earlier_one, Operator::And, this)), table)?;
+                }
+                None => together.push((column, condition.clone())),
+            }
+        }
+        let filters = together.iter().map(|(_, condition)| Self::new(condition, table));
+        let filters = filters.collect::<Result<Vec<_>>>()?;
+        Ok(filters.into_iter().flatten().map(|filter| Arc::new(filter) as Arc<dyn RowFilter>).collect())
     }
+}
+
+/// The one column that a condition compares with constants, if it does nothing else.
+fn compared_column(condition: &Expr, table: &Schema) -> Result<Option<usize>> {
+    let columns = read_columns(condition.physical())?;
+    Ok(match columns.as_slice() {
+        [column] if is_plain(condition.physical(), table) => Some(*column),
+        _ => None,
+    })
 }
 
 impl RowFilter for PredicateFilter {
@@ -114,5 +137,15 @@ mod tests {
         assert!(may_see(&low) && may_see(&high) && may_see(&binary(&low, Operator::Or, &high)));
         assert!(!may_see(&inverse) && !may_see(&binary(&low, Operator::And, &inverse)));
         assert!(!may_see(&binary(&column(1), Operator::Eq, &text)));
+
+        let conditions = [low, inverse, binary(&column(1), Operator::Eq, &text), high];
+        let conditions = conditions.map(|condition| Expr::new(condition, &table).unwrap());
+        let filters = PredicateFilter::all_of(&conditions, &table).unwrap();
+        let columns = filters.iter().map(|filter| (filter.columns().to_vec(), filter.may_see_dropped()));
+        assert_eq!(columns.collect::<Vec<_>>(), [(vec![0], true), (vec![0], false), (vec![1], false)]);
+        // The first one is both comparisons.
+        let numbers = Arc::new(arrow::array::Int64Array::from(vec![Some(0), Some(1), Some(9), None])) as ArrayRef;
+        let kept = filters[0].keep(&[numbers]).unwrap();
+        assert_eq!(kept.iter().map(|kept| kept == Some(true)).collect::<Vec<_>>(), [false, true, false, false]);
     }
 }
