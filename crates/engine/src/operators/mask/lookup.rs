@@ -371,7 +371,7 @@ mod tests {
         let mut codes = vec![100; values.len()];
         lookup.add_kinds(&(Arc::new(Int64Array::from(values.to_vec())) as ArrayRef), 7, &mut codes).unwrap();
         let of_kinds = codes.iter().map(|code| lookup.mask_of((code - 100) as usize / 7));
-        assert_eq!((of_kinds.collect::<Vec<_>>(), lookup.kinds()), (expected.clone(), 6));
+        assert_eq!((of_kinds.collect::<Vec<_>>(), lookup.kinds()), (expected.clone(), 7));
         // Without the far constant there is a table, which answers the same.
         let near = [&queries[..3], &[vec![(Greater, vec![int(10)])]]].concat();
         let lookup = Lookup::new(&near).unwrap();
