@@ -281,7 +281,7 @@ mod tests {
                 let terms = (0..queries).map(|query| between(query * step % 150, query * step % 150 + 20));
                 (column, Arc::new(Lookup::new(&terms.collect::<Vec<_>>()).unwrap()))
             };
-            let lookups = vec![lookup(1, 3), lookup(2, 5)];
+            let lookups = vec![lookup(1, 7), lookup(2, 11)];
             assert_eq!(Grid::of(&lookups).is_some(), queries == 5);
             let operator = MaskRows { lookups: lookups.clone(), masks: vec![], columns: vec![0] };
             let rows = run(&operator, vec![arrays.clone(), arrays.clone()]);
