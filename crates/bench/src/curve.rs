@@ -1,5 +1,5 @@
-//! Numbers over a quantity of which each value is a multiple of the one before, drawn: times over memory budgets as in Gamma's
-//! figure 14 (DeWitt et al. 1990), over sizes, over workers.
+//! Numbers over a quantity, drawn. Most often each of its values is a multiple of the one before: times over memory budgets as in Gamma's
+//! figure 14 (DeWitt et al. 1990), over sizes, over workers. Or they are as far apart as one likes, such as shares of a time.
 
 use std::fmt::Write;
 
@@ -17,10 +17,22 @@ const GRID_LINES: f64 = 6.0;
 /// An SVG with a line for each contestant: a number of `unit` at each point of the axis (its name and its value, drawn
 /// logarithmically), none where it failed.
 pub fn draw(title: &str, unit: &str, axis: &[(String, u64)], lines: &[(String, Vec<Option<f64>>)]) -> String {
-    let logs: Vec<f64> = axis.iter().map(|(_, value)| (*value as f64).log2()).collect();
-    let (least, most) = logs.iter().fold((f64::MAX, f64::MIN), |(a, b), &log| (a.min(log), b.max(log)));
-    let x = |log: f64| {
-        let share = if most > least { (log - least) / (most - least) } else { 0.5 };
+    let axis: Vec<_> = axis.iter().map(|(name, value)| (name.as_str(), (*value as f64).log2())).collect();
+    drawn(title, unit, &axis, lines)
+}
+
+/// The same with a point of the axis for each name, all as far from the next.
+pub fn draw_even(title: &str, unit: &str, names: &[String], lines: &[(String, Vec<Option<f64>>)]) -> String {
+    let axis: Vec<_> = names.iter().enumerate().map(|(place, name)| (name.as_str(), place as f64)).collect();
+    drawn(title, unit, &axis, lines)
+}
+
+/// The axis: the names of its points, and how far to the right they are.
+fn drawn(title: &str, unit: &str, axis: &[(&str, f64)], lines: &[(String, Vec<Option<f64>>)]) -> String {
+    let (least, most) =
+        axis.iter().map(|(_, place)| place).fold((f64::MAX, f64::MIN), |(a, b), &place| (a.min(place), b.max(place)));
+    let x = |place: f64| {
+        let share = if most > least { (place - least) / (most - least) } else { 0.5 };
         LEFT + share * (WIDTH - LEFT - RIGHT)
     };
     let longest = lines.iter().flat_map(|(_, numbers)| numbers.iter().flatten()).fold(1e-3_f64, |a, &b| a.max(b));
@@ -46,13 +58,14 @@ pub fn draw(title: &str, unit: &str, axis: &[(String, u64)], lines: &[(String, V
         );
         number += step;
     }
-    for ((name, _), &log) in axis.iter().zip(&logs) {
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>", x(log), HEIGHT - 26.0);
+    for &(name, place) in axis {
+        let (at, low) = (x(place), HEIGHT - 26.0);
+        let _ = writeln!(svg, "<text x=\"{at:.1}\" y=\"{low}\" text-anchor=\"middle\">{name}</text>");
     }
     for (index, (name, numbers)) in lines.iter().enumerate() {
         let color = COLORS[index % COLORS.len()];
         let mut points: Vec<(f64, f64)> =
-            logs.iter().zip(numbers).filter_map(|(&log, number)| Some((x(log), y((*number)?)))).collect();
+            axis.iter().zip(numbers).filter_map(|(&(_, place), number)| Some((x(place), y((*number)?)))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -93,6 +106,17 @@ mod tests {
         let svg = draw("sort", "s", &budgets, &lines);
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<circle").count()), (2, 3));
         assert!(svg.contains(">256MB<") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn an_even_axis_begins_at_the_left_and_ends_at_the_right() {
+        let svg = draw_even("t", "s", &["0".into(), "10".into(), "100".into()], &[("a".into(), vec![Some(1.0); 3])]);
+        let middle = (LEFT + WIDTH - RIGHT) / 2.0;
+        for (name, place) in [("0", LEFT), ("10", middle), ("100", WIDTH - RIGHT)] {
+            let low = HEIGHT - 26.0;
+            let label = format!("<text x=\"{place:.1}\" y=\"{low}\" text-anchor=\"middle\">{name}</text>");
+            assert!(svg.contains(&label), "{label}\n{svg}");
+        }
     }
 
     #[test]

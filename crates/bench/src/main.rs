@@ -7,7 +7,9 @@ mod blocks;
 mod budgets;
 mod clients;
 mod concurrent;
+mod cpu;
 mod curve;
+mod due;
 mod mixes;
 mod policies;
 mod report;
@@ -49,6 +51,10 @@ enum Benchmark {
     Policies(policies::Arguments),
     /// Many clients at once, with and without sharing, beside rivals.
     Concurrent(concurrent::Arguments),
+    /// Two joins that differ in one range, the second so much after the first: Figure 8 of the QPipe paper.
+    Overlap(concurrent::overlap::Arguments),
+    /// What each query more costs that comes together with others: identical ones, of one template, of a dashboard.
+    Satellites(concurrent::satellites::Arguments),
     /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the door costs.
     Clients(clients::Arguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
@@ -85,6 +91,8 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
         Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
+        Benchmark::Overlap(arguments) => concurrent::overlap::run(arguments, &command.data)?,
+        Benchmark::Satellites(arguments) => concurrent::satellites::run(arguments, &command.data)?,
         Benchmark::Clients(arguments) => clients::run(arguments, &command.data)?,
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,

@@ -137,6 +137,11 @@ pub trait RowFilter: Send + Sync {
     /// For each row true to keep it; NULL counts as false. `columns` are in the order of
     /// [`columns`](Self::columns), equally long, in logical or narrow physical form.
     fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray>;
+    /// Whether it may also be asked of rows that other filters drop: it never fails, it says of a row what it says whatever rows are
+    /// beside it, and it costs less than to choose the rows.
+    fn may_see_dropped(&self) -> bool {
+        false
+    }
     /// False while the filter would keep nearly everything and is not worth its time.
     fn is_worthwhile(&self) -> bool {
         true

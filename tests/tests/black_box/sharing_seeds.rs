@@ -111,6 +111,42 @@ fn statement(shape: usize, random: &mut Random) -> String {
     }
 }
 
+/// The same with its columns in another order, or without the last one.
+fn otherwise(sql: &str, leave_out: bool) -> String {
+    let Some((columns, rest)) = sql.strip_prefix("SELECT ").and_then(|sql| sql.split_once(" FROM ")) else {
+        return sql.to_owned();
+    };
+    let (mut parts, mut depth) = (vec![String::new()], 0);
+    for letter in columns.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if letter != ',' || depth > 0 => part.push(letter),
+            _ => parts.push(String::new()),
+        }
+    }
+    let mut parts: Vec<_> = parts.iter().map(|part| part.trim()).collect();
+    match parts.pop() {
+        Some(last) if !leave_out || parts.is_empty() => parts.insert(0, last),
+        _ => {}
+    }
+    format!("SELECT {} FROM {rest}", parts.join(", "))
+}
+
+#[test]
+fn columns_move_and_go() {
+    let sql =
+        "SELECT unique2, rank() OVER (PARTITION BY two, ten ORDER BY unique1), count(*) FROM (SELECT 1, 2 FROM t)";
+    let moved =
+        "SELECT count(*), unique2, rank() OVER (PARTITION BY two, ten ORDER BY unique1) FROM (SELECT 1, 2 FROM t)";
+    assert_eq!(otherwise(sql, false), moved);
+    assert_eq!(otherwise("SELECT a, sum(b) FROM t", true), "SELECT a FROM t");
+    assert_eq!(otherwise("SELECT a FROM t", true), "SELECT a FROM t");
+}
+
 type Answer = Result<String, String>;
 
 fn text(batches: &[RecordBatch]) -> String {
@@ -155,7 +191,12 @@ fn run(database: &Database, seed: u64, lone: &mut Lone) {
             come += 1;
             let again = random.below(4) == 0 && !open.is_empty();
             let sql = if again {
-                open[random.below(open.len())].sql.clone()
+                let sql = open[random.below(open.len())].sql.clone();
+                match random.below(4) {
+                    0 => otherwise(&sql, false),
+                    1 => otherwise(&sql, true),
+                    _ => sql,
+                }
             } else {
                 statement(shapes[random.below(shapes.len())], &mut random)
             };

@@ -1,14 +1,12 @@
 //! Many connections to one server, on one thread: each is a future, so that clients cost the server's cores little.
 //!
-//! In a closed loop each client sends its next statement when it has the answer to the last. In an open loop statements are due at
-//! times that do not depend on the server (a Poisson process); whichever client of the pool is free takes the next one. If none
-//! is, the statement waits, and that counts: latencies begin when it was due, or a server that is late would be asked less and
-//! look better than it is.
+//! When they send is said in [`due`](crate::due).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
@@ -17,6 +15,7 @@ use tokio::time::Instant;
 
 use super::contestants::WireServer;
 use super::runtime;
+use crate::due::Due;
 use crate::mixes::{Mix, Statement, Statements};
 use crate::rivals::{Outcome, Record};
 
@@ -84,24 +83,6 @@ pub struct Seen {
     answers: Vec<(Statement, Vec<Vec<u8>>)>,
 }
 
-/// The times of a Poisson process of so many events a second (exponential gaps), up to `seconds`.
-pub fn schedule(rate: f64, seconds: f64, seed: u64) -> Vec<f64> {
-    let mut random = diligence_base::seams::Random::new(seed);
-    let (mut now, mut starts) = (0.0, Vec::new());
-    if rate <= 0.0 {
-        return starts;
-    }
-    loop {
-        // In (0, 1]: its logarithm is finite.
-        let uniform = (random.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
-        now -= uniform.ln() / rate;
-        if now >= seconds {
-            return starts;
-        }
-        starts.push(now);
-    }
-}
-
 impl Load<'_> {
     /// Runs it to its end.
     pub fn run(&self) -> Result<Seen> {
@@ -111,9 +92,10 @@ impl Load<'_> {
 
     async fn all(&self) -> Result<Seen> {
         let mut clients = Vec::new();
+        let mut dues = Vec::new();
         for (pool, group) in self.pools.iter().enumerate() {
-            let due: Rc<Option<Vec<f64>>> = Rc::new(group.starts.clone());
-            let taken = Rc::new(Cell::new(0));
+            let due = Due::new(group.starts.clone());
+            dues.push(due.clone());
             for number in 0..group.count {
                 let (connection, names) = self.connect(group.mix).await?;
                 let statements = Statements::new(group.mix, self.scale_factor, self.seed, pool << 16 | number);
@@ -123,16 +105,12 @@ impl Load<'_> {
                     names,
                     statements,
                     due: due.clone(),
-                    taken: taken.clone(),
                     protocol: self.protocol,
                     binary: self.binary,
                 });
             }
         }
         let seen = Rc::new(RefCell::new(Seen::default()));
-        let takens: Vec<_> = (0..self.pools.len())
-            .map(|pool| clients.iter().find(|client| client.pool == pool).map(|client| client.taken.clone()))
-            .collect();
         let start = Instant::now();
         let end = start + Duration::from_secs_f64(self.seconds);
         let tasks: Vec<_> =
@@ -142,15 +120,7 @@ impl Load<'_> {
         }
         let mut seen = seen.take();
         seen.seconds = start.elapsed().as_secs_f64();
-        seen.left = self
-            .pools
-            .iter()
-            .zip(takens)
-            .map(|(pool, taken)| {
-                let due = pool.starts.as_ref().map_or(0, Vec::len);
-                due.saturating_sub(taken.map_or(0, |taken| taken.get()))
-            })
-            .collect();
+        seen.left = dues.iter().map(|due| due.left()).collect();
         Ok(seen)
     }
 
@@ -243,9 +213,7 @@ struct Client {
     connection: Connection,
     names: HashMap<String, String>,
     statements: Statements,
-    due: Rc<Option<Vec<f64>>>,
-    /// How many of those that are due the clients of the pool have taken.
-    taken: Rc<Cell<usize>>,
+    due: Arc<Due>,
     protocol: Protocol,
     binary: bool,
 }
@@ -257,10 +225,10 @@ impl Client {
             let Some(wanted) = self.wanted(start).await else { return };
             let began = Instant::now();
             if began >= end {
-                // It was due, but there was no time for it: not taken.
-                self.taken.set(self.taken.get() - usize::from(self.due.is_some()));
+                // It was due, but there was no time for it.
                 return;
             }
+            self.due.note_sent();
             let Some(statement) = self.statements.next() else { return };
             let name = match self.protocol {
                 Protocol::Prepared => self.names.get(&statement.template).map(String::as_str),
@@ -291,31 +259,11 @@ impl Client {
 
     /// Waits until the next statement is due; when that is. `None` if nothing more is.
     async fn wanted(&self, start: Instant) -> Option<Instant> {
-        let Some(due) = self.due.as_ref() else { return Some(Instant::now()) };
-        let next = self.taken.get();
-        let wanted = start + Duration::from_secs_f64(*due.get(next)?);
-        self.taken.set(next + 1);
-        tokio::time::sleep_until(wanted).await;
+        let wanted = start + Duration::from_secs_f64(self.due.take(start.elapsed().as_secs_f64())?);
+        // Timers are exact to a millisecond: what is due already must not wait for one.
+        if Instant::now() < wanted {
+            tokio::time::sleep_until(wanted).await;
+        }
         Some(wanted)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_schedule_has_its_rate_and_comes_from_the_seed() {
-        let starts = schedule(1000.0, 10.0, 1);
-        assert!((9_500..10_500).contains(&starts.len()), "{}", starts.len());
-        assert!(starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts.iter().all(|start| *start < 10.0));
-        assert_eq!(starts, schedule(1000.0, 10.0, 1));
-        assert_ne!(starts, schedule(1000.0, 10.0, 2));
-        // Gaps of a Poisson process differ as much as they are long.
-        let gaps: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((0.9..1.1).contains(&(variance.sqrt() / mean)));
-        assert!(schedule(0.0, 10.0, 1).is_empty());
     }
 }

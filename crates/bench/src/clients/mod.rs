@@ -15,7 +15,8 @@ use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
 use self::contestants::WireServer;
-use self::load::{Clients, Load, Protocol, schedule};
+use self::load::{Clients, Load, Protocol};
+use crate::due::schedule;
 use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
 use crate::rivals::{Outcome, Pool, Record, Rival};

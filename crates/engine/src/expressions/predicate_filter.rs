@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::Schema;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::Result;
 use diligence_storage::RowFilter;
 
@@ -18,6 +21,8 @@ pub struct PredicateFilter {
     columns: Vec<usize>,
     /// The condition over just those columns.
     node: Node,
+    /// Whether it compares numbers with constants, and does nothing else.
+    is_plain: bool,
 }
 
 impl PredicateFilter {
@@ -30,13 +35,37 @@ impl PredicateFilter {
         }
         let dense = foreign::renumbered(condition.physical(), &columns)?;
         let schema = table.project(&columns).map_err(diligence_storage::foreign_error::from_arrow)?;
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns }))
+        let is_plain = is_plain(condition.physical(), table);
+        Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns, is_plain }))
     }
 
-    /// The filter behind the scan's interface.
-    pub fn shared(condition: &Expr, table: &Schema) -> Result<Option<Arc<dyn RowFilter>>> {
-        Ok(Self::new(condition, table)?.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>))
+    /// The filters of all conditions, in their order; comparisons of one column with constants are one filter, wherever they are, so that
+    /// the column is looked at once.
+    pub fn all_of(conditions: &[Expr], table: &Schema) -> Result<Vec<Arc<dyn RowFilter>>> {
+        let mut together: Vec<(Option<usize>, Expr)> = Vec::new();
+        for condition in conditions {
+            let column = compared_column(condition, table)?;
+            match together.iter_mut().find(|(other, _)| column.is_some() && *other == column) {
+                Some((_, earlier)) => {
+                    let (earlier_one, this) = (earlier.physical().clone(), condition.physical().clone());
+                    *earlier = Expr::new(Arc::new(BinaryExpr::new(earlier_one, Operator::And, this)), table)?;
+                }
+                None => together.push((column, condition.clone())),
+            }
+        }
+        let filters = together.iter().map(|(_, condition)| Self::new(condition, table));
+        let filters = filters.collect::<Result<Vec<_>>>()?;
+        Ok(filters.into_iter().flatten().map(|filter| Arc::new(filter) as Arc<dyn RowFilter>).collect())
     }
+}
+
+/// The one column that a condition compares with constants, if it does nothing else.
+fn compared_column(condition: &Expr, table: &Schema) -> Result<Option<usize>> {
+    let columns = read_columns(condition.physical())?;
+    Ok(match columns.as_slice() {
+        [column] if is_plain(condition.physical(), table) => Some(*column),
+        _ => None,
+    })
 }
 
 impl RowFilter for PredicateFilter {
@@ -51,5 +80,72 @@ impl RowFilter for PredicateFilter {
         }
         let batch = Batch::from_arrays(columns.to_vec(), rows);
         Ok(BooleanArray::new(self.node.rows_that_are(true, &batch)?, None))
+    }
+
+    fn may_see_dropped(&self) -> bool {
+        self.is_plain
+    }
+}
+
+/// Whether a condition is a comparison of a column of numbers, or what is like them, with a constant of its type, or several such.
+fn is_plain(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> bool {
+    let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return false };
+    let (left, right) = (binary.left(), binary.right());
+    if matches!(binary.op(), Operator::And | Operator::Or) {
+        return is_plain(left, table) && is_plain(right, table);
+    }
+    let is_compared = |column: &Arc<dyn PhysicalExpr>, constant: &Arc<dyn PhysicalExpr>| {
+        let (Some(column), Some(constant)) = (column.downcast_ref::<Column>(), constant.downcast_ref::<Literal>())
+        else {
+            return false;
+        };
+        let data_type = table.field(column.index()).data_type();
+        data_type.is_primitive() && constant.value().data_type() == *data_type
+    };
+    let compares = matches!(
+        binary.op(),
+        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    compares && (is_compared(left, right) || is_compared(right, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_common::ScalarValue;
+
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_fail_may_see_dropped_rows() {
+        let table = Schema::new(vec![
+            Field::new("number", DataType::Int64, true),
+            Field::new("text", DataType::Utf8View, true),
+        ]);
+        let column = |index: usize| Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
+        let int = |value| Arc::new(Literal::new(ScalarValue::Int64(Some(value)))) as Arc<dyn PhysicalExpr>;
+        let binary = |left: &Arc<dyn PhysicalExpr>, operator, right: &Arc<dyn PhysicalExpr>| {
+            Arc::new(BinaryExpr::new(left.clone(), operator, right.clone())) as Arc<dyn PhysicalExpr>
+        };
+        let may_see = |condition: &Arc<dyn PhysicalExpr>| {
+            let condition = Expr::new(condition.clone(), &table).unwrap();
+            PredicateFilter::new(&condition, &table).unwrap().unwrap().may_see_dropped()
+        };
+        let (low, high) = (binary(&column(0), Operator::GtEq, &int(1)), binary(&int(9), Operator::NotEq, &column(0)));
+        let inverse = binary(&binary(&int(100), Operator::Divide, &column(0)), Operator::Gt, &int(1));
+        let text = Arc::new(Literal::new(ScalarValue::Utf8View(Some("a".into())))) as Arc<dyn PhysicalExpr>;
+        assert!(may_see(&low) && may_see(&high) && may_see(&binary(&low, Operator::Or, &high)));
+        assert!(!may_see(&inverse) && !may_see(&binary(&low, Operator::And, &inverse)));
+        assert!(!may_see(&binary(&column(1), Operator::Eq, &text)));
+
+        let conditions = [low, inverse, binary(&column(1), Operator::Eq, &text), high];
+        let conditions = conditions.map(|condition| Expr::new(condition, &table).unwrap());
+        let filters = PredicateFilter::all_of(&conditions, &table).unwrap();
+        let columns = filters.iter().map(|filter| (filter.columns().to_vec(), filter.may_see_dropped()));
+        assert_eq!(columns.collect::<Vec<_>>(), [(vec![0], true), (vec![0], false), (vec![1], false)]);
+        // The first one is both comparisons.
+        let numbers = Arc::new(arrow::array::Int64Array::from(vec![Some(0), Some(1), Some(9), None])) as ArrayRef;
+        let kept = filters[0].keep(&[numbers]).unwrap();
+        assert_eq!(kept.iter().map(|kept| kept == Some(true)).collect::<Vec<_>>(), [false, true, false, false]);
     }
 }

@@ -91,8 +91,8 @@ impl Unpark {
     }
 
     /// Sleeps until it is called, unless that happens within a moment.
-    fn wait(&self) {
-        if !sync::linger(|| self.called.load(Ordering::Acquire)) {
+    fn wait(&self, scheduler: &Scheduler) {
+        if !scheduler.linger(|| self.called.load(Ordering::Acquire)) {
             thread::park();
         }
         self.called.store(false, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl QueryStream {
             match self.poll(&waker) {
                 Poll::Ready(batch) => return batch,
                 Poll::Pending if self.inline.is_some() => thread::park_timeout(INLINE_SLEEP),
-                Poll::Pending => unpark.wait(),
+                Poll::Pending => unpark.wait(&self.run.scheduler),
             }
         }
     }

@@ -4,8 +4,8 @@
 //! The life of a query that may share:
 //! 1. [`Wish::of`] *cuts* its plan: below the cut is what others may want as well, most often the topmost aggregate with all below it.
 //!    The part below the cut gets its [signatures](signature).
-//! 2. [`RunningPlan::bind`](running) looks for a state with the same signature. If there is one, the query becomes its reader. If not,
-//!    a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
+//! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns. If there is one,
+//!    the query becomes its reader. If not, a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
 //! 3. Queries that wait and differ only in the constants of their scans' conditions go together: one run [groups by the keys and a
 //!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks).
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
@@ -20,6 +20,7 @@
 //! * A build goes on while it has a reader, whoever was the first. One that fails is tried again by each of its readers alone, so an
 //!   error belongs to the query that gets it.
 
+mod books;
 mod columns;
 mod cut;
 mod masks;
@@ -112,6 +113,8 @@ pub(crate) struct SharedRun {
     pub merged: usize,
     /// Readers of the run, of all its queries.
     pub readers: Arc<AtomicUsize>,
+    /// What the query makes of its state, if it is not just what the query wants.
+    pub residual: Option<String>,
 }
 
 /// A state that was there before the query came.
@@ -156,9 +159,13 @@ impl RetainedState {
             1 => "once".to_owned(),
             uses => format!("{uses} times"),
         };
-        let residual = self.residual.iter().map(|residual| format!("; {residual}")).collect::<String>();
+        let residual = residual_text(self.residual.as_ref());
         format!("a state from {age} ago, built with {cost} of work, used {uses}{residual}")
     }
+}
+
+fn residual_text(residual: Option<&String>) -> String {
+    residual.map_or_else(String::new, |residual| format!("; {residual}"))
 }
 
 impl SharedRun {
@@ -172,13 +179,12 @@ impl SharedRun {
             Role::Host => "host",
             Role::Satellite => "satellite",
         };
-        match (self.merged, readers) {
-            (1, 0 | 1) if self.role == Role::Host => None,
-            (1, _) => Some(format!("{role}, one run for this and {others} with the same plan")),
-            (merged, _) => {
-                Some(format!("merged, one run for {merged} different queries; this is a {role} beside {others}"))
-            }
-        }
+        let shared = match (self.merged, readers) {
+            (1, 0 | 1) if self.role == Role::Host => return None,
+            (1, _) => format!("{role}, one run for this and {others} with the same plan"),
+            (merged, _) => format!("merged, one run for {merged} different queries; this is a {role} beside {others}"),
+        };
+        Some(shared + &residual_text(self.residual.as_ref()))
     }
 }
 

@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// States that are looked at for one query at most.
-const CANDIDATES_MAX: usize = 32;
+pub(super) const CANDIDATES_MAX: usize = 32;
 
 /// All states that are kept.
 pub(crate) struct Retained {

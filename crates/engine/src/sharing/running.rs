@@ -15,28 +15,23 @@
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
+use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::books::{Books, Fit, Job, Member, MemberId, Reader};
 use super::retained::{self, Hit, Kept, Retained};
 use super::shape::Shape;
-use super::signature::Signature;
 use super::spool::{Built, Spool, State};
 use super::subsumption::Residual;
-use super::{BuildInfo, Parameter, RetainedState, Role, Shared, SharedRun, SharingInfo, Wish, cut, regroup};
+use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut, regroup};
 use crate::launcher::{Launcher, Listed};
 use crate::operators::result::ResultSink;
 use crate::plan::{Node, Plan};
 use crate::query::{QueryOptions, QueryRun};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
-
-/// Templates and plans that are remembered for having had too many rows.
-const OUTGROWN_MAX: usize = 1000;
 
 /// All that is shared in an engine.
 pub(crate) struct RunningPlan {
@@ -47,40 +42,13 @@ pub(crate) struct RunningPlan {
     me: Weak<Self>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct MemberId(u64);
-
-#[derive(Default)]
-struct Books {
-    members: HashMap<MemberId, Member>,
-    members_made: u64,
-    by_signature: HashMap<Signature, MemberId>,
-    by_reader: HashMap<QueryId, MemberId>,
-    /// First come, first served.
-    waiting: VecDeque<MemberId>,
-    builds: HashMap<QueryId, Build>,
-    outgrown: HashSet<Signature>,
-    closed: bool,
-    totals: SharingInfo,
-}
-
-struct Member {
-    wish: Wish,
-    /// What its part gives, if that can be said, and if states are retained.
-    shape: Option<Arc<Shape>>,
-    readers: Vec<Reader>,
-    /// The run that builds its state; it waits if `None`.
-    build: Option<QueryId>,
-    since_ns: u64,
-}
-
 /// What can be said of a query's part.
 #[derive(Default)]
-struct Shapes {
+pub(super) struct Shapes {
     /// What it gives.
-    kept: Option<Arc<Shape>>,
+    pub kept: Option<Arc<Shape>>,
     /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below which that is.
-    wanted: Option<(usize, Arc<Shape>)>,
+    pub wanted: Option<(usize, Arc<Shape>)>,
 }
 
 impl Shapes {
@@ -95,38 +63,6 @@ impl Shapes {
         let is_ordered = cut::part_below(plan, depth).is_some_and(|part| part.ordered);
         Self { kept, wanted: wanted.filter(|_| !is_ordered).map(|wanted| (depth, wanted)) }
     }
-}
-
-/// A query that waits for a state.
-#[derive(Clone)]
-struct Reader {
-    run: Arc<QueryRun>,
-    result: Arc<ResultSink>,
-    plan: Arc<Plan>,
-    options: Arc<QueryOptions>,
-    depth: usize,
-    role: Role,
-}
-
-struct Build {
-    run: Option<Arc<QueryRun>>,
-    /// Their bits are their places.
-    members: Vec<MemberId>,
-    template: Option<Signature>,
-    readers: Arc<AtomicUsize>,
-    /// Whether it keeps others from starting.
-    holds: bool,
-    has_timer: bool,
-}
-
-/// A run to be started.
-struct Job {
-    build: QueryId,
-    plan: Arc<Plan>,
-    options: Arc<QueryOptions>,
-    depth: usize,
-    /// What each query differs in, if there are several.
-    queries: Vec<Arc<Vec<Parameter>>>,
 }
 
 impl RunningPlan {
@@ -154,8 +90,8 @@ impl RunningPlan {
         let run = self.launcher.create(setup, id, options.label.clone(), result.clone(), Listed::Yes, left);
         let (plan, options, depth) = (Arc::new(plan.clone()), Arc::new(options), wish.depth);
         // Without the lock: it takes some microseconds.
-        let shapes = if self.retained.is_on() { Shapes::of(&plan, &wish, &options) } else { Shapes::default() };
-        let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host };
+        let shapes = Shapes::of(&plan, &wish, &options);
+        let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host, fit: None };
         let mut books = self.books.lock();
         if books.closed || books.has_outgrown(&wish) {
             drop(books);
@@ -177,6 +113,10 @@ impl RunningPlan {
         {
             drop(books);
             self.read_more(&reader, *depth, wanted, found);
+            return run;
+        }
+        if let Some((member, fit)) = books.find_more(&shapes) {
+            books.join(member, Reader { fit: Some(fit), ..reader });
             return run;
         }
         books.enter(wish, shapes.kept, reader, self.launcher.clock.now_ns());
@@ -220,8 +160,7 @@ impl RunningPlan {
             let is_merged = ended.members.len() > 1;
             let mut readers = Vec::new();
             for (bit, member) in ended.members.into_iter().enumerate() {
-                let Some(member) = books.members.remove(&member) else { continue };
-                books.by_signature.remove(&member.wish.exact);
+                let Some(member) = books.remove(member) else { continue };
                 if matches!(built, Built::Outgrown) {
                     books.note_outgrown(if is_merged { ended.template.as_ref() } else { Some(&member.wish.exact) });
                 }
@@ -301,9 +240,7 @@ impl RunningPlan {
                 return;
             }
             let build = member.build;
-            if let Some(member) = books.members.remove(&member_id) {
-                books.by_signature.remove(&member.wish.exact);
-            }
+            books.remove(member_id);
             books.waiting.retain(|waiting| *waiting != member_id);
             build.and_then(|build| books.abandoned(build))
         };
@@ -439,11 +376,24 @@ impl RunningPlan {
     fn read_more(&self, reader: &Reader, depth: usize, wanted: &Shape, found: (Hit, Residual)) {
         let (hit, residual) = found;
         self.show_retained(reader, &hit, Some(residual.describe()));
+        self.read_through(reader, depth, wanted, &residual, hit.state, hit.bit);
+    }
+
+    /// The same, of any state.
+    fn read_through(
+        &self,
+        reader: &Reader,
+        depth: usize,
+        wanted: &Shape,
+        residual: &Residual,
+        state: Arc<State>,
+        bit: Option<usize>,
+    ) {
         let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"));
-        let (schema, batches) = (hit.state.schema.clone(), hit.state.batches.clone());
-        let part = part.and_then(|part| residual.plan(part, wanted, hit.bit, schema, batches));
+        let (schema, batches) = (state.schema.clone(), state.batches.clone());
+        let part = part.and_then(|part| residual.plan(part, wanted, bit, schema, batches));
         let plan = part.map(|part| cut::with_part(&reader.plan, depth, part));
-        self.launch(reader, plan, Some(hit.state));
+        self.launch(reader, plan, Some(state));
     }
 
     fn show_retained(&self, reader: &Reader, hit: &Hit, residual: Option<String>) {
@@ -454,6 +404,12 @@ impl RunningPlan {
 
     /// Runs a reader's own part over a state; over its own cells, if the run was for several queries.
     fn read(&self, reader: &Reader, state: Arc<State>, bit: Option<usize>) {
+        if let Some(Fit { depth, wanted, kept, .. }) = &reader.fit {
+            return match Residual::of(kept, bit.is_some(), wanted) {
+                Some(residual) => self.read_through(reader, *depth, wanted, &residual, state, bit),
+                None => self.run_alone(reader),
+            };
+        }
         let part = cut::part_below(&reader.plan, reader.depth).ok_or_else(|| Error::bug("a reader without a part"));
         let part = part.and_then(|part| match bit {
             Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit),
@@ -483,113 +439,5 @@ impl RunningPlan {
             }
             Err(error) => run.fail(error),
         }
-    }
-}
-
-impl Books {
-    fn enter(&mut self, wish: Wish, shape: Option<Arc<Shape>>, reader: Reader, now_ns: u64) {
-        let id = MemberId(self.members_made);
-        self.members_made += 1;
-        self.by_signature.insert(wish.exact.clone(), id);
-        self.by_reader.insert(reader.run.id(), id);
-        self.members.insert(id, Member { wish, shape, readers: vec![reader], build: None, since_ns: now_ns });
-        self.waiting.push_back(id);
-    }
-
-    /// A later query that wants the same.
-    fn join(&mut self, id: MemberId, reader: Reader) {
-        let Some(member) = self.members.get_mut(&id) else { return };
-        let reader = Reader { role: Role::Satellite, ..reader };
-        self.by_reader.insert(reader.run.id(), id);
-        self.totals.satellites_total += 1;
-        if let Some(build) = member.build.and_then(|build| self.builds.get(&build)) {
-            build.show(&reader);
-        }
-        member.readers.push(reader);
-    }
-
-    /// Who starts next, together, if `runs` may be at work.
-    fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
-        let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
-        let template = |member: &MemberId| {
-            let template = self.members.get(member).and_then(|member| member.wish.template.as_ref());
-            template.map(|(template, _)| template)
-        };
-        let is_free = |wanted: &Signature| {
-            has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
-        };
-        let first = self.waiting.iter().find(|member| template(member).is_none_or(is_free))?;
-        let Some(shared) = template(first) else { return Some(vec![*first]) };
-        let same = self.waiting.iter().filter(|member| template(member) == Some(shared));
-        Some(same.take(MERGED_QUERIES_MAX).copied().collect())
-    }
-
-    /// Notes that a run starts for these members, which wait.
-    fn start(&mut self, chosen: Vec<MemberId>, id: QueryId) -> Option<Job> {
-        self.waiting.retain(|member| !chosen.contains(member));
-        let mut queries = Vec::new();
-        let mut readers = 0;
-        for member in &chosen {
-            let member = self.members.get_mut(member)?;
-            member.build = Some(id);
-            readers += member.readers.len();
-            queries.extend(member.wish.template.iter().map(|(_, parameters)| parameters.clone()));
-        }
-        let first = self.members.get(chosen.first()?)?;
-        let template = first.wish.template.as_ref().map(|(template, _)| template.clone());
-        let reader = first.readers.first()?;
-        let (plan, options, depth) = (reader.plan.clone(), reader.options.clone(), reader.depth);
-        self.totals.builds_total += 1;
-        if chosen.len() > 1 {
-            self.totals.merged_builds_total += 1;
-            self.totals.merged_queries_total += readers as u64;
-        }
-        let holds = template.is_some();
-        let readers = Arc::new(AtomicUsize::new(0));
-        self.builds.insert(id, Build { run: None, members: chosen, template, readers, holds, has_timer: false });
-        Some(Job { build: id, plan, options, depth, queries })
-    }
-
-    /// Notes the run of a build, and shows it to its readers. False if nobody wants it any more.
-    fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>) -> bool {
-        let Some(build) = self.builds.get_mut(&id) else { return false };
-        build.run = Some(run.clone());
-        let mut wanted = false;
-        for reader in
-            build.members.iter().filter_map(|member| self.members.get(member)).flat_map(|member| &member.readers)
-        {
-            build.show(reader);
-            wanted = true;
-        }
-        wanted
-    }
-
-    /// The run of a build, if it has lost its last member.
-    fn abandoned(&self, id: QueryId) -> Option<Arc<QueryRun>> {
-        let build = self.builds.get(&id)?;
-        let wanted = build.members.iter().any(|member| self.members.contains_key(member));
-        if wanted { None } else { build.run.clone() }
-    }
-
-    fn has_outgrown(&self, wish: &Wish) -> bool {
-        let template = wish.template.as_ref().map(|(template, _)| template);
-        self.outgrown.contains(&wish.exact) || template.is_some_and(|template| self.outgrown.contains(template))
-    }
-
-    fn note_outgrown(&mut self, signature: Option<&Signature>) {
-        if self.outgrown.len() >= OUTGROWN_MAX {
-            self.outgrown.clear();
-        }
-        self.outgrown.extend(signature.cloned());
-    }
-}
-
-impl Build {
-    /// Tells a reader what it shares.
-    fn show(&self, reader: &Reader) {
-        let Some(run) = &self.run else { return };
-        self.readers.fetch_add(1, Ordering::Relaxed);
-        let (build, readers) = (run.clone(), self.readers.clone());
-        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged: self.members.len(), readers }));
     }
 }

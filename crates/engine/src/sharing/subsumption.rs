@@ -39,6 +39,8 @@ pub(super) struct Residual {
     values: Values,
     /// Keys of the state.
     keys_kept: usize,
+    /// Keys and values of the query that it was built for.
+    columns_kept: usize,
 }
 
 /// Where the values come from that belong to the keys.
@@ -90,7 +92,13 @@ impl Residual {
             }
             _ => return None,
         };
-        Some(Self { conditions, keys, values, keys_kept })
+        let columns_kept = keys_kept + kept.groups.as_ref().map_or(0, |groups| groups.calls.len());
+        Some(Self { conditions, keys, values, keys_kept, columns_kept })
+    }
+
+    /// Whether all rows of the state count.
+    pub fn is_of_all_rows(&self) -> bool {
+        self.conditions.is_empty()
     }
 
     /// For people.
@@ -105,7 +113,15 @@ impl Residual {
         if matches!(self.values, Values::Cells(_)) {
             parts.push(format!("grouped by {} of {} keys", self.keys.len(), self.keys_kept));
         }
-        if parts.is_empty() { "with columns left out".to_owned() } else { parts.join(", ") }
+        let columns = match &self.values {
+            Values::Columns(columns) => self.keys.len() + columns.len(),
+            Values::Cells(_) => self.columns_kept,
+        };
+        match parts.is_empty() {
+            true if columns < self.columns_kept => "with columns left out".to_owned(),
+            true => "with columns in another order".to_owned(),
+            false => parts.join(", "),
+        }
     }
 
     /// The plan over the state's rows that gives what `part`, a plan with the shape `wanted`, would have given. `bit` is the kept

@@ -102,6 +102,8 @@ pub struct Scheduler {
     available: Condvar,
     /// Tells the worker that lingers that there is work.
     called: AtomicBool,
+    /// Whether a reader lingers.
+    reader_lingers: AtomicBool,
     counters: Vec<StageCounters>,
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
@@ -146,6 +148,7 @@ impl Scheduler {
             queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, lingerer: Lingerer::Nobody, stopping: false }),
             available: Condvar::new(),
             called: AtomicBool::new(false),
+            reader_lingers: AtomicBool::new(false),
             counters: StageId::ALL.iter().map(|_| StageCounters::default()).collect(),
             workers: (0..workers).map(|_| WorkerSlot::default()).collect(),
             clock,
@@ -232,6 +235,17 @@ impl Scheduler {
     fn pop(queues: &mut Queues) -> Option<Arc<Packet>> {
         queues.pops += 1;
         if queues.pops.is_multiple_of(OLDEST_FIRST_EVERY) { queues.policy.pop_oldest() } else { queues.policy.pop() }
+    }
+
+    /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the workers that they
+    /// wait for.
+    pub(crate) fn linger(&self, called: impl Fn() -> bool) -> bool {
+        if self.reader_lingers.swap(true, Ordering::Acquire) {
+            return called();
+        }
+        let was_called = sync::linger(called);
+        self.reader_lingers.store(false, Ordering::Release);
+        was_called
     }
 
     /// Runs one packet on the calling thread. False if none is queued.

@@ -391,6 +391,10 @@ impl RowFilter for PartitionFilter {
     fn is_worthwhile(&self) -> bool {
         self.filter.is_worthwhile()
     }
+
+    fn may_see_dropped(&self) -> bool {
+        self.filter.may_see_dropped()
+    }
 }
 
 /// Shared columns by their position in the files.

@@ -6,14 +6,17 @@
 //! that survived all. What a filter decoded is not decoded again for the output. Columns that other scans have left decoded
 //! ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as well are decoded as a whole.
 //!
+//! To choose a column's rows costs more than to compare them all, unless they are few. So a filter that may is asked of whole columns
+//! where they are there and not much was dropped before; each column's rows are chosen once then, when it is known which are left.
+//!
 //! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty; at most `batch_rows`
 //! survivors and one window are held; a step looks at one window.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray};
 use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::compute::{FilterBuilder, concat};
+use arrow::compute::{FilterBuilder, FilterPredicate, concat};
 use arrow::datatypes::{DataType, Int32Type, SchemaRef};
 use diligence_base::{Error, Result};
 
@@ -61,7 +64,28 @@ struct Held {
 }
 
 /// Rows of a window; all if `None`. Compared by address: each filter makes a new one.
-type Selected = Option<Arc<BooleanBuffer>>;
+type Selected = Option<Arc<Selection>>;
+
+/// Some rows of a window.
+struct Selection {
+    bits: BooleanBuffer,
+    /// Chooses them; made once for all columns.
+    chooser: OnceLock<FilterPredicate>,
+}
+
+impl Selection {
+    fn new(bits: BooleanBuffer) -> Arc<Self> {
+        Arc::new(Self { bits, chooser: OnceLock::new() })
+    }
+
+    /// These rows of a whole column.
+    fn of(&self, whole: &ArrayRef) -> Result<ArrayRef> {
+        self.chooser.get_or_init(|| chooser(&self.bits)).filter(whole).map_err(from_arrow)
+    }
+}
+
+/// A filter is asked of whole columns if so many times the rows that are left are all rows.
+const WHOLE_PARTS: usize = 8;
 
 fn same(a: &Selected, b: &Selected) -> bool {
     match (a, b) {
@@ -91,8 +115,9 @@ impl<W: Windows> Sieve<W> {
     }
 
     /// A column of the current window: from what is decoded already, or from the format.
-    fn decode(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
-        let Some(shared) = &self.request.shared else { return self.windows.column(column, selected) };
+    fn decode(&mut self, column: usize, selected: Option<&Selection>) -> Result<ArrayRef> {
+        let bits = selected.map(|selected| &selected.bits);
+        let Some(shared) = &self.request.shared else { return self.windows.column(column, bits) };
         let whole = if let Some(windows) = shared.windows(column) {
             let missing = || Error::bug(format!("column {column} is shared without window {}", self.windows_before));
             windows.get(self.windows_before).cloned().ok_or_else(missing)?
@@ -103,10 +128,10 @@ impl<W: Windows> Sieve<W> {
             }
             whole
         } else {
-            return self.windows.column(column, selected);
+            return self.windows.column(column, bits);
         };
         match selected {
-            Some(selected) if selected.len() == whole.len() => filter_array(&whole, selected),
+            Some(selected) if selected.bits.len() == whole.len() => selected.of(&whole),
             Some(_) => Err(Error::bug(format!("column {column} is shared in windows of other rows"))),
             None => Ok(whole),
         }
@@ -123,6 +148,17 @@ impl<W: Windows> Sieve<W> {
         Ok(())
     }
 
+    /// Whether a column's rows are all there already, or are going to be.
+    fn is_whole(&self, column: usize) -> bool {
+        match self.held.iter().find(|held| held.column == column) {
+            Some(held) => held.rows.is_none(),
+            None => {
+                let is_shared = self.request.shared.as_ref().is_some_and(|shared| shared.windows(column).is_some());
+                is_shared || self.wanted.contains(&column)
+            }
+        }
+    }
+
     /// Applies the filters to the current window: the rows that are left and how many they are.
     fn select(&mut self, rows: usize) -> Result<(Selected, usize)> {
         let mut selected: Selected = None;
@@ -132,27 +168,30 @@ impl<W: Windows> Sieve<W> {
             if !filter.is_worthwhile() {
                 continue;
             }
-            let columns = filter
-                .columns()
-                .iter()
-                .map(|&column| self.column(column, &selected, left))
-                .collect::<Result<Vec<_>>>()?;
+            let sees_all = left * WHOLE_PARTS >= rows
+                && filter.may_see_dropped()
+                && filter.columns().iter().all(|&column| self.is_whole(column));
+            let (seen, count) = if sees_all { (None, rows) } else { (selected.clone(), left) };
+            let columns =
+                filter.columns().iter().map(|&column| self.column(column, &seen, count)).collect::<Result<Vec<_>>>()?;
             let keep = filter.keep(&columns)?;
-            if keep.len() != left {
-                return Err(Error::bug(format!("a row filter answered for {} rows instead of {left}", keep.len())));
+            if keep.len() != count {
+                return Err(Error::bug(format!("a row filter answered for {} rows instead of {count}", keep.len())));
             }
             let keep = without_nulls(&keep);
-            let kept = keep.count_set_bits();
+            let now = match &selected {
+                None => keep,
+                Some(before) if sees_all => &before.bits & &keep,
+                Some(before) => deposit(&before.bits, &keep),
+            };
+            let kept = now.count_set_bits();
             if kept == left {
                 continue;
             }
             if kept == 0 {
                 return Ok((None, 0));
             }
-            selected = Some(Arc::new(match &selected {
-                None => keep,
-                Some(before) => deposit(before, &keep),
-            }));
+            selected = Some(Selection::new(now));
             left = kept;
         }
         Ok((selected, left))
@@ -173,11 +212,10 @@ impl<W: Windows> Sieve<W> {
             return Ok(held.array.clone());
         }
         let Some(now) = selected else { return Err(Error::bug("a selection grew")) };
-        let keep = match &held.rows {
-            None => now.as_ref().clone(),
-            Some(before) => extract(now, before),
+        held.array = match &held.rows {
+            None => now.of(&held.array)?,
+            Some(before) => filter_array(&held.array, &extract(&now.bits, &before.bits))?,
         };
-        held.array = filter_array(&held.array, &keep)?;
         held.rows = selected.clone();
         Ok(held.array.clone())
     }
@@ -261,8 +299,11 @@ fn without_nulls(keep: &BooleanArray) -> BooleanBuffer {
 
 /// The rows of an array that are kept.
 pub(crate) fn filter_array(array: &ArrayRef, keep: &BooleanBuffer) -> Result<ArrayRef> {
-    let keep = BooleanArray::new(keep.clone(), None);
-    FilterBuilder::new(&keep).optimize().build().filter(array).map_err(from_arrow)
+    chooser(keep).filter(array).map_err(from_arrow)
+}
+
+fn chooser(keep: &BooleanBuffer) -> FilterPredicate {
+    FilterBuilder::new(&BooleanArray::new(keep.clone(), None)).optimize().build()
 }
 
 /// `keep` answers for the rows set in `before`: the rows of the window that are set in `before` and kept.
@@ -464,6 +505,10 @@ pub(crate) mod tests {
                     if sum % 11 == 0 { None } else { Some(sum % self.by != 0) }
                 })
                 .collect())
+        }
+
+        fn may_see_dropped(&self) -> bool {
+            self.by % 2 == 0
         }
     }
 

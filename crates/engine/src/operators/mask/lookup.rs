@@ -99,16 +99,18 @@ pub(crate) struct Lookup {
     keys: Vec<Key>,
     /// The same as they were written.
     constants: Vec<ScalarValue>,
-    /// By class: twice as many as there are constants, and one.
+    /// The kind of each class, of which there are twice as many as constants, and one: classes of one kind have the same mask.
+    kinds: Vec<u32>,
+    /// By kind, each once. The first is zero, the mask of NULL.
     masks: Vec<u64>,
     table: Option<Table>,
 }
 
-/// The masks of the numbers from the first constant to the last.
+/// The kinds of the numbers from the first constant to the last.
 #[derive(Debug)]
 struct Table {
     first: i64,
-    masks: Vec<u64>,
+    kinds: Vec<u32>,
 }
 
 impl Lookup {
@@ -147,49 +149,86 @@ impl Lookup {
                 *mask |= u64::from(wanted) << query;
             }
         }
-        let table = table(&keys, &masks);
-        Ok(Self { keys, constants, masks, table })
+        let mut by_kind = vec![0];
+        let kind = |mask: u64| {
+            let known = by_kind.iter().position(|other| *other == mask);
+            known.unwrap_or_else(|| {
+                by_kind.push(mask);
+                by_kind.len() - 1
+            }) as u32
+        };
+        let kinds: Vec<u32> = masks.into_iter().map(kind).collect();
+        let table = table(&keys, &kinds);
+        Ok(Self { keys, constants, kinds, masks: by_kind, table })
+    }
+
+    /// How many different masks there are, zero included.
+    pub fn kinds(&self) -> usize {
+        self.masks.len()
+    }
+
+    /// The mask of the values of a kind.
+    pub fn mask_of(&self, kind: usize) -> u64 {
+        self.masks[kind]
+    }
+
+    /// Adds to each row's code the kind of its value, times `stride`.
+    pub fn add_kinds(&self, values: &ArrayRef, stride: u32, codes: &mut [u32]) -> Result<()> {
+        self.each(values, codes, |code, kind| *code += kind * stride)
     }
 
     /// Clears in each row's mask the queries that do not want its value.
     pub fn restrict(&self, values: &ArrayRef, rows: &mut [u64]) -> Result<()> {
+        self.each(values, rows, |row, kind| *row &= self.masks[kind as usize])
+    }
+
+    fn kinds_of(&self, values: &ArrayRef) -> Result<Vec<u32>> {
+        let mut kinds = vec![0; values.len()];
+        self.each(values, &mut kinds, |place, kind| *place = kind)?;
+        Ok(kinds)
+    }
+
+    /// Has `combine` look at each row and the kind of its value.
+    fn each<R>(&self, values: &ArrayRef, rows: &mut [R], combine: impl Fn(&mut R, u32)) -> Result<()> {
         use DataType::*;
         match values.data_type() {
-            Int8 => self.numbers::<Int8Type>(values, rows, i64::from),
-            Int16 => self.numbers::<Int16Type>(values, rows, i64::from),
-            Int32 => self.numbers::<Int32Type>(values, rows, i64::from),
-            Int64 => self.numbers::<Int64Type>(values, rows, |number| number),
-            UInt8 => self.numbers::<UInt8Type>(values, rows, i64::from),
-            UInt16 => self.numbers::<UInt16Type>(values, rows, i64::from),
-            UInt32 => self.numbers::<UInt32Type>(values, rows, i64::from),
-            Date32 => self.numbers::<Date32Type>(values, rows, i64::from),
-            Timestamp(TimeUnit::Second, _) => self.numbers::<TimestampSecondType>(values, rows, |number| number),
+            Int8 => self.numbers::<Int8Type, R>(values, rows, i64::from, combine),
+            Int16 => self.numbers::<Int16Type, R>(values, rows, i64::from, combine),
+            Int32 => self.numbers::<Int32Type, R>(values, rows, i64::from, combine),
+            Int64 => self.numbers::<Int64Type, R>(values, rows, |number| number, combine),
+            UInt8 => self.numbers::<UInt8Type, R>(values, rows, i64::from, combine),
+            UInt16 => self.numbers::<UInt16Type, R>(values, rows, i64::from, combine),
+            UInt32 => self.numbers::<UInt32Type, R>(values, rows, i64::from, combine),
+            Date32 => self.numbers::<Date32Type, R>(values, rows, i64::from, combine),
+            Timestamp(TimeUnit::Second, _) => {
+                self.numbers::<TimestampSecondType, R>(values, rows, |number| number, combine)
+            }
             Timestamp(TimeUnit::Millisecond, _) => {
-                self.numbers::<TimestampMillisecondType>(values, rows, |number| number)
+                self.numbers::<TimestampMillisecondType, R>(values, rows, |number| number, combine)
             }
             Timestamp(TimeUnit::Microsecond, _) => {
-                self.numbers::<TimestampMicrosecondType>(values, rows, |number| number)
+                self.numbers::<TimestampMicrosecondType, R>(values, rows, |number| number, combine)
             }
             Timestamp(TimeUnit::Nanosecond, _) => {
-                self.numbers::<TimestampNanosecondType>(values, rows, |number| number)
+                self.numbers::<TimestampNanosecondType, R>(values, rows, |number| number, combine)
             }
-            Decimal32(..) => self.numbers::<Decimal32Type>(values, rows, i64::from),
-            Decimal64(..) => self.numbers::<Decimal64Type>(values, rows, |number| number),
+            Decimal32(..) => self.numbers::<Decimal32Type, R>(values, rows, i64::from, combine),
+            Decimal64(..) => self.numbers::<Decimal64Type, R>(values, rows, |number| number, combine),
             // Constants have at most 18 digits: what is beyond 64 bits is beyond all of them.
-            Decimal128(..) => self.numbers::<Decimal128Type>(values, rows, |number| {
-                number.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-            }),
-            Utf8 => self.texts(values.as_string::<i32>().iter(), rows),
-            LargeUtf8 => self.texts(values.as_string::<i64>().iter(), rows),
-            Utf8View => self.texts(values.as_string_view().iter(), rows),
+            Decimal128(..) => {
+                let clamped = |number: i128| number.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+                self.numbers::<Decimal128Type, R>(values, rows, clamped, combine)
+            }
+            Utf8 => self.texts(values.as_string::<i32>().iter(), rows, combine),
+            LargeUtf8 => self.texts(values.as_string::<i64>().iter(), rows, combine),
+            Utf8View => self.texts(values.as_string_view().iter(), rows, combine),
             Dictionary(..) => {
                 let dictionary = values.as_any_dictionary();
-                let mut masks = vec![u64::MAX; dictionary.values().len()];
-                self.restrict(dictionary.values(), &mut masks)?;
+                let kinds = self.kinds_of(dictionary.values())?;
                 let codes = arrow::compute::cast(dictionary.keys(), &UInt32).map_err(from_arrow)?;
                 let codes: &UInt32Array = codes.as_primitive();
                 for (row, code) in rows.iter_mut().zip(codes.iter()) {
-                    *row &= code.map_or(0, |code| masks[code as usize]);
+                    combine(row, code.map_or(0, |code| kinds[code as usize]));
                 }
             }
             other => return Err(Error::bug(format!("a parameter over a column of type {other}"))),
@@ -197,43 +236,49 @@ impl Lookup {
         Ok(())
     }
 
-    fn numbers<T: ArrowPrimitiveType>(&self, values: &ArrayRef, rows: &mut [u64], number: impl Fn(T::Native) -> i64) {
+    fn numbers<T: ArrowPrimitiveType, R>(
+        &self,
+        values: &ArrayRef,
+        rows: &mut [R],
+        number: impl Fn(T::Native) -> i64,
+        combine: impl Fn(&mut R, u32),
+    ) {
         let values = values.as_primitive::<T>();
-        match &self.table {
-            Some(table) => {
-                let (below, above) = (self.masks[0], self.masks[self.masks.len() - 1]);
-                for (row, value) in rows.iter_mut().zip(values.values()) {
-                    let value = number(*value);
-                    let place = value.wrapping_sub(table.first) as u64 as usize;
-                    *row &= match table.masks.get(place) {
-                        Some(mask) => *mask,
-                        None if value < table.first => below,
-                        None => above,
-                    };
-                }
+        let (below, above) = (self.kinds[0], self.kinds[self.kinds.len() - 1]);
+        let kind = |value: T::Native| {
+            let value = number(value);
+            let Some(table) = &self.table else { return self.kinds[self.class_of(&Key::Number(value))] };
+            let place = value.wrapping_sub(table.first) as u64 as usize;
+            match table.kinds.get(place) {
+                Some(kind) => *kind,
+                None if value < table.first => below,
+                None => above,
             }
-            None => {
-                for (row, value) in rows.iter_mut().zip(values.values()) {
-                    *row &= self.masks[self.class_of(&Key::Number(number(*value)))];
-                }
-            }
-        }
-        if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
-            for (row, valid) in rows.iter_mut().zip(nulls.iter()) {
-                *row &= if valid { u64::MAX } else { 0 };
-            }
+        };
+        let each = rows.iter_mut().zip(values.values());
+        match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => each.for_each(|(row, value)| combine(row, kind(*value))),
+            Some(nulls) => each
+                .zip(nulls.iter())
+                .for_each(|((row, value), is_valid)| combine(row, if is_valid { kind(*value) } else { 0 })),
         }
     }
 
-    fn texts<'a>(&self, values: impl Iterator<Item = Option<&'a str>>, rows: &mut [u64]) {
+    fn texts<'a, R>(
+        &self,
+        values: impl Iterator<Item = Option<&'a str>>,
+        rows: &mut [R],
+        combine: impl Fn(&mut R, u32),
+    ) {
         for (row, value) in rows.iter_mut().zip(values) {
-            *row &= value.map_or(0, |value| {
+            let kind = value.map_or(0, |value| {
                 let place = self.keys.binary_search_by(|key| match key {
                     Key::Text(text) => text.as_ref().cmp(value),
                     Key::Number(_) => std::cmp::Ordering::Less,
                 });
-                self.masks[place.map_or_else(|gap| gap * 2, |point| point * 2 + 1)]
+                self.kinds[place.map_or_else(|gap| gap * 2, |point| point * 2 + 1)]
             });
+            combine(row, kind);
         }
     }
 
@@ -246,7 +291,7 @@ impl Lookup {
         let column = || Arc::new(ColumnExpr::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
         let literal = |point: usize| Arc::new(Literal::new(self.constants[point].clone())) as Arc<dyn PhysicalExpr>;
         let compare = |operator, point| Arc::new(BinaryExpr::new(column(), operator, literal(point))) as _;
-        let wanted = (0..self.masks.len()).filter(|&class| self.masks[class] != 0).collect::<Vec<_>>();
+        let wanted = (0..self.kinds.len()).filter(|&class| self.kinds[class] != 0).collect::<Vec<_>>();
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             return Ok(vec![Arc::new(Literal::new(ScalarValue::Boolean(Some(false))))]);
         };
@@ -266,7 +311,7 @@ impl Lookup {
             (class, _) => bounds.push(compare(Operator::Gt, class / 2 - 1)),
         }
         match (last, last % 2) {
-            (class, _) if class + 1 == self.masks.len() => {}
+            (class, _) if class + 1 == self.kinds.len() => {}
             (class, 1) => bounds.push(compare(Operator::LtEq, class / 2)),
             (class, _) => bounds.push(compare(Operator::Lt, class / 2)),
         }
@@ -275,7 +320,7 @@ impl Lookup {
 }
 
 /// A place for each number from the first key to the last, if they are few.
-fn table(keys: &[Key], masks: &[u64]) -> Option<Table> {
+fn table(keys: &[Key], kinds: &[u32]) -> Option<Table> {
     let (Some(Key::Number(first)), Some(Key::Number(last))) = (keys.first(), keys.last()) else { return None };
     let values = i128::from(*last) - i128::from(*first) + 1;
     if values > TABLE_VALUES_MAX {
@@ -285,10 +330,10 @@ fn table(keys: &[Key], masks: &[u64]) -> Option<Table> {
     for (place, key) in keys.iter().enumerate() {
         let Key::Number(number) = key else { return None };
         // The gap before the key, then the key.
-        by_number.resize((number - first) as usize, masks[place * 2]);
-        by_number.push(masks[place * 2 + 1]);
+        by_number.resize((number - first) as usize, kinds[place * 2]);
+        by_number.push(kinds[place * 2 + 1]);
     }
-    Some(Table { first: *first, masks: by_number })
+    Some(Table { first: *first, kinds: by_number })
 }
 
 #[cfg(test)]
@@ -321,6 +366,12 @@ mod tests {
         let values = [Some(i64::MIN), Some(9), Some(10), Some(11), Some(20), Some(21), Some(i64::MAX), None];
         let expected: Vec<u64> = vec![1, 1, 3, 11, 14, 10, 10, 0];
         assert_eq!(masks(&Lookup::new(&queries).unwrap(), Arc::new(Int64Array::from(values.to_vec()))), expected);
+        // The kinds are those of the masks, each once.
+        let lookup = Lookup::new(&queries).unwrap();
+        let mut codes = vec![100; values.len()];
+        lookup.add_kinds(&(Arc::new(Int64Array::from(values.to_vec())) as ArrayRef), 7, &mut codes).unwrap();
+        let of_kinds = codes.iter().map(|code| lookup.mask_of((code - 100) as usize / 7));
+        assert_eq!((of_kinds.collect::<Vec<_>>(), lookup.kinds()), (expected.clone(), 7));
         // Without the far constant there is a table, which answers the same.
         let near = [&queries[..3], &[vec![(Greater, vec![int(10)])]]].concat();
         let lookup = Lookup::new(&near).unwrap();

@@ -3,6 +3,9 @@
 //! The masks come out as picks of the few different ones, as after a join with a small table: grouping by them costs an array
 //! lookup then. Where they are not few, they come out flat.
 //!
+//! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make a row's *code*, its
+//! place in a grid, where it is known which mask that is: no row's mask has to be computed, or looked for among the known ones.
+//!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
 mod lookup;
@@ -44,7 +47,8 @@ impl Operator for MaskRows {
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
-        Ok(Box::new(State { lookups, masks, columns, rows: Vec::new(), known: Known::default() }))
+        let grid = if masks.is_empty() { Grid::of(&lookups) } else { None };
+        Ok(Box::new(State { lookups, masks, columns, rows: Vec::new(), known: Known::default(), grid }))
     }
 }
 
@@ -55,10 +59,51 @@ struct State {
     /// The masks of a batch's rows.
     rows: Vec<u64>,
     known: Known,
+    /// If the kinds of all columns make few codes.
+    grid: Option<Grid>,
+}
+
+impl State {
+    /// The rows that somebody wants, with their masks, by their codes.
+    fn by_code(&mut self, input: &Batch, out: &mut Output) -> Result<Flow> {
+        let Some(grid) = &mut self.grid else { return Ok(Flow::NeedInput) };
+        grid.codes.clear();
+        grid.codes.resize(input.rows(), 0);
+        for ((column, lookup), stride) in self.lookups.iter().zip(&grid.strides) {
+            lookup.add_kinds(&input.flat(*column)?, *stride, &mut grid.codes)?;
+        }
+        let (mut numbers, mut places) = (Vec::with_capacity(input.rows()), Vec::with_capacity(input.rows()));
+        for (row, code) in grid.codes.iter().enumerate() {
+            let place = match grid.places[*code as usize] {
+                NOT_LOOKED_AT => {
+                    let place = grid.look_at(*code, &self.lookups, &mut self.known);
+                    grid.places[*code as usize] = place;
+                    place
+                }
+                place => place,
+            };
+            if place != NOBODY {
+                numbers.push(row as u32);
+                places.push(place);
+            }
+        }
+        if places.is_empty() {
+            return Ok(Flow::NeedInput);
+        }
+        let kept = input.project(&self.columns);
+        let kept = if places.len() == input.rows() { kept } else { kept.pick(&UInt32Array::from(numbers))? };
+        let rows = places.len();
+        let masks = Batch::new(vec![self.known.picked(places)], rows);
+        out.emit(kept.beside(masks));
+        Ok(Flow::NeedInput)
+    }
 }
 
 impl OperatorState for State {
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
+        if self.grid.is_some() {
+            return self.by_code(&input, out);
+        }
         self.rows.clear();
         self.rows.resize(input.rows(), u64::MAX);
         for &column in &self.masks {
@@ -88,6 +133,46 @@ impl OperatorState for State {
     }
 }
 
+/// Where the grid does not know yet which mask a code has.
+const NOT_LOOKED_AT: u32 = u32::MAX;
+
+/// The place of rows that nobody wants.
+const NOBODY: u32 = u32::MAX - 1;
+
+/// The masks of all codes.
+struct Grid {
+    /// By lookup, what its kinds are multiplied with.
+    strides: Vec<u32>,
+    /// By code, the place of its mask among those that are known.
+    places: Vec<u32>,
+    /// Of a batch's rows.
+    codes: Vec<u32>,
+}
+
+impl Grid {
+    /// One over the kinds of all lookups, if they make few codes.
+    fn of(lookups: &[(usize, Arc<Lookup>)]) -> Option<Self> {
+        let (mut strides, mut codes) = (Vec::with_capacity(lookups.len()), 1usize);
+        for (_, lookup) in lookups {
+            strides.push(codes as u32);
+            codes = codes.checked_mul(lookup.kinds()).filter(|codes| *codes <= KNOWN_MAX)?;
+        }
+        Some(Self { strides, places: vec![NOT_LOOKED_AT; codes], codes: Vec::new() })
+    }
+
+    /// The place of the mask of a code.
+    fn look_at(&self, code: u32, lookups: &[(usize, Arc<Lookup>)], known: &mut Known) -> u32 {
+        let masks = lookups.iter().zip(&self.strides).map(|((_, lookup), stride)| {
+            let kind = code / stride % lookup.kinds() as u32;
+            lookup.mask_of(kind as usize)
+        });
+        match masks.fold(u64::MAX, |all, mask| all & mask) {
+            0 => NOBODY,
+            mask => known.place(mask),
+        }
+    }
+}
+
 /// The masks seen so far, numbered in the order of their appearance.
 #[derive(Default)]
 struct Known {
@@ -104,12 +189,28 @@ impl Known {
         if !self.given_up
             && let Some(picks) = self.places(rows)
         {
-            let masks = &self.masks;
-            let values = self.values.get_or_insert_with(|| Arc::new(UInt64Array::from(masks.clone())));
-            return Column::picked(values.clone(), Arc::new(UInt32Array::from(picks)));
+            return self.picked(picks);
         }
         self.given_up = true;
         Column::flat_array(Arc::new(UInt64Array::from(rows.to_vec())))
+    }
+
+    /// The masks at these places as a column.
+    fn picked(&mut self, places: Vec<u32>) -> Column {
+        let masks = &self.masks;
+        let values = self.values.get_or_insert_with(|| Arc::new(UInt64Array::from(masks.clone())));
+        Column::picked(values.clone(), Arc::new(UInt32Array::from(places)))
+    }
+
+    /// A mask's place in the list, where it is now.
+    fn place(&mut self, mask: u64) -> u32 {
+        let next = self.masks.len() as u32;
+        let place = *self.places.entry(mask).or_insert(next);
+        if place == next {
+            self.masks.push(mask);
+            self.values = None;
+        }
+        place
     }
 
     /// Each row's place in the list; `None` if the list gets too long.
@@ -119,13 +220,7 @@ impl Known {
         let mut last = (0, 0);
         for &mask in rows {
             if mask != last.0 {
-                let next = self.masks.len() as u32;
-                let place = *self.places.entry(mask).or_insert(next);
-                if place == next {
-                    self.masks.push(mask);
-                    self.values = None;
-                }
-                last = (mask, place);
+                last = (mask, self.place(mask));
             }
             places.push(last.1);
         }
@@ -166,6 +261,38 @@ mod tests {
         let numbers = |range: std::ops::Range<i64>| vec![Arc::new(Int64Array::from_iter_values(range)) as ArrayRef];
         let rows = run(&operator, vec![numbers(2..7), numbers(7..9), numbers(0..2)]);
         assert_eq!(rows, [vec![(2, 3), (3, 2), (4, 2)], vec![(0, 3), (1, 3)]]);
+    }
+
+    #[test]
+    fn by_code_and_row_by_row_is_the_same() {
+        let between = |low: i64, high: i64| {
+            let int = |value| vec![ScalarValue::Int64(Some(value))];
+            vec![(Comparison::AtLeast, int(low)), (Comparison::Less, int(high))]
+        };
+        let count = 5000i64;
+        let numbers = |step: i64| {
+            let value = move |row: i64| (row % 13 != 0).then_some(row * step % 200 - 20);
+            Arc::new((0..count).map(value).collect::<Int64Array>()) as ArrayRef
+        };
+        let arrays = vec![numbers(1), numbers(7), numbers(31)];
+        // Few kinds, then so many that there is no grid.
+        for queries in [5i64, 64] {
+            let lookup = |column: usize, step: i64| {
+                let terms = (0..queries).map(|query| between(query * step % 150, query * step % 150 + 20));
+                (column, Arc::new(Lookup::new(&terms.collect::<Vec<_>>()).unwrap()))
+            };
+            let lookups = vec![lookup(1, 7), lookup(2, 11)];
+            assert_eq!(Grid::of(&lookups).is_some(), queries == 5);
+            let operator = MaskRows { lookups: lookups.clone(), masks: vec![], columns: vec![0] };
+            let rows = run(&operator, vec![arrays.clone(), arrays.clone()]);
+            let mut masks = vec![u64::MAX; count as usize];
+            for (column, lookup) in &lookups {
+                lookup.restrict(&arrays[*column], &mut masks).unwrap();
+            }
+            let values = arrays[0].as_primitive::<arrow::datatypes::Int64Type>().values();
+            let expected = values.iter().copied().zip(masks).filter(|(_, mask)| *mask != 0).collect::<Vec<_>>();
+            assert!(!expected.is_empty() && rows == [expected.clone(), expected]);
+        }
     }
 
     #[test]

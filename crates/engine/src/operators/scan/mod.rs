@@ -110,11 +110,7 @@ impl ScanSource {
         };
         self.progress.clusters_total.fetch_add(clusters.len(), Ordering::Relaxed);
         let schema = self.scan.table.schema();
-        let mut filters: Vec<Arc<dyn RowFilter>> = Vec::new();
-        for filter in &self.scan.filters {
-            let Some(filter) = PredicateFilter::shared(filter, &schema)? else { continue };
-            filters.push(filter);
-        }
+        let mut filters = PredicateFilter::all_of(&self.scan.filters, &schema)?;
         for (filter, column) in &self.runtime_filters {
             filters.push(filter.row_filter(*column));
         }

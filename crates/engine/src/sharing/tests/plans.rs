@@ -302,6 +302,15 @@ impl Tables {
         aggregate_of(rows, &[0], vec![call(sum_udaf(), inverse, &schema)])
     }
 
+    /// By `k`: how many, and the sum of `1000 / x` if it is asked for.
+    pub fn counts(&self, wanted: &Wanted, with_inverses: bool) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let inverse = binary(int(1000), Operator::Divide, column(1, &schema));
+        let inverses = with_inverses.then(|| call(sum_udaf(), inverse, &schema));
+        aggregate_of(rows, &[0], inverses.into_iter().chain([call(count_udaf(), int(1), &schema)]).collect())
+    }
+
     pub fn volatile(&self) -> Plan {
         let function = Arc::new(ScalarUDF::from(Random1(Signature::nullary(Volatility::Volatile))));
         let field = Arc::new(Field::new("random", DataType::Int64, false));

@@ -1,0 +1,239 @@
+//! The books of the running plan: members, their readers, and the runs that build their states.
+//!
+//! Nothing here starts or looks at a run: the books are kept under a lock, in [`running`](super::running).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use diligence_base::ids::QueryId;
+use diligence_base::limits::MERGED_QUERIES_MAX;
+
+use super::running::Shapes;
+use super::shape::Shape;
+use super::signature::Signature;
+use super::subsumption::Residual;
+use super::{Parameter, Role, Shared, SharedRun, SharingInfo, Wish, retained};
+use crate::operators::result::ResultSink;
+use crate::plan::Plan;
+use crate::query::{QueryOptions, QueryRun};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Templates and plans that are remembered for having had too many rows.
+const OUTGROWN_MAX: usize = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct MemberId(u64);
+
+#[derive(Default)]
+pub(super) struct Books {
+    pub members: HashMap<MemberId, Member>,
+    pub members_made: u64,
+    pub by_signature: HashMap<Signature, MemberId>,
+    /// By what their rows are of.
+    pub by_core: HashMap<Signature, Vec<MemberId>>,
+    pub by_reader: HashMap<QueryId, MemberId>,
+    /// First come, first served.
+    pub waiting: VecDeque<MemberId>,
+    pub builds: HashMap<QueryId, Build>,
+    pub outgrown: HashSet<Signature>,
+    pub closed: bool,
+    pub totals: SharingInfo,
+}
+
+pub(super) struct Member {
+    pub wish: Wish,
+    /// What its part is a part of: a reader's own plan may be another.
+    pub plan: Arc<Plan>,
+    pub options: Arc<QueryOptions>,
+    /// What its part gives, if that can be said.
+    pub shape: Option<Arc<Shape>>,
+    pub readers: Vec<Reader>,
+    /// The run that builds its state; it waits if `None`.
+    pub build: Option<QueryId>,
+    pub since_ns: u64,
+}
+
+/// A query that waits for a state.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub run: Arc<QueryRun>,
+    pub result: Arc<ResultSink>,
+    pub plan: Arc<Plan>,
+    pub options: Arc<QueryOptions>,
+    pub depth: usize,
+    pub role: Role,
+    /// What it makes of its member's state, if that has its columns in another order, or more of them.
+    pub fit: Option<Fit>,
+}
+
+/// How a query finds what it wants in a state that was not built for it alone.
+#[derive(Clone)]
+pub(super) struct Fit {
+    /// How many of its plan's nodes are above what it finds.
+    pub depth: usize,
+    pub wanted: Arc<Shape>,
+    pub kept: Arc<Shape>,
+    /// For people.
+    pub residual: String,
+}
+
+pub(super) struct Build {
+    pub run: Option<Arc<QueryRun>>,
+    /// Their bits are their places.
+    pub members: Vec<MemberId>,
+    pub template: Option<Signature>,
+    pub readers: Arc<AtomicUsize>,
+    /// Whether it keeps others from starting.
+    pub holds: bool,
+    pub has_timer: bool,
+}
+
+/// A run to be started.
+pub(super) struct Job {
+    pub build: QueryId,
+    pub plan: Arc<Plan>,
+    pub options: Arc<QueryOptions>,
+    pub depth: usize,
+    /// What each query differs in, if there are several.
+    pub queries: Vec<Arc<Vec<Parameter>>>,
+}
+
+impl Books {
+    pub fn enter(&mut self, wish: Wish, shape: Option<Arc<Shape>>, reader: Reader, now_ns: u64) {
+        let id = MemberId(self.members_made);
+        self.members_made += 1;
+        self.by_signature.insert(wish.exact.clone(), id);
+        self.by_reader.insert(reader.run.id(), id);
+        if let Some(shape) = &shape {
+            self.by_core.entry(shape.core.clone()).or_default().push(id);
+        }
+        let (plan, options) = (reader.plan.clone(), reader.options.clone());
+        let member = Member { wish, plan, options, shape, readers: vec![reader], build: None, since_ns: now_ns };
+        self.members.insert(id, member);
+        self.waiting.push_back(id);
+    }
+
+    /// Takes a member off the books, but not its readers.
+    pub fn remove(&mut self, id: MemberId) -> Option<Member> {
+        let member = self.members.remove(&id)?;
+        self.by_signature.remove(&member.wish.exact);
+        if let Some(core) = member.shape.as_ref().map(|shape| &shape.core)
+            && let Some(members) = self.by_core.get_mut(core)
+        {
+            members.retain(|other| *other != id);
+            if members.is_empty() {
+                self.by_core.remove(core);
+            }
+        }
+        Some(member)
+    }
+
+    /// A member whose state will have the same rows as a query wants, with its columns in another order, or more of them, or in finer
+    /// groups. Not one with other rows: to wait for a run over more of them may take longer than to run.
+    pub fn find_more(&self, shapes: &Shapes) -> Option<(MemberId, Fit)> {
+        let (depth, wanted) = shapes.wanted.as_ref()?;
+        let members = self.by_core.get(&wanted.core)?.iter().rev().take(retained::CANDIDATES_MAX);
+        members.copied().find_map(|id| {
+            let kept = self.members.get(&id)?.shape.clone()?;
+            let residual = Residual::of(&kept, false, wanted).filter(Residual::is_of_all_rows)?.describe();
+            Some((id, Fit { depth: *depth, wanted: wanted.clone(), kept, residual }))
+        })
+    }
+
+    /// A later query that wants the same.
+    pub fn join(&mut self, id: MemberId, reader: Reader) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let reader = Reader { role: Role::Satellite, ..reader };
+        self.by_reader.insert(reader.run.id(), id);
+        self.totals.satellites_total += 1;
+        if let Some(build) = member.build.and_then(|build| self.builds.get(&build)) {
+            build.show(&reader);
+        }
+        member.readers.push(reader);
+    }
+
+    /// Who starts next, together, if `runs` may be at work.
+    pub fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
+        let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
+        let template = |member: &MemberId| {
+            let template = self.members.get(member).and_then(|member| member.wish.template.as_ref());
+            template.map(|(template, _)| template)
+        };
+        let is_free = |wanted: &Signature| {
+            has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
+        };
+        let first = self.waiting.iter().find(|member| template(member).is_none_or(is_free))?;
+        let Some(shared) = template(first) else { return Some(vec![*first]) };
+        let same = self.waiting.iter().filter(|member| template(member) == Some(shared));
+        Some(same.take(MERGED_QUERIES_MAX).copied().collect())
+    }
+
+    /// Notes that a run starts for these members, which wait.
+    pub fn start(&mut self, chosen: Vec<MemberId>, id: QueryId) -> Option<Job> {
+        self.waiting.retain(|member| !chosen.contains(member));
+        let mut queries = Vec::new();
+        let mut readers = 0;
+        for member in &chosen {
+            let member = self.members.get_mut(member)?;
+            member.build = Some(id);
+            readers += member.readers.len();
+            queries.extend(member.wish.template.iter().map(|(_, parameters)| parameters.clone()));
+        }
+        let first = self.members.get(chosen.first()?)?;
+        let template = first.wish.template.as_ref().map(|(template, _)| template.clone());
+        let (plan, options, depth) = (first.plan.clone(), first.options.clone(), first.wish.depth);
+        self.totals.builds_total += 1;
+        if chosen.len() > 1 {
+            self.totals.merged_builds_total += 1;
+            self.totals.merged_queries_total += readers as u64;
+        }
+        let holds = template.is_some();
+        let readers = Arc::new(AtomicUsize::new(0));
+        self.builds.insert(id, Build { run: None, members: chosen, template, readers, holds, has_timer: false });
+        Some(Job { build: id, plan, options, depth, queries })
+    }
+
+    /// Notes the run of a build, and shows it to its readers. False if nobody wants it any more.
+    pub fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>) -> bool {
+        let Some(build) = self.builds.get_mut(&id) else { return false };
+        build.run = Some(run.clone());
+        let mut wanted = false;
+        for reader in
+            build.members.iter().filter_map(|member| self.members.get(member)).flat_map(|member| &member.readers)
+        {
+            build.show(reader);
+            wanted = true;
+        }
+        wanted
+    }
+
+    /// The run of a build, if it has lost its last member.
+    pub fn abandoned(&self, id: QueryId) -> Option<Arc<QueryRun>> {
+        let build = self.builds.get(&id)?;
+        let wanted = build.members.iter().any(|member| self.members.contains_key(member));
+        if wanted { None } else { build.run.clone() }
+    }
+
+    pub fn has_outgrown(&self, wish: &Wish) -> bool {
+        let template = wish.template.as_ref().map(|(template, _)| template);
+        self.outgrown.contains(&wish.exact) || template.is_some_and(|template| self.outgrown.contains(template))
+    }
+
+    pub fn note_outgrown(&mut self, signature: Option<&Signature>) {
+        if self.outgrown.len() >= OUTGROWN_MAX {
+            self.outgrown.clear();
+        }
+        self.outgrown.extend(signature.cloned());
+    }
+}
+
+impl Build {
+    /// Tells a reader what it shares.
+    pub fn show(&self, reader: &Reader) {
+        let Some(run) = &self.run else { return };
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        let (build, readers) = (run.clone(), self.readers.clone());
+        let (merged, residual) = (self.members.len(), reader.fit.as_ref().map(|fit| fit.residual.clone()));
+        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged, readers, residual }));
+    }
+}
