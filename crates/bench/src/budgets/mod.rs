@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use diligence_allocator::RESIDENT_BASE_BYTES;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
@@ -22,8 +23,6 @@ use crate::tpch::agree;
 pub use queries::{Arguments as QueryArguments, aggregate, join};
 pub use records::{Arguments as SortArguments, run as sort};
 
-/// Beyond 1.1 times the budget, what our process may have: its code, its threads' stacks, the files' footers.
-const RESIDENT_BASE_BYTES: u64 = 150_000_000;
 /// More than this between two neighbouring budgets is no smooth curve (Gamma, figure 14).
 const STEP_MAX: f64 = 1.6;
 
@@ -215,7 +214,7 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
         let seconds: Vec<Option<f64>> = point.iter().map(Measured::seconds).collect();
         let ratios: Vec<Option<f64>> = seconds[1..].iter().map(|rival| Some(seconds[0]? / (*rival)?)).collect();
         let ours = &point[0];
-        let allowed = budget.bytes / 10 * 11 + RESIDENT_BASE_BYTES;
+        let allowed = allowed_bytes(budget);
         let mut row = vec![budget.name.clone()];
         row.extend(seconds.iter().map(|value| number(*value, 2)));
         row.extend(ratios.iter().map(|value| number(*value, 2)));
@@ -242,7 +241,7 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
                 println!("{name} at {}: {failed}", budget.name);
             }
         }
-        if point[0].resident_bytes > budget.bytes / 10 * 11 + RESIDENT_BASE_BYTES {
+        if point[0].resident_bytes > allowed_bytes(budget) {
             println!("OVER: we held more at {} than we may", budget.name);
         }
     }
@@ -256,6 +255,11 @@ fn print(task: &Task, common: &Common, names: &[String], points: &[Vec<Measured>
         "temp_direct": !common.temp_cached,
         "budgets": report, "largest_step": step,
     })
+}
+
+/// What our process may hold.
+fn allowed_bytes(budget: &Budget) -> u64 {
+    budget.bytes / 10 * 11 + RESIDENT_BASE_BYTES as u64
 }
 
 /// The largest factor between times that are neighbours; none with less than two.

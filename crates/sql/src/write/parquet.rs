@@ -61,6 +61,9 @@ const ROW_GROUP_PART: usize = 24;
 const ROW_GROUP_BYTES_MIN: usize = 1 << 20;
 const ROW_GROUP_BYTES_MAX: usize = 64 << 20;
 
+/// What a row group may have beside its columns' chunks without the room for it growing: Bloom filters, as a rule none.
+const METADATA_BYTES: usize = 4096;
+
 /// Parts of a file that are on their way at the same time.
 const PARTS_AT_ONCE: usize = 2;
 
@@ -312,6 +315,9 @@ impl FileWriter {
     async fn append_oldest(&mut self) -> Result<()> {
         let Some(oldest) = self.encoding.pop_front() else { return Ok(()) };
         let encoded = oldest.join_unwind().await.map_err(joined)??;
+        let bytes: u64 = encoded.chunks.iter().map(|chunk| chunk.close().bytes_written).sum();
+        // As much as there will be: growing would copy it several times, and hold twice as much.
+        self.outbox.0.lock().reserve_exact(usize::try_from(bytes).unwrap_or(0) + METADATA_BYTES);
         let mut row_group = self.file.next_row_group()?;
         for chunk in encoded.chunks {
             chunk.append_to_row_group(&mut row_group)?;
