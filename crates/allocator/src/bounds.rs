@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
 
-/// A process that holds the same for so long is quiet: what it does not need goes back.
-const QUIET: Duration = Duration::from_secs(2);
+/// A process that holds the same for so long is quiet: what it does not need goes back. A busy one may seem so as well; then it takes little time
+/// beside so much.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// Changes that are less count as none.
 const CHANGE_BYTES: usize = 1 << 20;
@@ -118,11 +119,11 @@ mod tests {
         let bounds = Bounds::within(1000 * MB);
         let mut looks = Looks::default();
         let mut is_quiet = |bytes: usize, ms: u64| looks.look(&bounds, bytes, Duration::from_millis(ms)).is_too_much;
-        assert!(!is_quiet(500 * MB, 10_000) && !is_quiet(500 * MB + 1000, 11_999));
-        assert!(is_quiet(500 * MB, 12_000));
+        assert!(!is_quiet(500 * MB, 10_000) && !is_quiet(500 * MB + 1000, 14_999));
+        assert!(is_quiet(500 * MB, 15_000));
         looks.gave_back(100 * MB);
         assert!(!looks.look(&bounds, 100 * MB, Duration::from_secs(60)).is_too_much);
         assert!(!looks.look(&bounds, 300 * MB, Duration::from_secs(61)).is_too_much);
-        assert!(looks.look(&bounds, 300 * MB, Duration::from_secs(63)).is_too_much);
+        assert!(looks.look(&bounds, 300 * MB, Duration::from_secs(66)).is_too_much);
     }
 }

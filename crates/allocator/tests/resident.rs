@@ -35,7 +35,7 @@ fn what_is_freed_goes_back_when_there_is_too_much_or_nobody_uses_it() {
     BUDGET.store(16 << 20, Ordering::Relaxed);
     let keeper = blocks(8 << 20);
     wait_below((16 << 20) * 11 / 10 + RESIDENT_BASE_BYTES);
-    assert!(quiet.elapsed() < Duration::from_secs(2), "it went back, but late");
+    assert!(quiet.elapsed() < Duration::from_secs(4), "it went back, but late");
     drop(keeper);
     drop(blocks(60 << 20));
     wait_below(50 << 20);
