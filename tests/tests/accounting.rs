@@ -93,6 +93,17 @@ const QUERIES: [(&str, &str); 9] = [
     ),
 ];
 
+/// The same for files, of some 100 MB: what is written, and what is read. `FILE` is one, `OTHER` another one.
+const FILE_QUERIES: [(&str, &str); 4] = [
+    (
+        "copy",
+        "COPY (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) TO 'FILE'",
+    ),
+    ("scan", "SELECT count(*), max(s) FROM 'FILE'"),
+    ("sorted copy", "COPY (SELECT * FROM 'FILE' ORDER BY s) TO 'OTHER'"),
+    ("join of files", "SELECT count(*), max(b.s) FROM 'FILE' a JOIN 'OTHER' b ON a.s = b.s"),
+];
+
 /// The most by which what is allocated is above what is reserved while a query runs, and who had reserved what then.
 fn most_beside(database: &Database, sql: &str) -> (isize, String) {
     let before = ALLOCATED.load(Ordering::Relaxed);
@@ -140,8 +151,13 @@ fn what_is_held_is_reserved() {
             &database,
             "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 1000) b USING (value)",
         );
-        for (name, sql) in QUERIES {
-            let (most, holders) = most_beside(&database, sql);
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let of_files = FILE_QUERIES.map(|(name, sql)| {
+            (name, sql.replace("FILE", &path("file.parquet")).replace("OTHER", &path("other.parquet")))
+        });
+        for (name, sql) in QUERIES.map(|(name, sql)| (name, sql.to_owned())).into_iter().chain(of_files) {
+            let (most, holders) = most_beside(&database, &sql);
             idle::wait(&database).unwrap();
             let text = format!(
                 "{name} at {} MiB: {:.1} MiB beside what is reserved by {holders:?}",

@@ -74,15 +74,6 @@ pub const CONSTANT_BYTES_MAX: usize = 64 << 10;
 /// The share of the machine's (or the container's) memory that a process may use by default.
 pub const MEMORY_SHARE_PERCENT: u64 = 70;
 
-/// How long memory that was freed may stay with the allocator before the system has it back, in milliseconds: operators free and take
-/// about a gigabyte a second, and what has not gone back yet should be a tenth of the budget at most.
-pub const fn purge_delay_ms(budget_bytes: usize) -> u64 {
-    /// Bytes that are freed in a millisecond, times the part.
-    const BYTES_PER_MS: usize = 12 << 20;
-    let delay = (budget_bytes / BYTES_PER_MS) as u64;
-    if delay > 1000 { 1000 } else { delay }
-}
-
 /// The bytes a statement's text may have: above this, parsing alone would hold a worker.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -24,9 +24,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use diligence_base::Result;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Benchmarks of Diligence.
 #[derive(Parser)]
 #[command(name = "diligence-bench", version)]

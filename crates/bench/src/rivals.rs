@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use diligence_base::limits::purge_delay_ms;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
@@ -83,9 +82,6 @@ impl Rival {
         let mut command = Command::new(program);
         command.arg("serve").arg(data).arg(workers.to_string()).arg(limits.memory_bytes.to_string()).arg(&limits.temp);
         command.args(direct.then_some("--direct"));
-        // As the command line does.
-        let delay = purge_delay_ms(usize::try_from(limits.memory_bytes).unwrap_or(usize::MAX));
-        command.env("MIMALLOC_PURGE_DELAY", delay.to_string());
         Self::start_process("diligence", command)
     }
 

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -44,7 +45,10 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
         settings: crate::tpch::settings(),
         ..DatabaseOptions::default()
     };
-    let session = Database::open(options)?.session();
+    let database = Database::open(options)?;
+    let broker = Arc::downgrade(database.engine().broker());
+    diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+    let session = database.session();
     answer(&json!({"ready": true}))?;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| Error::resource(format!("the benchmark has gone: {error}")))?;

@@ -9,7 +9,6 @@
 //!
 //! Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense. A closed output (`| head`) is not an error.
 
-mod allocator;
 mod arguments;
 mod failure;
 mod generate;

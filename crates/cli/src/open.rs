@@ -1,9 +1,10 @@
 //! Opens the database that the command line describes.
 
+use std::sync::Arc;
+
 use diligence_base::ErrorKind;
 use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 
-use crate::allocator;
 use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
 use crate::failure::Failure;
 
@@ -48,6 +49,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
         ErrorKind::Input => Failure::Usage(error.to_string()),
         _ => Failure::Other(error.to_string()),
     })?;
-    allocator::keep_within(database.engine().broker().budget_bytes());
+    let broker = Arc::downgrade(database.engine().broker());
+    diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
     Ok(database)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diligence_client::Address;
@@ -24,6 +25,8 @@ pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
     let loopback = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     let server = ServerOptions { postgres: loopback, http: loopback, ..ServerOptions::default() };
     let served = Database::open(options).and_then(|database| {
+        let broker = Arc::downgrade(database.engine().broker());
+        diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
         process::serve(database, server, |addresses| {
             if let (Some(postgres), Some(http)) = (addresses.postgres, addresses.http) {
                 println!("postgres://{postgres}/diligence\nhttp://{http}/");

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use diligence_allocator::RESIDENT_BASE_BYTES;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
@@ -22,8 +23,6 @@ use crate::tpch::agree;
 pub use queries::{Arguments as QueryArguments, aggregate, join};
 pub use records::{Arguments as SortArguments, run as sort};
 
-/// Beyond 1.1 times the budget, what our process may have: its code, its threads' stacks, the files' footers.
-const RESIDENT_BASE_BYTES: u64 = 150_000_000;
 /// More than this between two neighbouring budgets is no smooth curve (Gamma, figure 14).
 const STEP_MAX: f64 = 1.6;
 
@@ -65,7 +64,7 @@ pub struct Budget {
 
 /// How large a process of ours may be with a budget.
 pub fn resident_allowed_bytes(budget_bytes: u64) -> u64 {
-    budget_bytes / 10 * 11 + RESIDENT_BASE_BYTES
+    budget_bytes / 10 * 11 + RESIDENT_BASE_BYTES as u64
 }
 
 impl FromStr for Budget {

@@ -4,6 +4,9 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use diligence_allocator::RESIDENT_BASE_BYTES;
+
 use crate::support::{diligence, run};
 
 /// Longer than a start and some megabytes take on a busy machine.
@@ -87,6 +90,46 @@ fn written_bytes(child: &Child) -> u64 {
     let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
     written.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+/// The most that a process has held so far, as the system counts it; 0 once it has ended.
+#[cfg(target_os = "linux")]
+fn peak_resident_bytes(child: &Child) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|text| text.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) * 1024
+}
+
+/// Parquet is read and written: pages, decoded columns, rows that wait to be encoded and what was freed of all that count as well.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_holds_no_more_than_it_may() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "md5(CAST(value AS VARCHAR)) || md5(CAST(-value AS VARCHAR)) || md5(CAST(value + 7 AS VARCHAR))";
+    let rows = format!("COPY (SELECT {text} AS text FROM generate_series(1, 1500000)) TO 'rows.parquet'");
+    let ran = run(home.path(), &["sql", &rows], "");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for sql in [
+        "COPY (SELECT * FROM 'rows.parquet' ORDER BY text) TO 'sorted.parquet'",
+        "SELECT count(*), max(b.text) FROM 'rows.parquet' a JOIN 'rows.parquet' b ON a.text = b.text",
+    ] {
+        let mut child = diligence(home.path())
+            .args(["sql", "--memory", "64MiB", "--workers", "2", "--temp-dir", "temp", sql])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut peak = 0;
+        let code = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status.code();
+            }
+            peak = peak.max(peak_resident_bytes(&child));
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(code, Some(0), "{sql}");
+        let allowed = (64 << 20) / 10 * 11 + RESIDENT_BASE_BYTES;
+        assert!(peak > 64 << 20 && peak <= allowed, "{sql} had {peak} bytes of {allowed}");
+    }
 }
 
 #[cfg(target_os = "linux")]

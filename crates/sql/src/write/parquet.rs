@@ -28,6 +28,7 @@ use datafusion::datasource::file_format::write::get_writer_schema;
 use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_writer::{
@@ -63,6 +64,9 @@ const ROW_GROUP_BYTES_MAX: usize = 64 << 20;
 
 /// Parts of a file that are on their way at the same time.
 const PARTS_AT_ONCE: usize = 2;
+
+/// Bytes of what goes to the store at once, and of a part of a local file. Object stores want parts to be larger.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// The rule that has our sink write what DataFusion's would.
 #[derive(Debug)]
@@ -170,14 +174,34 @@ fn joined(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DataFus
     DataFusionError::External(error.into())
 }
 
-/// What has been encoded, on its way from the file's writer to the store.
+/// What has been encoded, on its way from the file's writer to the store: in blocks, so that no growing copies it and each is free as
+/// soon as it is written.
 #[derive(Clone, Default)]
-struct Outbox(Arc<Mutex<Vec<u8>>>);
+struct Outbox(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Outbox {
+    /// Takes out the blocks that are full; if the file has ended, all.
+    fn take(&self, has_ended: bool) -> Vec<Vec<u8>> {
+        let mut blocks = self.0.lock();
+        let full = if has_ended { blocks.len() } else { blocks.len().saturating_sub(1) };
+        blocks.drain(..full).collect()
+    }
+}
 
 impl Write for Outbox {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
+        let mut blocks = self.0.lock();
+        let mut block = blocks.pop().unwrap_or_default();
+        if block.len() == BLOCK_BYTES {
+            blocks.push(std::mem::take(&mut block));
+        }
+        if block.is_empty() {
+            block.reserve_exact(BLOCK_BYTES);
+        }
+        let some = bytes.len().min(BLOCK_BYTES - block.len());
+        block.extend_from_slice(&bytes[..some]);
+        blocks.push(block);
+        Ok(some)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -195,6 +219,9 @@ struct FileWriter {
     file: SerializedFileWriter<Outbox>,
     outbox: Outbox,
     store: BufWriter,
+    part_bytes: usize,
+    /// For the parts that the store has, one being filled and others on their way; nothing before it has any.
+    parts: MemoryReservation,
     rows_max: usize,
     bytes_max: usize,
     gathered: Gathered,
@@ -234,14 +261,17 @@ impl FileWriter {
             _ => usize::MAX,
         };
         let reservation = MemoryConsumer::new("ParquetSink").register(context.memory_pool());
+        let is_local = sink.config.object_store_url == ObjectStoreUrl::local_filesystem();
+        let part_bytes = if is_local { BLOCK_BYTES } else { execution.objectstore_writer_buffer_size };
         Ok(Self {
             columns,
             skip_arrow_metadata,
             plain: HashSet::new(),
             file,
             outbox,
-            store: BufWriter::with_capacity(store, path, execution.objectstore_writer_buffer_size)
-                .with_max_concurrency(PARTS_AT_ONCE),
+            store: BufWriter::with_capacity(store, path, part_bytes).with_max_concurrency(PARTS_AT_ONCE),
+            part_bytes,
+            parts: reservation.new_empty(),
             rows_max: options.global.max_row_group_size.max(1),
             bytes_max: (limit / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX),
             gathered: Gathered::new(&sink.schema, reservation),
@@ -269,7 +299,7 @@ impl FileWriter {
             self.append_oldest().await?;
         }
         self.file.finish()?;
-        self.send().await?;
+        self.send(true).await?;
         self.store.shutdown().await?;
         Ok(rows)
     }
@@ -326,13 +356,19 @@ impl FileWriter {
             // The file's writer has the properties that it was made with; those of its columns' writers may be others.
             (_, self.columns) = writers(std::io::sink(), &self.schema, properties, self.skip_arrow_metadata)?;
         }
-        self.send().await
+        self.send(false).await
     }
 
-    /// Sends what the file's writer has written.
-    async fn send(&mut self) -> Result<()> {
-        let bytes = std::mem::take(&mut *self.outbox.0.lock());
-        Ok(self.store.put(Bytes::from(bytes)).await?)
+    /// Sends what the file's writer has written, but for the last block unless the file has ended.
+    async fn send(&mut self, has_ended: bool) -> Result<()> {
+        let blocks = self.outbox.take(has_ended);
+        if self.parts.size() == 0 && !blocks.is_empty() {
+            self.parts.grow((PARTS_AT_ONCE + 1) * self.part_bytes);
+        }
+        for block in blocks {
+            self.store.put(Bytes::from(block)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -408,7 +444,6 @@ mod tests {
     use datafusion::datasource::listing::ListingTableUrl;
     use datafusion::datasource::physical_plan::FileOutputMode;
     use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::object_store::ObjectStoreUrl;
     use datafusion::execution::runtime_env::RuntimeEnvBuilder;
     use datafusion::logical_expr::dml::InsertOp;
     use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::GenericByteViewArray;
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, GenericByteViewArray, StringViewArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{interleave, take};
 use arrow::datatypes::{ByteViewType, DataType, SchemaRef};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
-use crate::batch::{Batch, Column, concat_arrays, to_logical};
+use crate::batch::{Batch, Column, concat_arrays, to_logical, views};
 
 /// One row of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,11 @@ pub(super) fn gather(blocks: &[Batch], picks: &[Pick], text: Text, schema: &Sche
         .enumerate()
         .map(|(index, field)| {
             let arrays = met.iter().map(|block| block.flat(index)).collect::<Result<Vec<_>>>()?;
-            gather_column(&arrays, &rows, field.data_type()).and_then(|array| compact(array, text))
+            let copied = if text == Text::Copy { gather_text(&arrays, &rows) } else { None };
+            match copied {
+                Some(array) => Ok(array),
+                None => gather_column(&arrays, &rows, field.data_type()).and_then(|array| compact(array, text)),
+            }
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(Batch::from_arrays(arrays, picks.len()))
@@ -133,6 +137,48 @@ fn pick_rows(block: &Batch, picks: &[Pick], text: Text) -> Result<Batch> {
     Ok(Batch::from_arrays(arrays, picks.len()))
 }
 
+/// The picked rows of columns of views, their text copied on the way: first views and then text, so that each is read in the order of
+/// the blocks. `None` if not all of them are views of one type, or if their text does not fit into one buffer.
+fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef> {
+    let data_type = arrays[0].data_type();
+    if arrays.iter().any(|array| array.data_type() != data_type) {
+        return None;
+    }
+    let blocks = arrays.iter().map(|array| views::parts(array.as_ref())).collect::<Option<Vec<_>>>()?;
+    let nulls = arrays.iter().any(|array| array.null_count() > 0).then(|| {
+        let is_valid = |index: usize| arrays[rows[index].0].is_valid(rows[index].1);
+        NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), is_valid))
+    });
+    let mut gathered: Vec<u128> = match &nulls {
+        None => rows.iter().map(|&(block, row)| blocks[block].0[row]).collect(),
+        // What stands under a NULL may say anything.
+        Some(nulls) => {
+            let view = |(&(block, row), valid): (&(usize, usize), bool)| if valid { blocks[block].0[row] } else { 0 };
+            rows.iter().zip(nulls).map(view).collect()
+        }
+    };
+    let own = |view: &u128| if views::is_long(*view) { views::length(*view) } else { 0 };
+    let text_bytes: usize = gathered.iter().map(own).sum();
+    // Views count with 32 bits.
+    i32::try_from(text_bytes).ok()?;
+    let mut text = Vec::with_capacity(text_bytes);
+    for (view, &(block, _)) in gathered.iter_mut().zip(rows).filter(|(view, _)| views::is_long(**view)) {
+        let placed = views::placed(*view, 0, text.len());
+        text.extend_from_slice(views::bytes(view, blocks[block].1));
+        *view = placed;
+    }
+    let buffers = if text.is_empty() { Vec::new() } else { vec![Buffer::from_vec(text)] };
+    let gathered = ScalarBuffer::from(gathered);
+    // SAFETY: these are views of valid arrays of this type, those of long strings moved to where the same bytes were copied to; those
+    // under NULLs are empty.
+    Some(unsafe {
+        match data_type {
+            DataType::Utf8View => Arc::new(StringViewArray::new_unchecked(gathered, buffers, nulls)) as ArrayRef,
+            _ => Arc::new(BinaryViewArray::new_unchecked(gathered, buffers, nulls)),
+        }
+    })
+}
+
 fn gather_column(arrays: &[ArrayRef], rows: &[(usize, usize)], logical: &DataType) -> Result<ArrayRef> {
     let interleave_all = |arrays: &[ArrayRef], rows: &[(usize, usize)]| {
         let views = arrays.iter().map(|array| array.as_ref()).collect::<Vec<_>>();
@@ -189,4 +235,57 @@ fn compact(array: ArrayRef, text: Text) -> Result<ArrayRef> {
 
 fn empty_arrays(schema: &SchemaRef) -> Vec<ArrayRef> {
     schema.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = Option<String>> {
+        proptest::option::weighted(0.8, prop_oneof!["[a-z]{0,12}", "[a-zä]{13,40}"])
+    }
+
+    proptest! {
+        #[test]
+        fn text_that_is_copied_on_the_way_is_what_interleaving_gives(
+            blocks in prop::collection::vec(prop::collection::vec(text(), 1..30), 2..5),
+            picks in prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 0..60),
+            is_binary in any::<bool>(),
+            cut in 0_usize..3,
+        ) {
+            let arrays: Vec<ArrayRef> = blocks
+                .iter()
+                .map(|block| {
+                    let array: ArrayRef = match is_binary {
+                        false => Arc::new(StringViewArray::from_iter(block.iter())),
+                        true => Arc::new(BinaryViewArray::from_iter(block.iter().map(|text| text.as_ref()))),
+                    };
+                    array.slice(cut.min(array.len() - 1), array.len() - cut.min(array.len() - 1))
+                })
+                .collect();
+            let rows: Vec<(usize, usize)> = picks
+                .iter()
+                .map(|(block, row)| {
+                    let block = block.index(arrays.len());
+                    (block, row.index(arrays[block].len()))
+                })
+                .collect();
+            let gathered = gather_text(&arrays, &rows).unwrap();
+            gathered.to_data().validate_full().unwrap();
+            prop_assert_eq!(&gathered, &gather_column(&arrays, &rows, arrays[0].data_type()).unwrap());
+            let (views, buffers) = views::parts(gathered.as_ref()).unwrap();
+            let long: usize = views.iter().filter(|view| views::is_long(**view)).map(|view| views::length(*view)).sum();
+            prop_assert_eq!(buffers.iter().map(|buffer| buffer.capacity()).sum::<usize>(), long);
+        }
+    }
+
+    #[test]
+    fn other_columns_are_left_to_interleaving() {
+        let arrays: [ArrayRef; 2] =
+            [Arc::new(StringViewArray::from(vec!["a"])), Arc::new(arrow::array::StringArray::from(vec!["b"]))];
+        assert!(gather_text(&arrays, &[(0, 0), (1, 0)]).is_none());
+        assert!(gather_text(&arrays[1..], &[(0, 0)]).is_none());
+    }
 }

@@ -9,6 +9,7 @@
 //! Invariant: the ranges are disjoint, cover all rows, and follow one another in the order `(key, run, place)`.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use super::gather::Pick;
 use super::keys::{SortedBytes, SortedKeys, first_difference, settle};
@@ -288,25 +289,30 @@ impl<C: Copy + Ord> Tree<C> {
 
 /// Puts the head that comes first into `winner`, the other into `loser`. Equal keys are ordered by input.
 fn play<R: Run + ?Sized>(inputs: &[Input<'_, R>], winner: &mut Head<R::Code>, loser: &mut Head<R::Code>) {
-    let swap = match winner.code.cmp(&loser.code) {
-        Ordering::Less => false,
-        Ordering::Greater => true,
+    if winner.code != loser.code {
+        // Nobody can foresee which of them comes first, a processor's branches neither.
+        let swap = loser.code < winner.code;
+        let first = select_unpredictable(swap, *loser, *winner);
+        let second = select_unpredictable(swap, *winner, *loser);
+        (*winner, *loser) = (first, second);
+        return;
+    }
+    let swap = if winner.input == EXHAUSTED || loser.input == EXHAUSTED {
         // Not exhausted both, or it does not matter.
-        Ordering::Equal if winner.input == EXHAUSTED || loser.input == EXHAUSTED => loser.input < winner.input,
-        Ordering::Equal => {
-            let side = |head: &Head<R::Code>| {
-                let input = &inputs[head.input as usize];
-                (input.run, input.row)
-            };
-            let (order, code) = R::settle(winner.code, side(winner), side(loser));
-            let swap = order.then(winner.input.cmp(&loser.input)).is_gt();
-            if swap {
-                winner.code = code;
-            } else {
-                loser.code = code;
-            }
-            swap
+        loser.input < winner.input
+    } else {
+        let side = |head: &Head<R::Code>| {
+            let input = &inputs[head.input as usize];
+            (input.run, input.row)
+        };
+        let (order, code) = R::settle(winner.code, side(winner), side(loser));
+        let swap = order.then(winner.input.cmp(&loser.input)).is_gt();
+        if swap {
+            winner.code = code;
+        } else {
+            loser.code = code;
         }
+        swap
     };
     if swap {
         std::mem::swap(winner, loser);

@@ -1,0 +1,129 @@
+//! When memory goes back to the system: decisions, without doing anything.
+
+use std::time::Duration;
+
+use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
+
+/// A process that holds the same for so long is quiet: what it does not need goes back. A busy one may seem so as well; then it takes little time
+/// beside so much.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Changes that are less count as none.
+const CHANGE_BYTES: usize = 1 << 20;
+
+/// The most that a process begins to hold in a second: a few threads that touch fresh memory.
+const BYTES_PER_SECOND: usize = 4 << 30;
+
+/// What a process may hold, by its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// From here on memory goes back.
+    high_bytes: usize,
+    /// How much more there has to be since the last time: what is in use does not become less by trying.
+    more_bytes: usize,
+}
+
+impl Bounds {
+    /// The bounds with a budget: what grows between two looks stays below what the process may have.
+    pub fn within(budget_bytes: usize) -> Self {
+        let most = budget_bytes + budget_bytes / 10 + RESIDENT_BASE_BYTES;
+        let margin = (24 << 20) + budget_bytes / 32;
+        Self { high_bytes: most - margin, more_bytes: (4 << 20) + budget_bytes / 64 }
+    }
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// What the process held when it last gave back, or less.
+    floor_bytes: usize,
+    /// What it held when it last changed, and when that was.
+    still_bytes: usize,
+    still_since: Duration,
+    /// Whether it gave back since it is still.
+    is_trimmed: bool,
+}
+
+/// What comes of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Whether memory is to go back now.
+    pub is_too_much: bool,
+    /// When to look again.
+    pub next: Duration,
+}
+
+impl Looks {
+    /// The process holds so much at this time, counted from any beginning.
+    pub fn look(&mut self, bounds: &Bounds, bytes: usize, now: Duration) -> Look {
+        self.floor_bytes = self.floor_bytes.min(bytes);
+        if bytes.abs_diff(self.still_bytes) > CHANGE_BYTES {
+            (self.still_bytes, self.still_since, self.is_trimmed) = (bytes, now, false);
+        }
+        let high = bounds.high_bytes.max(self.floor_bytes + bounds.more_bytes);
+        let is_quiet = !self.is_trimmed && now.saturating_sub(self.still_since) >= QUIET;
+        // As long as it takes at least to get there.
+        let ms = high.saturating_sub(bytes) / (BYTES_PER_SECOND / 1000);
+        let next = Duration::from_millis(ms as u64).clamp(LOOK_MIN, LOOK_MAX);
+        Look { is_too_much: bytes > high || is_quiet, next }
+    }
+
+    /// Memory went back: the process holds so much now.
+    pub fn gave_back(&mut self, bytes: usize) {
+        (self.floor_bytes, self.still_bytes, self.is_trimmed) = (bytes, bytes, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1_000_000;
+
+    #[test]
+    fn memory_goes_back_before_there_is_too_much() {
+        for budget in [16 << 20, 256 * MB, 1000 * MB, 16_000 * MB] {
+            let bounds = Bounds::within(budget);
+            let most = budget + budget / 10 + RESIDENT_BASE_BYTES;
+            let mut looks = Looks::default();
+            let (mut bytes, mut now) = (0, Duration::ZERO);
+            let mut look = looks.look(&bounds, bytes, now);
+            while !look.is_too_much {
+                now += look.next;
+                bytes += (look.next.as_secs_f64() * BYTES_PER_SECOND as f64) as usize;
+                look = looks.look(&bounds, bytes, now);
+            }
+            assert!(bytes > budget && bytes < most, "{bytes} with {budget}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_asked_for_again_and_again() {
+        let bounds = Bounds::within(1000 * MB);
+        let mut looks = Looks::default();
+        let mut is_too_much = |bytes: usize, back: Option<usize>| {
+            let is_too_much = looks.look(&bounds, bytes * MB, Duration::ZERO).is_too_much;
+            back.filter(|_| is_too_much).into_iter().for_each(|bytes| looks.gave_back(bytes * MB));
+            is_too_much
+        };
+        assert!(!is_too_much(1100, None));
+        assert!(is_too_much(1230, Some(1215)));
+        assert!(!is_too_much(1216, None) && !is_too_much(1230, None));
+        assert!(is_too_much(1240, Some(1000)));
+        assert!(!is_too_much(1190, None));
+        assert!(is_too_much(1200, None));
+    }
+
+    #[test]
+    fn a_quiet_process_gives_back_once() {
+        let bounds = Bounds::within(1000 * MB);
+        let mut looks = Looks::default();
+        let mut is_quiet = |bytes: usize, ms: u64| looks.look(&bounds, bytes, Duration::from_millis(ms)).is_too_much;
+        assert!(!is_quiet(500 * MB, 10_000) && !is_quiet(500 * MB + 1000, 14_999));
+        assert!(is_quiet(500 * MB, 15_000));
+        looks.gave_back(100 * MB);
+        assert!(!looks.look(&bounds, 100 * MB, Duration::from_secs(60)).is_too_much);
+        assert!(!looks.look(&bounds, 300 * MB, Duration::from_secs(61)).is_too_much);
+        assert!(looks.look(&bounds, 300 * MB, Duration::from_secs(66)).is_too_much);
+    }
+}

@@ -1,0 +1,92 @@
+//! The allocator of our programs, and how much of what was freed it may keep.
+//!
+//! What operators free they soon want again. What goes back to the system in between comes back page by page, each cleared by the
+//! kernel: when memory went back after some milliseconds, a sort of 2 GB within 1 GB spent half of its processor time on that. So it goes
+//! back only when the process comes near the most that it may hold ([`Bounds`]), or has been quiet for some time. A thread looks at
+//! what the system says that the process holds.
+//!
+//! The system clears and maps huge pages (2 MiB) at once, which is cheap, but one of which a part has gone back comes whole with the next
+//! touch: what the process holds and what it uses drift apart. So processes with small budgets have none.
+//!
+//! Linking this crate is enough to use the allocator.
+
+mod bounds;
+mod resident;
+
+use std::ffi::c_long;
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bounds::{Bounds, Looks};
+use resident::Resident;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the allocator keeps.
+pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
+
+/// With a smaller budget there are no huge pages: what is lost on them is more than what is left beside the budget.
+const HUGE_PAGES_BUDGET_BYTES: usize = 4 << 30;
+
+/// The number of `mi_option_purge_delay`, which the bindings do not name.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+
+/// Milliseconds after which the allocator gives back by itself: none that anybody waits for. Below zero it never would, not even if told to.
+const NEVER_MS: c_long = c_long::MAX / 1000;
+
+/// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
+/// was quiet for some time. `budget` gives the bytes of the budget at the moment; with `None` this ends.
+///
+/// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a second.
+pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static) {
+    let (Some(mut resident), Some(budget_bytes)) = (Resident::open(), budget()) else { return };
+    if budget_bytes < HUGE_PAGES_BUDGET_BYTES {
+        without_huge_pages();
+    }
+    let started = thread::Builder::new().name("diligence-memory".to_owned()).spawn(move || {
+        let began = Instant::now();
+        let mut looks = Looks::default();
+        while let Some(bounds) = budget().map(Bounds::within) {
+            let Some(bytes) = resident.bytes() else { return set_purge_delay(1000) };
+            let look = looks.look(&bounds, bytes, began.elapsed());
+            if look.is_too_much {
+                give_back();
+                looks.gave_back(resident.bytes().unwrap_or(bytes));
+            }
+            thread::sleep(look.next);
+        }
+    });
+    // Without the thread memory goes back after a second, as the allocator does it by itself.
+    if started.is_ok() {
+        set_purge_delay(NEVER_MS);
+    }
+}
+
+fn set_purge_delay(ms: c_long) {
+    // SAFETY: it stores a number; other threads read it atomically.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, ms) };
+}
+
+/// Gives back to the system what is free, whichever thread has freed it.
+fn give_back() {
+    // For a thread that has never allocated anything the allocator does nothing.
+    drop(black_box(Box::new(0_u8)));
+    // SAFETY: any thread may call it at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
+fn without_huge_pages() {
+    // The process goes on with them if the system refuses.
+    #[cfg(target_os = "linux")]
+    // SAFETY: it changes how the system maps memory from now on, and touches none.
+    unsafe {
+        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    };
+}
+
+/// The time between two looks at least: a look takes some ten microseconds.
+const LOOK_MIN: Duration = Duration::from_millis(4);
+/// And at most.
+const LOOK_MAX: Duration = Duration::from_millis(100);
