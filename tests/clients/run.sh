@@ -23,7 +23,7 @@ jdbc() { # arguments of Jdbc.java
   else echo "pgjdbc: left out, since there is no Java to be had here"; fi
 }
 work=$(mktemp -d)
-trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+trap '{ kill "${server:-}"; wait; } 2>/dev/null || true; rm -rf "$work"' EXIT
 mkdir "$work/data" "$work/endpoints"
 printf 'id,name,price\n1,one,1.50\n2,two,2.25\n3,,\n' > "$work/data/items.csv"
 cp "$here"/endpoints/* "$work/endpoints/"

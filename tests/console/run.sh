@@ -9,7 +9,7 @@ pictures=${2:-$here/../../target/console-pictures}
 command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } ||
   { echo "console: left out, since there is no Chromium to be had here"; exit 77; }
 work=$(mktemp -d)
-trap 'kill "${server:-}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+trap '{ kill "${server:-}"; wait; } 2>/dev/null || true; rm -rf "$work"' EXIT
 mkdir -p "$work/data" "$pictures"
 { echo "id,product,region,sold,price"
   for i in $(seq 3000); do echo "$i,product $((i % 12)),$([ $((i % 3)) = 0 ] && echo north || echo south),2026-$(printf %02d $((i % 12 + 1)))-01,$((i * 7 % 500)).$((i % 90 + 10))"; done

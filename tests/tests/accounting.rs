@@ -47,6 +47,8 @@ static ALLOCATOR: Counting = Counting;
 /// What may be allocated beside what is reserved: the plan, a few batches on their way between operators, and what one operator
 /// makes of one batch. It does not grow with the rows.
 const BESIDE_BYTES: isize = 12 << 20;
+/// The same where Parquet is written: what its encoders hold of a row group is estimated while they are at work.
+const ENCODED_BYTES: isize = 32 << 20;
 
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_micros(200);
@@ -165,7 +167,8 @@ fn what_is_held_is_reserved() {
                 most as f64 / 1048576.0
             );
             println!("{text}");
-            if most > BESIDE_BYTES {
+            let beside = if sql.starts_with("COPY") { ENCODED_BYTES } else { BESIDE_BYTES };
+            if most > beside {
                 wrong.push(text);
             }
         }

@@ -352,8 +352,9 @@ impl Shared {
 
 /// A complete build side, or what of it is in memory.
 struct Built {
-    held: Arc<Held>,
+    /// Before what pays for it, also when it goes.
     lookup: Lookup,
+    held: Arc<Held>,
 }
 
 /// How probe rows find build rows.

@@ -87,8 +87,15 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
     assert_eq!(space.info().directories[0].clusters_used, 0);
 }
 
-/// Runs a window with everything in temp space that can go there, after each batch, and shows what comes.
-fn run_stored(window: &Window, output: &SchemaRef, batches: &[RecordBatch], mut look: impl FnMut(RecordBatch)) {
+/// Runs a window with everything in temp space that can go there, after each batch, and shows what comes. What it has taken, to be looked
+/// at when nothing of what came is held any more: lists are parts of the clusters that they were read from.
+#[must_use]
+fn run_stored(
+    window: &Window,
+    output: &SchemaRef,
+    batches: &[RecordBatch],
+    mut look: impl FnMut(RecordBatch),
+) -> Taken {
     let (memory, space) = (QueryMemory::unbounded(), temp_space_of(4096));
     let mut work = Work::new(Functions::new(window, output).unwrap(), &memory, Some(space.clone()));
     let mut take = |work: &mut Work| {
@@ -103,8 +110,18 @@ fn run_stored(window: &Window, output: &SchemaRef, batches: &[RecordBatch], mut 
     }
     work.close();
     take(&mut work);
-    drop(work);
-    assert_eq!((memory.reserved_bytes(), space.info().directories[0].clusters_used), (0, 0));
+    Taken { memory, space }
+}
+
+struct Taken {
+    memory: QueryMemory,
+    space: TempSpace,
+}
+
+impl Taken {
+    fn is_given_back(&self) {
+        assert_eq!((self.memory.reserved_bytes(), self.space.info().directories[0].clusters_used), (0, 0));
+    }
 }
 
 proptest! {
@@ -130,10 +147,12 @@ proptest! {
         let (window, output) = window(calls.collect(), &keys, &schema);
         let rows = rows(&seeds, &schema, &keys);
         let mut seen = Vec::new();
-        run_stored(&window, &output, &batches(&rows, &schema, &[size]), |batch| {
+        let taken = run_stored(&window, &output, &batches(&rows, &schema, &[size]), |batch| {
             seen.extend(rows_of(&[batch]).unwrap());
         });
         compare(&window, &seen, &rows, &keys);
+        drop(seen);
+        taken.is_given_back();
     }
 }
 
@@ -166,7 +185,7 @@ fn frames_that_are_read_anew_are_read_from_temp_space() {
     let batches = (0..ROWS).step_by(1000).map(batch).collect::<Vec<_>>();
     let inputs = schema.fields().len();
     let mut row = 0;
-    run_stored(&window, &output, &batches, |batch| {
+    let taken = run_stored(&window, &output, &batches, |batch| {
         let values = rows_of(&[batch.slice(0, 1)]).unwrap().remove(0);
         let group = row / PEERS;
         for (place, frame) in [
@@ -181,4 +200,5 @@ fn frames_that_are_read_anew_are_read_from_temp_space() {
         row += batch.num_rows();
     });
     assert_eq!(row, ROWS);
+    taken.is_given_back();
 }
