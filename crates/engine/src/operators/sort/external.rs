@@ -181,7 +181,7 @@ impl Preparing {
             let mut shortest: Vec<_> = runs.iter().collect();
             shortest.sort_by_key(|run| run.size().bytes);
             let most = |spare| MergeMemory::for_some(&shortest, spare, minimal, disk, &setup.memory).map(|most| most.0);
-            let (fan_in, last) = (most(Spare::WRITE)?, most(Spare { left_bytes: 0, ..spare })?);
+            let (fan_in, last) = (most(Spare::WRITE)?, most(spare)?);
             let mut places = merge_plan::merge_late(&sizes, fan_in, last)
                 .unwrap_or_else(|| merge_plan::shortest(&sizes, merge_plan::FAN_IN_MIN));
             let chosen: Vec<_> = places.iter().map(|&place| &runs[place]).collect();
@@ -213,11 +213,7 @@ impl Preparing {
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
         let all: Vec<_> = runs.iter().collect();
         let minimal = &buffers[0];
-        let mut found = MergeMemory::for_all(&all, spare, disk, &setup.memory)?;
-        if found.is_none() && memory.is_empty() {
-            // There is nothing to write that would leave others more.
-            found = MergeMemory::for_all(&all, Spare { left_bytes: 0, ..spare }, disk, &setup.memory)?;
-        }
+        let found = MergeMemory::for_all(&all, spare, disk, &setup.memory)?;
         let (found, ranges_max) = match found {
             Some(found) => (found, ranges_max),
             // Two runs can always be merged, one range after another.
