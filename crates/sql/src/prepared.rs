@@ -169,7 +169,7 @@ impl Planner {
         if types.iter().any(Option::is_none) {
             let inferred = self.logical(session, prepare(parsed, vec![])?, |plan, names| {
                 for (index, slot) in types.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
-                    *slot = names.is_argument(&format!("${}", index + 1)).then(|| ast::DataType::BigInt(None));
+                    *slot = names.is_argument(&format!("${}", index + 1)).then_some(ast::DataType::BigInt(None));
                 }
                 inner(plan)?.get_parameter_fields().map_err(|error| errors::planning(error, self))
             });
