@@ -30,7 +30,7 @@ pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
 /// With a smaller budget there are no huge pages: what is lost on them is more than what is left beside the budget.
 const HUGE_PAGES_BUDGET_BYTES: usize = 4 << 30;
 
-/// The number of `mi_option_purge_delay`, which the bindings do not name.
+/// The number of `mi_option_purge_delay`, which the bindings do not name: it is that of the version that `Cargo.toml` pins.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// Milliseconds after which the allocator gives back by itself: none that anybody waits for. Below zero it never would, not even if told to.

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
@@ -37,10 +37,10 @@ use diligence_storage::memory::MemoryTable;
 use crate::catalog::information;
 use crate::catalog::paths::looks_like_path;
 use crate::catalog::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA,
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA, View,
 };
 use crate::errors::UnknownRelation;
-use crate::parse::{NESTING_MAX, with_stack};
+use crate::parse::{NESTING_MAX, Parsed, with_stack};
 use crate::planner::Planner;
 use crate::prepared::Uses;
 use crate::tables::StoredTable;
@@ -154,8 +154,10 @@ impl<'a> Names<'a> {
                 .with_table_functions(self.state.table_functions().clone());
             let known = match name.name.as_str() {
                 "columns" if !self.planner.catalogs().postgres.is_empty() => {
-                    let view = information::columns(self.planner).map_err(to_datafusion)?;
-                    return self.of_relation(name, Relation::View(view));
+                    let Parsed { statement, depth } =
+                        self.planner.parse(information::COLUMNS).map_err(to_datafusion)?;
+                    let view = View { statement, depth, schema: Arc::new(Schema::empty()) };
+                    return self.of_relation(name, Relation::View(Arc::new(view)));
                 }
                 information::COLUMNS_ALONE => "columns",
                 other => other,

@@ -10,9 +10,6 @@ use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmptyRelation, LogicalPlan};
 
-use super::view::View;
-use crate::planner::Planner;
-
 /// Names and columns; all columns are text but those with an `i`, which are numbers.
 #[rustfmt::skip]
 const VIEWS: [(&str, &str); 10] = [
@@ -35,19 +32,13 @@ const VIEWS: [(&str, &str); 10] = [
 /// DataFusion's `information_schema.columns`, under another name.
 pub(crate) const COLUMNS_ALONE: &str = "columns alone";
 
-const COLUMNS: &str = "CREATE VIEW columns AS SELECT c.*, 'diligence' AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name \
+/// The statement that makes `information_schema.columns` of it.
+pub(crate) const COLUMNS: &str = "CREATE VIEW columns AS SELECT c.*, 'diligence' AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name \
      FROM information_schema.\"columns alone\" c \
      LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = c.table_schema \
      LEFT JOIN pg_catalog.pg_class r ON r.relnamespace = n.oid AND r.relname = c.table_name \
      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid AND a.attname = c.column_name \
      LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid";
-
-/// `information_schema.columns`.
-pub(crate) fn columns(planner: &Planner) -> diligence_base::Result<Arc<View>> {
-    let parsed = planner.parse(COLUMNS)?;
-    let schema = Arc::new(Schema::empty());
-    Ok(Arc::new(View { statement: parsed.statement, depth: parsed.depth, schema }))
-}
 
 /// The view of this name, if it is one of these.
 pub(crate) fn view(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {

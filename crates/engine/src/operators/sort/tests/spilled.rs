@@ -311,7 +311,7 @@ fn no_more_is_written_than_the_memory_demands() {
     assert_eq!(once.levels, 1, "{once:?}");
     // As a multiple of the input: each row once, and again for each level that so small a fan-in makes necessary, since a quarter is
     // left to whoever reads.
-    for (extra_clusters, tenths) in [(6, 56), (20, 32), (40, 22), (100, 18)] {
+    for (extra_clusters, tenths) in [(6, 53), (20, 29), (40, 22), (100, 18)] {
         let budget = 2 * PACKET_BYTES + extra_clusters * CLUSTER;
         let written = |plan| sorted_within(&case, &records, budget, plan).bytes;
         let (cost, lazy) = (written(SortPlan::COST), written(SortPlan::EMS));
