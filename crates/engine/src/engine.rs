@@ -15,7 +15,7 @@ use crate::operators::scan::Io;
 use crate::pipeline::Graph;
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{RunningPlan, Scans, SharingInfo, Wish};
+use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, Tables, Wish};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
@@ -140,10 +140,14 @@ impl Engine {
         };
         let broker = Broker::new(options.memory_bytes);
         let tables = broker.table_account();
+        // What was noted first is dropped last.
+        let scans = Scans::new(&broker, options.columns_percent);
+        let retained = Retained::new(&broker, clock.clone(), options.retained_percent);
         let launcher = Arc::new(Launcher {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline },
-            scans: Scans::new(&broker, options.columns_percent),
+            scans,
+            tables: Tables::new(retained.clone(), broker.clone(), clock.clone()),
             broker,
             temp,
             clock,
@@ -153,7 +157,7 @@ impl Engine {
             next_query: AtomicU64::new(1),
             books: Arc::default(),
         });
-        let running = RunningPlan::new(launcher.clone(), options.retained_percent);
+        let running = RunningPlan::new(launcher.clone(), retained);
         Ok(Arc::new(Self { launcher, running, tables, runtime: Some(runtime) }))
     }
 
@@ -190,7 +194,7 @@ impl Engine {
             Ok(wish) => self.running.explain(&wish, plan, options),
             Err(why) => format!("no, because {why}"),
         };
-        Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
+        Ok(format!("{plan}\n{graph}\nSharing: {sharing}{}\n", graph.tables_text()))
     }
 
     /// What queries share at the moment, and what they have shared.

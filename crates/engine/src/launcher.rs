@@ -23,7 +23,7 @@ use crate::operators::sort::SpillTo;
 use crate::pipeline::{Graph, Setup, Sink, Surroundings, compile};
 use crate::plan::Plan;
 use crate::query::{QueryInfo, QueryOptions, QueryRun};
-use crate::sharing::{Scans, SharingMode};
+use crate::sharing::{Scans, SharingMode, TableSharing, Tables};
 use crate::stages::Scheduler;
 use crate::sync::{
     Mutex,
@@ -36,6 +36,7 @@ pub(crate) struct Launcher {
     pub scheduler: Arc<Scheduler>,
     pub io: Io,
     pub scans: Arc<Scans>,
+    pub tables: Arc<Tables>,
     pub broker: Arc<Broker>,
     pub temp: TempSpace,
     pub clock: Arc<dyn Clock>,
@@ -84,6 +85,7 @@ impl Launcher {
         let surroundings = Surroundings {
             io: self.io.clone(),
             scans: shares.then(|| ScanSharing { scans: self.scans.clone(), batch_rows: setup.batch_rows }),
+            tables: TableSharing::new(&self.tables, options),
             task: Arc::new(task),
             batch_rows: setup.batch_rows,
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),

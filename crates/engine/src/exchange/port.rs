@@ -195,6 +195,18 @@ impl<T> Receiver<T> {
         Poll::Ready(Some(Ok(batch)))
     }
 
+    /// Has the waker woken at the next batch or the end, and takes nothing. True if there is a failure already, or nobody sends any more.
+    pub fn listen(&self, waker: &Waker) -> bool {
+        let mut state = self.0.0.lock();
+        state.waiting_receiver = Some(waker.clone());
+        state.failure.is_some() || state.senders == 0
+    }
+
+    /// Senders that wait for credit.
+    pub fn waiting_senders(&self) -> usize {
+        self.0.0.lock().waiting_senders.len()
+    }
+
     /// Batches that wait inside.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
@@ -245,9 +257,12 @@ mod tests {
         assert_eq!(sender.send(1, &waker), Accept::More);
         assert_eq!(sender.send(2, &waker), Accept::Wait);
         assert_eq!(sender.ready(&waker), Accept::Wait);
+        assert_eq!((receiver.waiting_senders(), receiver.listen(&waker)), (1, false));
         assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!(sender.ready(&waker), Accept::More);
+        assert_eq!((sender.ready(&waker), receiver.waiting_senders()), (Accept::More, 0));
+        drop(sender);
+        assert!(receiver.listen(&waker));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The engine under schedules that shuttle chooses: ports, stages, scans, cancellation, memory, temp space and sorts that go there.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, shared tables, cancellation, memory, temp space and
+//! sorts that go there.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of the
 //! threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few changes of
@@ -14,6 +15,7 @@ mod queries;
 mod scans;
 mod sorts;
 mod stages;
+mod tables;
 mod temp;
 
 use std::hash::{BuildHasher, RandomState};

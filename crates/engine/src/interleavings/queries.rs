@@ -310,6 +310,7 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
             pipeline(Arc::new(After(life.clone(), values())), 1, vec![0]),
         ],
         sinks: vec![sink(Arc::new(Watched(life.clone()))), sink(result)],
+        tables: Vec::new(),
         scans: Vec::new(),
         held: None,
     }

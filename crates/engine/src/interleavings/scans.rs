@@ -81,7 +81,7 @@ impl Cluster for SlowCluster {
 }
 
 /// Six clusters of two rows.
-fn scan(limit: Option<usize>, ordered: bool) -> Plan {
+pub(super) fn scan(limit: Option<usize>, ordered: bool) -> Plan {
     let Node::Values { batches } = numbers(ROWS).node else { unreachable!("numbers are values") };
     let clusters = (0..ROWS as usize).step_by(2).map(|row| batches[0].slice(row, 2)).collect();
     let table = MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap();
@@ -99,7 +99,7 @@ fn scan(limit: Option<usize>, ordered: bool) -> Plan {
 }
 
 /// Waits until every query has ended; a read that is still in flight then gives back its memory when it arrives.
-fn ended(engine: &Engine) -> Vec<QueryState> {
+pub(super) fn ended(engine: &Engine) -> Vec<QueryState> {
     eventually(|| engine.queries().iter().all(|query| query.state != QueryState::Running && query.packets == 0));
     eventually(|| engine.broker().reserved_bytes() == 0);
     engine.queries().iter().map(|query| query.state).collect()

@@ -240,8 +240,8 @@ impl Account {
         granted
     }
 
-    /// Gives up the grant; what is reserved stays reserved.
-    pub fn end_grant(&self) {
+    /// Gives up the grant; what is reserved stays reserved. False if it has not been admitted.
+    pub fn end_grant(&self) -> bool {
         let unused = {
             let mut books = self.books.lock();
             let before = books.taken_bytes();
@@ -249,9 +249,11 @@ impl Account {
             before - books.taken_bytes()
         };
         self.broker.give_back(unused);
-        if self.admitted.swap(false, Ordering::AcqRel) {
+        let was_admitted = self.admitted.swap(false, Ordering::AcqRel);
+        if was_admitted {
             self.broker.count_out();
         }
+        was_admitted
     }
 
     /// Notes that it was admitted.
@@ -291,7 +293,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.end_grant();
+        let _ = self.end_grant();
     }
 }
 
@@ -393,6 +395,12 @@ impl QueryMemory {
         }
     }
 
+    /// The query cannot go on before it is admitted anew: others may have what it was sure of and has not reserved. False if it was not
+    /// admitted.
+    pub fn pause(&self) -> bool {
+        self.0.end_grant()
+    }
+
     /// Gives up waiting to be admitted.
     pub fn leave_queue(&self) {
         if let Owner::Query(query) = self.0.owner {
@@ -402,7 +410,7 @@ impl QueryMemory {
 
     /// The query has ended, and its operators hold nothing any more: others may have its grant.
     pub fn end_grant(&self) {
-        self.0.end_grant();
+        let _ = self.0.end_grant();
     }
 
     /// Ready unless a state at rest, of this query or another, is giving memory back; then the waker is woken when it has.

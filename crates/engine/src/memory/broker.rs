@@ -183,6 +183,13 @@ impl Broker {
         self.take_below(bytes, self.budget_bytes())
     }
 
+    /// Takes bytes for somebody who makes do with less, if they are free and a little is left: so that what comes unforeseen does not have
+    /// others give back what they hold.
+    pub(super) fn try_take_modestly(&self, bytes: usize) -> bool {
+        let budget = self.budget_bytes();
+        self.take_below(bytes, budget - budget / SLACK_DIVISOR)
+    }
+
     /// Takes bytes for a grant, if they are free.
     pub(super) fn try_grant(&self, bytes: usize) -> bool {
         self.take_below(bytes, self.grantable_bytes())

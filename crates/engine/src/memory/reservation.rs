@@ -70,6 +70,20 @@ impl Reservation {
         }
     }
 
+    /// Reserves `bytes` more if they are free, or because spare memory is dropped for them, and a little of the budget is left then. Nobody is asked to
+    /// give back anything.
+    pub fn grow_if_free(&mut self, bytes: usize) -> Result<()> {
+        let account = &self.account;
+        let take = |beyond| account.broker.try_take_modestly(beyond);
+        let mut refused = account.reserve(bytes, account.limit_bytes, take).err();
+        while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare(bytes) {
+            refused = account.reserve(bytes, account.limit_bytes, take).err();
+        }
+        refused.map_or(Ok(()), |refused| Err(self.refusal(bytes, &refused)))?;
+        self.hold(bytes);
+        Ok(())
+    }
+
     /// Memory is short: what part of the slack these bytes may be had out of, as its divisor.
     fn slack_part(&self, bytes: usize, refused: &Refused) -> Option<usize> {
         let account = &self.account;

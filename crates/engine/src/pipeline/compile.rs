@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion_execution::TaskContext;
@@ -17,7 +18,7 @@ use crate::exchange::{Exchange, Pact};
 use crate::operators::aggregate::aggregate;
 use crate::operators::filter::Filter;
 use crate::operators::foreign::ForeignSource;
-use crate::operators::hash_join::{JoinParts, hash_join, nested_loop_join};
+use crate::operators::hash_join::{JoinParts, TableShare, hash_join, nested_loop_join};
 use crate::operators::limit::limit;
 use crate::operators::mask::MaskRows;
 use crate::operators::project::Project;
@@ -30,6 +31,7 @@ use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId, WorkTableId};
 use crate::query::profile::Totals;
+use crate::sharing::TableSharing;
 use crate::stages::StageId;
 
 /// Something with its name in EXPLAIN and its counters.
@@ -85,12 +87,26 @@ pub struct SinkSpec {
     pub stage: StageId,
 }
 
+/// A join's hash table that another query may have, or want.
+pub struct TableSpec {
+    /// Asks for it, and offers it.
+    pub(crate) share: TableShare,
+    /// Where it is built: an index into [`Graph::sinks`].
+    pub sink: usize,
+    /// The pipelines that are there for it alone.
+    pub pipelines: Range<usize>,
+    /// Sinks that must be complete before any of them starts.
+    pub gates: Vec<usize>,
+}
+
 /// All pipelines of a query and how they hang together.
 pub struct Graph {
     /// The pipelines; those that others wait for come first.
     pub pipelines: Vec<PipelineSpec>,
     /// The sinks.
     pub sinks: Vec<SinkSpec>,
+    /// The hash tables that another query may have.
+    pub tables: Vec<TableSpec>,
     /// How far the scans are.
     pub scans: Vec<Arc<ScanProgress>>,
     /// What must live as long as it: the memory of rows that are somebody else's.
@@ -104,6 +120,8 @@ pub struct Surroundings {
     pub io: Io,
     /// What scans share with those of other queries.
     pub(crate) scans: Option<ScanSharing>,
+    /// What joins share with those of other queries.
+    pub(crate) tables: Option<TableSharing>,
     /// What DataFusion operators run with.
     pub task: Arc<TaskContext>,
     /// Rows in a batch at most.
@@ -118,7 +136,7 @@ pub struct Surroundings {
 pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
     let mut compiler = Compiler {
         surroundings,
-        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), scans: Vec::new(), held: None },
+        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), tables: Vec::new(), scans: Vec::new(), held: None },
         runtime_filters: HashMap::new(),
         gates: Vec::new(),
     };
@@ -225,7 +243,7 @@ impl Compiler<'_> {
             Node::HashJoin(join) => self.hash_join(plan, join, name, tail),
             Node::NestedLoopJoin(join) => {
                 let parts = nested_loop_join(join, &plan.schema)?;
-                self.join(parts, &join.left, &join.right, name, tail, |_, _| {})
+                self.join(parts, None, &join.left, &join.right, name, tail, |_, _| {})
             }
             Node::Aggregate(node) => {
                 let parts = aggregate(node, &node.input.schema, &plan.schema)?;
@@ -283,7 +301,9 @@ impl Compiler<'_> {
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
                 self.node(&query.base, Tail::new(sink))?;
-                let source = RecursiveSource::new(query, &plan.schema, receiver, self.surroundings.clone());
+                // A round is run inside of a packet, which waits for nobody.
+                let surroundings = Surroundings { tables: None, ..self.surroundings.clone() };
+                let source = RecursiveSource::new(query, &plan.schema, receiver, surroundings);
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
             Node::WorkTable(table) => {
@@ -299,16 +319,19 @@ impl Compiler<'_> {
         let made: Vec<_> = join.runtime_filters.iter().map(|&(id, key)| (id, RuntimeFilter::new(), key)).collect();
         let filters: Vec<_> = made.iter().map(|(_, filter, key)| (filter.clone(), *key)).collect();
         let parts = hash_join(join, &plan.schema, &filters)?;
-        self.join(parts, &join.left, &join.right, name, tail, |compiler, build| {
+        let share = self.surroundings.tables.as_ref().and_then(|sharing| parts.share(join, sharing));
+        self.join(parts, share, &join.left, &join.right, name, tail, |compiler, build| {
             for (id, filter, _) in made {
                 compiler.runtime_filters.insert(id, (filter, build));
             }
         })
     }
 
+    #[expect(clippy::too_many_arguments, reason = "both kinds of joins, as they are compiled")]
     fn join(
         &mut self,
         parts: JoinParts,
+        share: Option<TableShare>,
         left: &Plan,
         right: &Plan,
         name: String,
@@ -316,7 +339,12 @@ impl Compiler<'_> {
         built: impl FnOnce(&mut Self, usize),
     ) -> Result<Vec<usize>> {
         let build = self.sink(parts.build, format!("Build of {name}"), StageId::Join);
+        let first = self.graph.pipelines.len();
         self.node(left, Tail::new(build))?;
+        if let Some(share) = share {
+            let (pipelines, gates) = (first..self.graph.pipelines.len(), self.gates.clone());
+            self.graph.tables.push(TableSpec { share, sink: build, pipelines, gates });
+        }
         built(self, build);
         tail.after_sinks.push(build);
         let mut feeding = self.node(right, tail.clone().with(parts.probe, name))?;
@@ -338,6 +366,27 @@ impl Compiler<'_> {
         }
         let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings.task.clone())?;
         Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
+    }
+}
+
+impl TableSpec {
+    /// Whether another one is a part of this one's part of the plan.
+    pub fn encloses(&self, other: &Self) -> bool {
+        self.sink != other.sink
+            && self.pipelines.start <= other.pipelines.start
+            && other.pipelines.end <= self.pipelines.end
+    }
+}
+
+impl Graph {
+    /// What EXPLAIN says of the hash tables that may be shared.
+    pub(crate) fn tables_text(&self) -> String {
+        if self.tables.is_empty() {
+            return String::new();
+        }
+        let here = self.tables.iter().filter(|table| table.share.is_here()).count();
+        let here = if here > 0 { format!(", of which {here} are there") } else { String::new() };
+        format!("; hash tables of {} joins, with joins of equal build sides{here}", self.tables.len())
     }
 }
 

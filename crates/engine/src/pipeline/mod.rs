@@ -18,7 +18,7 @@ mod flow;
 mod nested;
 mod run;
 
-pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, compile};
+pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, TableSpec, compile};
 pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
 pub use nested::NestedRun;
 pub use run::PipelinePacket;

@@ -376,4 +376,27 @@ impl Plan {
             Node::Foreign(foreign) => foreign.inputs.iter().collect(),
         }
     }
+
+    /// The same plans, to be changed.
+    pub fn inputs_mut(&mut self) -> Vec<&mut Plan> {
+        match &mut self.node {
+            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) => vec![],
+            Node::Filter { input, .. }
+            | Node::Project { input, .. }
+            | Node::Limit { input, .. }
+            | Node::Sort { input, .. }
+            | Node::Exchange { input, .. } => vec![input],
+            Node::HashJoin(join) => vec![&mut join.left, &mut join.right],
+            Node::NestedLoopJoin(join) => vec![&mut join.left, &mut join.right],
+            Node::Aggregate(aggregate) => vec![&mut aggregate.input],
+            Node::Window(window) => vec![&mut window.input],
+            Node::Mask(mask) => vec![&mut mask.input],
+            Node::Union { inputs } => inputs.iter_mut().collect(),
+            Node::ScalarSubqueries { input, subqueries, .. } => {
+                std::iter::once(input.as_mut()).chain(subqueries).collect()
+            }
+            Node::Recursive(query) => vec![&mut query.base, &mut query.step],
+            Node::Foreign(foreign) => foreign.inputs.iter_mut().collect(),
+        }
+    }
 }

@@ -1,12 +1,15 @@
 //! Queries: start, run, cancel, profile, result.
 
 mod info;
+#[cfg(test)]
+mod pause_tests;
 pub mod profile;
 mod run;
 mod shown;
 #[cfg(test)]
 mod spill_tests;
 mod stream;
+mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 mod work;

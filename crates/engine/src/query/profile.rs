@@ -189,6 +189,8 @@ pub struct Profile {
     pub columns_shared: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
+    /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this saved.
+    pub tables_shared: (usize, u64),
     /// What it shared with other queries, if it did, for people.
     pub sharing: Option<String>,
     /// Its pipelines.
@@ -203,6 +205,8 @@ impl Profile {
         self.clusters_pruned += earlier.clusters_pruned;
         self.columns_shared += earlier.columns_shared;
         self.bytes_fetched += earlier.bytes_fetched;
+        self.tables_shared.0 += earlier.tables_shared.0;
+        self.tables_shared.1 += earlier.tables_shared.1;
         let own = std::mem::replace(&mut self.pipelines, earlier.pipelines);
         self.pipelines.extend(own);
         self.pipelines.iter_mut().enumerate().for_each(|(index, pipeline)| pipeline.index = index);
@@ -232,6 +236,13 @@ impl fmt::Display for Profile {
         )?;
         if self.columns_shared > 0 {
             writeln!(f, "Sharing: {} columns of clusters were decoded already, by other scans", self.columns_shared)?;
+        }
+        if let (tables @ 1.., saved_ns) = self.tables_shared {
+            let (tables, saved) = (
+                if tables == 1 { "1 hash table was" } else { &format!("{tables} hash tables were") },
+                display_ns(saved_ns),
+            );
+            writeln!(f, "Sharing: {tables} built by another join with the same build side, with {saved} of work")?;
         }
         if let Some(sharing) = &self.sharing {
             writeln!(f, "Sharing: {sharing}")?;

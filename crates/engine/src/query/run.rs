@@ -23,15 +23,16 @@ use diligence_base::{Error, ErrorKind, Result};
 use super::info::QueryState;
 use super::profile::Meter;
 use super::shown::Traced;
+use super::tables::{TableState, TablesRead};
 use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelinePacket, Setup};
 use crate::sharing::Shared;
-use crate::stages::{Arrival, Packet, Scheduler, StageId};
+use crate::stages::{Arrival, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,10 @@ pub(super) struct Status {
     pub(super) graph: Option<Arc<Graph>>,
     pub(super) pipelines: Vec<PipelineState>,
     pub(super) sinks: Vec<SinkState>,
+    /// Those that other queries may have.
+    pub(super) tables: Vec<TableState>,
+    /// The packets that wait for tables of other queries.
+    pub(super) table_packets: Vec<Arc<Packet>>,
     pub(super) traced: Vec<Traced>,
     /// The packet that waits for the query's grant, until it has it.
     pub(super) admission: Option<Arc<Packet>>,
@@ -77,11 +82,14 @@ pub struct QueryRun {
     pub(super) started_ns: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) scheduler: Arc<Scheduler>,
+    /// What its packets have used of workers.
+    attained_ns: Arc<AtomicU64>,
     pub(super) result: Arc<dyn Outcome>,
     /// Known when it is launched.
     pub(super) scans: OnceLock<Vec<Arc<ScanProgress>>>,
     /// What it shares with other queries, if it does.
     pub(super) shared: OnceLock<Shared>,
+    pub(super) tables_read: TablesRead,
     pub(super) stopped: AtomicBool,
     pub(super) status: Mutex<Status>,
     /// Told once when the query has ended.
@@ -106,13 +114,17 @@ impl QueryRun {
             started_ns: clock.now_ns(),
             clock,
             scheduler,
+            attained_ns: Arc::new(AtomicU64::new(0)),
             result,
             scans: OnceLock::new(),
             shared: OnceLock::new(),
+            tables_read: TablesRead::default(),
             stopped: AtomicBool::new(false),
             status: Mutex::new(Status {
                 pipelines: Vec::new(),
                 sinks: Vec::new(),
+                tables: Vec::new(),
+                table_packets: Vec::new(),
                 traced: Vec::new(),
                 graph: None,
                 admission: None,
@@ -129,6 +141,11 @@ impl QueryRun {
         run
     }
 
+    /// A packet of this query.
+    pub(super) fn packet(&self, stage: StageId, work: Box<dyn Work>) -> Arc<Packet> {
+        Packet::beside(self.attained_ns.clone(), self.id, stage, work, &self.scheduler)
+    }
+
     /// Starts the query, once: every pipeline that waits for nothing gets its packets. Nothing happens if it was cancelled.
     pub(crate) fn launch(self: &Arc<Self>, graph: Graph) {
         let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
@@ -140,6 +157,7 @@ impl QueryRun {
             status.pipelines = vec![PipelineState::Waiting; graph.pipelines.len()];
             status.sinks =
                 (0..graph.sinks.len()).map(|sink| SinkState::Filling { pipelines_left: feeders(sink) }).collect();
+            status.tables = vec![TableState::Unasked; graph.tables.len()];
             status.traced = graph.pipelines.iter().map(|pipeline| Traced::new(pipeline, &graph)).collect();
             let _ = self.scans.set(graph.scans.clone());
             status.graph = Some(Arc::new(graph));
@@ -152,7 +170,7 @@ impl QueryRun {
             self.packets_ended(1);
         } else {
             let work = AdmissionWork { run: self.clone() };
-            let packet = Packet::new(self.id, StageId::Scan, Box::new(work), &self.scheduler);
+            let packet = self.packet(StageId::Scan, Box::new(work));
             self.status.lock().admission = Some(packet.clone());
             packet.submit(Arrival::New);
         }
@@ -174,6 +192,22 @@ impl QueryRun {
         self.setup.memory.poll_admit(bytes, waker)
     }
 
+    /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the `waiting` ones, which
+    /// have no credit. It must [resume](Self::poll_resume) before a batch is taken. False if it goes on.
+    pub(super) fn pause(&self, waiting: usize) -> bool {
+        let status = self.status.lock();
+        status.state == QueryState::Running && status.live == waiting && self.setup.memory.pause()
+    }
+
+    /// Ready when a query that was paused has its grant again, or has been stopped.
+    pub(super) fn poll_resume(&self, waker: &Waker) -> Poll<()> {
+        if self.stopped.load(Ordering::Acquire) || self.has_ended() {
+            self.setup.memory.leave_queue();
+            return Poll::Ready(());
+        }
+        self.poll_admit(waker)
+    }
+
     /// A state at rest is asked for memory: a packet sees to it.
     pub(super) fn start_reclaiming(self: &Arc<Self>) {
         let packet = {
@@ -182,8 +216,7 @@ impl QueryRun {
                 // One that is at work looks again before it ends.
                 return;
             }
-            let packet =
-                Packet::new(self.id, StageId::Memory, Box::new(ReclaimWork { run: self.clone() }), &self.scheduler);
+            let packet = self.packet(StageId::Memory, Box::new(ReclaimWork { run: self.clone() }));
             status.live += 1;
             status.reclaiming = Some(packet.clone());
             packet
@@ -233,7 +266,8 @@ impl QueryRun {
             // A query between two packets would otherwise never notice.
             status.live += 1;
             let pipelines = status.traced.iter().flat_map(|traced| &traced.packets);
-            pipelines.chain(&status.admission).chain(&status.reclaiming).cloned().collect::<Vec<_>>()
+            let others = status.admission.iter().chain(&status.reclaiming).chain(&status.table_packets);
+            pipelines.chain(others).cloned().collect::<Vec<_>>()
         };
         for packet in packets {
             packet.submit(Arrival::Woken);
@@ -241,19 +275,22 @@ impl QueryRun {
         self.packets_ended(1);
     }
 
-    fn graph(&self) -> Option<Arc<Graph>> {
+    pub(super) fn graph(&self) -> Option<Arc<Graph>> {
         self.status.lock().graph.clone()
     }
 
     /// Starts every pipeline whose conditions hold, until none is left.
     pub(super) fn start_pipelines(self: &Arc<Self>) {
         let Some(graph) = self.graph() else { return };
+        self.ask_for_tables(&graph);
         while let Some(index) = self.next_startable(&graph) {
             match catch(|| self.open(&graph, index)) {
                 Ok(packets) if packets.is_empty() => self.pipeline_finished(&graph, index),
                 Ok(packets) => self.submit(&graph, index, packets),
                 Err(error) => return self.fail(error),
             }
+            // What has no rows to begin with is done at once, and others may have waited for it.
+            self.ask_for_tables(&graph);
         }
     }
 
@@ -268,6 +305,7 @@ impl QueryRun {
             let has_started =
                 |other: usize| !matches!(status.pipelines[other], PipelineState::Waiting | PipelineState::Opening);
             status.pipelines[index] == PipelineState::Waiting
+                && status.tables_are_settled(graph, index)
                 && pipeline.after_sinks.iter().all(|&sink| status.sinks[sink] == SinkState::Complete)
                 && pipeline.after_pipelines.iter().all(|&other| status.pipelines[other] == PipelineState::Finished)
                 && pipeline.after_started.iter().all(|&other| has_started(other))
@@ -307,7 +345,7 @@ impl QueryRun {
             .into_iter()
             .map(|packet| {
                 let work = PipelineWork { run: self.clone(), pipeline: index, packet: Some(packet) };
-                Packet::new(self.id, stage, Box::new(work), &self.scheduler)
+                self.packet(stage, Box::new(work))
             })
             .collect();
         {
@@ -366,7 +404,7 @@ impl QueryRun {
                     next: next.clone(),
                     parts,
                 };
-                Packet::new(self.id, graph.sinks[sink].stage, Box::new(work), &self.scheduler)
+                self.packet(graph.sinks[sink].stage, Box::new(work))
             })
             .collect();
         {
@@ -396,7 +434,10 @@ impl QueryRun {
 
     fn sink_filled(self: &Arc<Self>, graph: &Graph, sink: usize) {
         match catch(|| graph.sinks[sink].sink.part.complete()) {
-            Ok(()) => self.status.lock().sinks[sink] = SinkState::Complete,
+            Ok(()) => {
+                self.offer_table(graph, sink);
+                self.status.lock().sinks[sink] = SinkState::Complete;
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -423,6 +464,7 @@ impl QueryRun {
                     traced.waits.worked_ns += packet.worked_ns();
                 }
             }
+            status.table_packets.clear();
             status.graph.take()
         };
         // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.

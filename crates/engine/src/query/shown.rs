@@ -102,6 +102,7 @@ impl QueryRun {
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
             columns_shared: sum(|scan| &scan.columns_shared),
             bytes_fetched: sum(|scan| &scan.bytes),
+            tables_shared: self.tables_read.get(),
             sharing: None,
             pipelines: status.traced.iter().enumerate().map(|(index, traced)| traced.profile(index)).collect(),
         }
@@ -123,7 +124,7 @@ impl Traced {
         Self { stage: pipeline.stage.name(), operators, packets: Vec::new(), waits: Waits::default(), packets_total: 0 }
     }
 
-    fn waits(&self) -> Waits {
+    pub(super) fn waits(&self) -> Waits {
         Waits {
             queued_ns: self.waits.queued_ns + self.packets.iter().map(|packet| packet.waited_ns()).sum::<u64>(),
             worked_ns: self.waits.worked_ns + self.packets.iter().map(|packet| packet.worked_ns()).sum::<u64>(),

@@ -46,6 +46,8 @@ pub struct QueryStream {
     schema: SchemaRef,
     rows_out: usize,
     done: bool,
+    /// Whether the query has given up its grant until somebody reads again.
+    is_paused: bool,
     /// What to drive, if packets run on the reader's thread.
     inline: Option<Inline>,
     /// The last field, because it may be the last to know the engine, whose end waits for the workers.
@@ -113,7 +115,7 @@ impl QueryStream {
         schema: SchemaRef,
         inline: Option<Inline>,
     ) -> Self {
-        Self { run, receiver, schema, rows_out: 0, done: false, inline, _engine: None }
+        Self { run, receiver, schema, rows_out: 0, done: false, is_paused: false, inline, _engine: None }
     }
 
     /// The same stream, which keeps the engine alive.
@@ -141,6 +143,12 @@ impl QueryStream {
     pub fn progress(&self) -> Progress {
         let (clusters_done, clusters_total) = self.run.clusters();
         Progress { clusters_done, clusters_total, rows_out: self.rows_out }
+    }
+
+    /// Says that nothing will be read for a while. If the query has nothing left to do until then, others may have the memory that it was
+    /// sure of and does not hold; the next read waits for it again, in the queue with those that start. May be said again and again.
+    pub fn pause(&mut self) {
+        self.is_paused = self.is_paused || !self.done && self.run.pause(self.receiver.waiting_senders());
     }
 
     /// Cancels the query from another thread, a signal handler's included.
@@ -182,7 +190,13 @@ impl QueryStream {
             return Poll::Ready(None);
         }
         loop {
-            match self.receiver.receive(waker) {
+            // A batch taken would have packets go on: not without their grant.
+            self.is_paused = self.is_paused && self.run.poll_resume(waker).is_pending();
+            if self.is_paused && self.receiver.listen(waker) {
+                continue;
+            }
+            let next = if self.is_paused { Poll::Pending } else { self.receiver.receive(waker) };
+            match next {
                 Poll::Ready(batch) => {
                     match &batch {
                         Some(Ok(batch)) => self.rows_out += batch.num_rows(),
@@ -217,6 +231,9 @@ impl Stream for QueryStream {
 impl Drop for QueryStream {
     fn drop(&mut self) {
         self.run.cancel();
+        if self.is_paused {
+            let _ = self.run.poll_resume(Waker::noop());
+        }
         self.settle();
     }
 }

@@ -423,6 +423,7 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
             pipeline("reader", None, vec![1]),
         ],
         sinks: vec![SinkSpec { sink, stage: StageId::Exchange }],
+        tables: Vec::new(),
         scans: Vec::new(),
         held: None,
     };

@@ -50,6 +50,29 @@ impl Work for AdmissionWork {
     }
 }
 
+/// A packet that waits for another query's hash table, or for having to build its own.
+pub(super) struct TableWork {
+    pub(super) run: Arc<QueryRun>,
+    pub(super) table: usize,
+}
+
+impl Work for TableWork {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        if !self.run.stopped.load(Ordering::Acquire) {
+            let is_settled = match self.run.graph() {
+                Some(graph) => self.run.poll_table(&graph, self.table, quantum.waker),
+                None => true,
+            };
+            if !is_settled {
+                return Step::Wait;
+            }
+            self.run.start_pipelines();
+        }
+        self.run.packets_ended(1);
+        Step::Done
+    }
+}
+
 /// Has a query give memory back when it is asked, as long as it is there.
 pub(super) struct GivingBack(pub(super) Weak<QueryRun>);
 

@@ -152,6 +152,11 @@ impl Books {
         member.readers.push(reader);
     }
 
+    /// Whether a query waits for its run to start.
+    pub fn waits(&self, reader: QueryId) -> bool {
+        self.by_reader.get(&reader).is_some_and(|member| self.waiting.contains(member))
+    }
+
     /// Who starts next, together, if `runs` may be at work.
     pub fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
         let has_room = self.builds.values().filter(|build| build.holds).count() < runs;

@@ -155,7 +155,7 @@ fn is_small(plan: &Plan) -> bool {
     plan.rows_estimate.is_some_and(|rows| rows.saturating_mul(row_bytes(&plan.schema)) <= SHARED_STATE_BYTES_MAX / 2)
 }
 
-fn row_bytes(schema: &Schema) -> usize {
+pub(super) fn row_bytes(schema: &Schema) -> usize {
     let bytes = |data_type: &DataType| data_type.primitive_width().unwrap_or(STRING_BYTES);
     schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>().max(1)
 }

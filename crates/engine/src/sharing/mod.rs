@@ -11,7 +11,8 @@
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
 //!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
 //!
-//! Beside that, all scans of one table share [what they decode](columns), cluster by cluster.
+//! Beside that, all scans of one table share [what they decode](columns), cluster by cluster, and joins with equal build sides share their
+//! [hash tables](tables).
 //!
 //! Invariants:
 //! * Nothing is shared but finished states, and columns of clusters that are decoded as a whole. A run that builds one waits for nobody who reads it, so queries cannot wait in a circle,
@@ -33,6 +34,7 @@ mod shape;
 mod signature;
 mod spool;
 mod subsumption;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +47,9 @@ use diligence_base::Error;
 pub(crate) use columns::{Attendance, ClusterColumns, Scans};
 pub(crate) use cut::Wish;
 pub(crate) use parameters::Parameter;
+pub(crate) use retained::Retained;
 pub(crate) use running::RunningPlan;
+pub(crate) use tables::{Answer, Claim, Offer, TableSharing, TableWish, Tables};
 
 use crate::query::QueryRun;
 use crate::query::profile::display_ns;
@@ -191,7 +195,8 @@ impl SharedRun {
 /// A shared run or a retained state at one moment: a row of `system.sharing`.
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
-    /// `waiting`, `building`, `retained`; or `decoded`, for a table with columns that are.
+    /// `waiting`, `building`, `retained`; `building table`, `retained table` of a join's hash table; or `decoded`, for a table with columns
+    /// that are.
     pub state: &'static str,
     /// Different queries that it answers.
     pub queries: usize,
@@ -224,6 +229,10 @@ pub struct SharingInfo {
     pub subsumed_total: u64,
     /// Retained states that were dropped.
     pub retained_drops_total: u64,
+    /// Hash tables of joins that were built where others could ask for them.
+    pub tables_built_total: u64,
+    /// Hash tables that did not have to be built, because another query had.
+    pub tables_read_total: u64,
     /// Decoded columns of clusters that are kept for other scans, and their bytes.
     pub columns_kept: usize,
     /// See there.

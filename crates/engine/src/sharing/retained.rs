@@ -27,6 +27,7 @@ use super::spool::State;
 use super::subsumption::Residual;
 use super::{BuildInfo, SharingInfo};
 use crate::memory::{Broker, QueryMemory, Reclaim};
+use crate::operators::hash_join::SharedTable;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,8 +62,15 @@ struct Shelf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct EntryId(u64);
 
+/// What is kept.
+pub(super) enum Asset {
+    Rows(Arc<State>),
+    /// A hash table, which counts as a shared state already.
+    Table(Arc<SharedTable>),
+}
+
 struct Entry {
-    state: Arc<State>,
+    asset: Asset,
     /// The queries that it answers.
     queries: Vec<Query>,
     uses: u64,
@@ -105,9 +113,39 @@ pub(super) struct Hit {
     pub kept: Kept,
 }
 
+impl Asset {
+    fn bytes(&self) -> usize {
+        match self {
+            Asset::Rows(state) => state.bytes(),
+            Asset::Table(table) => table.bytes(),
+        }
+    }
+
+    fn readers(&self) -> usize {
+        let holders = match self {
+            Asset::Rows(state) => Arc::strong_count(state),
+            Asset::Table(table) => Arc::strong_count(table),
+        };
+        holders - 1
+    }
+}
+
 impl Entry {
     fn is_read(&self) -> bool {
-        Arc::strong_count(&self.state) > 1
+        self.asset.readers() > 0
+    }
+
+    /// Its rows, if they are that.
+    fn rows(&self) -> Option<&Arc<State>> {
+        match &self.asset {
+            Asset::Rows(state) => Some(state),
+            Asset::Table(_) => None,
+        }
+    }
+
+    fn used(&mut self, floor: f64) {
+        self.uses += 1;
+        self.value = floor + self.saved();
     }
 
     /// Whether a query can still ask for it.
@@ -115,15 +153,15 @@ impl Entry {
         self.queries.iter().any(|query| query.exact.tables_stand())
     }
 
-    fn hit(&mut self, floor: f64, bit: Option<usize>) -> Hit {
-        self.uses += 1;
-        self.value = floor + self.saved();
-        Hit { state: self.state.clone(), bit, uses: self.uses, kept: self.kept.clone() }
+    fn hit(&mut self, floor: f64, bit: Option<usize>) -> Option<Hit> {
+        let state = self.rows()?.clone();
+        self.used(floor);
+        Some(Hit { state, bit, uses: self.uses, kept: self.kept.clone() })
     }
 
     /// Nanoseconds saved for each byte.
     fn saved(&self) -> f64 {
-        self.kept.cost_ns as f64 * (self.uses + 1) as f64 / self.state.bytes().max(1) as f64
+        self.kept.cost_ns as f64 * (self.uses + 1) as f64 / self.asset.bytes().max(1) as f64
     }
 }
 
@@ -132,18 +170,19 @@ impl Shelf {
     fn more(&self, wanted: &Shape, rows_max: usize) -> Option<(EntryId, Option<usize>, Residual)> {
         let ids = self.by_core.get(&wanted.core)?.iter().rev().take(CANDIDATES_MAX);
         let entries = ids.filter_map(|id| Some((*id, self.entries.get(id)?)));
-        let entries = entries.filter(|(_, entry)| entry.state.rows() <= rows_max);
-        let queries = entries.flat_map(|(id, entry)| entry.queries.iter().map(move |query| (id, entry, query)));
-        let fitting = queries.filter_map(|(id, entry, query)| {
+        let entries = entries.filter_map(|(id, entry)| Some((id, entry, entry.rows()?.rows())));
+        let entries = entries.filter(|(.., rows)| *rows <= rows_max);
+        let queries = entries.flat_map(|(id, entry, rows)| entry.queries.iter().map(move |query| (id, rows, query)));
+        let fitting = queries.filter_map(|(id, rows, query)| {
             let residual = Residual::of(query.shape.as_ref()?, query.bit.is_some(), wanted)?;
-            Some((entry.state.rows(), (id, query.bit, residual)))
+            Some((rows, (id, query.bit, residual)))
         });
         fitting.min_by_key(|(rows, _)| *rows).map(|(_, found)| found)
     }
 
     fn remove(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
-        self.bytes -= entry.state.bytes();
+        self.bytes -= entry.asset.bytes();
         for core in entry.queries.iter().filter_map(Query::core) {
             if let Some(entries) = self.by_core.get_mut(core) {
                 entries.retain(|other| *other != id);
@@ -201,6 +240,11 @@ impl Retained {
         retained
     }
 
+    /// The account that they are in.
+    pub(super) fn memory(&self) -> &QueryMemory {
+        &self.memory
+    }
+
     pub fn percent(&self) -> usize {
         self.percent.load(Ordering::Relaxed)
     }
@@ -230,9 +274,25 @@ impl Retained {
         let floor = shelf.floor;
         let entry = shelf.entries.get_mut(&id)?;
         let bit = entry.queries.iter().find(|query| query.exact == *wanted)?.bit;
-        let hit = entry.hit(floor, bit);
+        let hit = entry.hit(floor, bit)?;
         shelf.hits_total += 1;
         Some(hit)
+    }
+
+    /// The hash table that this stands for.
+    pub(super) fn find_table(&self, wanted: &Signature) -> Option<Arc<SharedTable>> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut shelf = self.shelf.lock();
+        let id = *shelf.by_signature.get(wanted)?;
+        let floor = shelf.floor;
+        let entry = shelf.entries.get_mut(&id)?;
+        let Asset::Table(table) = &entry.asset else { return None };
+        let table = table.clone();
+        entry.used(floor);
+        shelf.hits_total += 1;
+        Some(table)
     }
 
     /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the fewest rows, and none
@@ -241,7 +301,7 @@ impl Retained {
         let mut shelf = self.shelf.lock();
         let (id, bit, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;
         let floor = shelf.floor;
-        let hit = shelf.entries.get_mut(&id)?.hit(floor, bit);
+        let hit = shelf.entries.get_mut(&id)?.hit(floor, bit)?;
         shelf.hits_total += 1;
         shelf.subsumed_total += 1;
         Some((hit, residual))
@@ -259,13 +319,16 @@ impl Retained {
     }
 
     /// Keeps a state that was built for these queries, if there is room and nobody waits for memory.
-    pub(super) fn keep(&self, state: &Arc<State>, queries: Vec<Query>, kept: Kept) {
+    pub(super) fn keep(&self, asset: Asset, queries: Vec<Query>, kept: Kept) {
         let bytes_max = self.bytes_max();
         let are_watched = queries.iter().all(|query| query.exact.tables_are_watched());
-        if queries.is_empty() || !are_watched || state.bytes() > bytes_max || self.broker.is_wanted() {
+        let bytes = asset.bytes();
+        if queries.is_empty() || !are_watched || bytes > bytes_max || self.broker.is_wanted() {
             return;
         }
-        state.belongs_to(&self.memory);
+        if let Asset::Rows(state) = &asset {
+            state.belongs_to(&self.memory);
+        }
         let gone = {
             let mut shelf = self.shelf.lock();
             if shelf.closed {
@@ -291,8 +354,8 @@ impl Retained {
                     }
                 }
             }
-            shelf.bytes += state.bytes();
-            let mut entry = Entry { state: state.clone(), queries, uses: 0, value: 0.0, kept };
+            shelf.bytes += bytes;
+            let mut entry = Entry { asset, queries, uses: 0, value: 0.0, kept };
             entry.value = shelf.floor + entry.saved();
             shelf.entries.insert(id, entry);
             gone.extend(shelf.shrink(bytes_max, RETAINED_STATES_MAX, true));
@@ -301,7 +364,7 @@ impl Retained {
         drop(gone);
         // Somebody who came to wait meanwhile did not see it; whoever comes later does.
         if self.broker.is_wanted() {
-            self.drop_some(state.bytes());
+            self.drop_some(bytes);
         }
     }
 
@@ -339,11 +402,14 @@ impl Retained {
             info.retained_drops_total = shelf.drops_total;
             (info.retained_bytes, info.retained_states) = (shelf.bytes, shelf.entries.len());
             let row = |entry: &Entry| BuildInfo {
-                state: "retained",
+                state: match entry.asset {
+                    Asset::Rows(_) => "retained",
+                    Asset::Table(_) => "retained table",
+                },
                 queries: entry.queries.len(),
-                readers: Arc::strong_count(&entry.state) - 1,
+                readers: entry.asset.readers(),
                 elapsed_ns: now_ns.saturating_sub(entry.kept.since_ns),
-                bytes: entry.state.bytes(),
+                bytes: entry.asset.bytes(),
                 uses: entry.uses,
                 value: entry.saved(),
                 label: entry.kept.label.clone(),

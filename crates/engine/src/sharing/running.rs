@@ -22,7 +22,7 @@ use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, S
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Fit, Job, Member, MemberId, Reader};
-use super::retained::{self, Hit, Kept, Retained};
+use super::retained::{self, Asset, Hit, Kept, Retained};
 use super::shape::Shape;
 use super::spool::{Built, Spool, State};
 use super::subsumption::Residual;
@@ -66,9 +66,8 @@ impl Shapes {
 }
 
 impl RunningPlan {
-    /// Nothing is shared yet. Finished states may have so many percent of the budget.
-    pub fn new(launcher: Arc<Launcher>, retained_percent: usize) -> Arc<Self> {
-        let retained = Retained::new(&launcher.broker, launcher.clock.clone(), retained_percent);
+    /// Nothing is shared yet.
+    pub fn new(launcher: Arc<Launcher>, retained: Arc<Retained>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self { launcher, retained, books: Mutex::default(), me: me.clone() })
     }
 
@@ -119,10 +118,15 @@ impl RunningPlan {
             books.join(member, Reader { fit: Some(fit), ..reader });
             return run;
         }
+        let plan = reader.plan.clone();
         books.enter(wish, shapes.kept, reader, self.launcher.clock.now_ns());
         let jobs = self.startable(&mut books);
         let timers = self.timers(&mut books);
+        let waits = books.waits(run.id());
         drop(books);
+        if waits {
+            self.launcher.scans.expect(&plan);
+        }
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
         run
@@ -214,7 +218,7 @@ impl RunningPlan {
             (run, members.into_iter().map(query).collect(), label)
         };
         let kept = Kept { cost_ns: run.info().waits.worked_ns, since_ns: self.launcher.clock.now_ns(), label };
-        self.retained.keep(state, queries, kept);
+        self.retained.keep(Asset::Rows(state.clone()), queries, kept);
     }
 
     /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
@@ -269,6 +273,7 @@ impl RunningPlan {
             books.closed = true;
             books.waiting.clear();
         }
+        self.launcher.tables.close();
         self.retained.close();
         self.launcher.scans.close();
     }
@@ -296,6 +301,7 @@ impl RunningPlan {
         let waiting = books.waiting.iter().filter_map(|member| row("waiting", &[*member]));
         info.builds = building.chain(waiting).collect();
         drop(books);
+        self.launcher.tables.describe(&mut info);
         self.retained.describe(&mut info);
         self.launcher.scans.describe(&mut info);
         info

@@ -111,14 +111,27 @@ pub struct Packet {
     /// The cohort that admitted it last, and what it has used in there (gated policies).
     pub(super) cohort: AtomicU64,
     pub(super) cohort_used_ns: AtomicU64,
+    /// What all packets of its query have used of workers.
+    attained_ns: Arc<AtomicU64>,
     /// Totals, for EXPLAIN ANALYZE.
     pub(super) waited_ns: AtomicU64,
-    pub(super) worked_ns: AtomicU64,
+    worked_ns: AtomicU64,
 }
 
 impl Packet {
-    /// A packet that waits to be submitted.
+    /// A packet that waits to be submitted, of a query without others.
     pub fn new(query: QueryId, stage: StageId, work: Box<dyn Work>, scheduler: &Arc<Scheduler>) -> Arc<Self> {
+        Self::beside(Arc::new(AtomicU64::new(0)), query, stage, work, scheduler)
+    }
+
+    /// The same, beside others of its query: what they use of workers is counted together.
+    pub fn beside(
+        attained_ns: Arc<AtomicU64>,
+        query: QueryId,
+        stage: StageId,
+        work: Box<dyn Work>,
+        scheduler: &Arc<Scheduler>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             query,
             stage,
@@ -128,6 +141,7 @@ impl Packet {
             queued_at_ns: AtomicU64::new(0),
             cohort: AtomicU64::new(u64::MAX),
             cohort_used_ns: AtomicU64::new(0),
+            attained_ns,
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
         })
@@ -156,6 +170,18 @@ impl Packet {
     /// Nanoseconds spent on workers so far.
     pub fn worked_ns(&self) -> u64 {
         self.worked_ns.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds that all packets of its query have spent on workers so far.
+    pub fn attained_ns(&self) -> u64 {
+        self.attained_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes a turn on a worker.
+    pub(super) fn worked(&self, worked_ns: u64) {
+        for total in [&self.worked_ns, &self.cohort_used_ns, &*self.attained_ns] {
+            total.fetch_add(worked_ns, Ordering::Relaxed);
+        }
     }
 
     /// Puts the packet into its stage's queue, if it waits. Waking a running packet makes it run once more; waking a

@@ -1,7 +1,9 @@
 //! Policies: which packet runs next.
 //!
 //! The names and meanings are those of the Staged Database System (section 4.1 of the thesis proposal): processor
-//! sharing, first come first served, and three gated policies (`gated.rs`).
+//! sharing, first come first served, and three gated policies (`gated.rs`). The default is none of them but two levels of processor
+//! sharing (Kleinrock, Queueing Systems II, 1976, section 4.7): a short query is behind others that have only begun, and not
+//! behind every long one that runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -42,10 +44,11 @@ pub trait Policy: Send {
 }
 
 /// The policies one can choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
+    /// Queries take turns, one quantum each; those that have used less than so many milliseconds of workers before all others.
+    TwoLevel(u64),
     /// Queries take turns, one quantum each.
-    #[default]
     ProcessorSharing,
     /// The oldest query first.
     Fcfs,
@@ -62,9 +65,19 @@ const T_GATED_QUERIES: usize = 2;
 /// The cutoff of C-gated in milliseconds if the setting does not say: some quanta.
 const C_GATED_CUTOFF_MS: u64 = 10;
 
+/// The lower level of two begins after so many milliseconds if the setting does not say: some quanta, and more than a lookup or a first row takes.
+const TWO_LEVEL_MS: u64 = 6;
+
+impl Default for PolicyKind {
+    fn default() -> Self {
+        PolicyKind::TwoLevel(TWO_LEVEL_MS)
+    }
+}
+
 impl PolicyKind {
     /// All kinds, with the default parameters.
-    pub const ALL: [PolicyKind; 5] = [
+    pub const ALL: [PolicyKind; 6] = [
+        PolicyKind::TwoLevel(TWO_LEVEL_MS),
         PolicyKind::ProcessorSharing,
         PolicyKind::Fcfs,
         PolicyKind::DGated,
@@ -75,6 +88,7 @@ impl PolicyKind {
     /// The policy itself, with empty queues.
     pub fn build(self) -> Box<dyn Policy> {
         match self {
+            PolicyKind::TwoLevel(young_ms) => Box::new(TwoLevel::new(young_ms * 1_000_000)),
             PolicyKind::ProcessorSharing => Box::new(ProcessorSharing::default()),
             PolicyKind::Fcfs => Box::new(Fcfs::default()),
             PolicyKind::DGated => Box::new(Gated::new(None, None)),
@@ -87,6 +101,7 @@ impl PolicyKind {
 impl fmt::Display for PolicyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PolicyKind::TwoLevel(young_ms) => write!(f, "two_level({young_ms})"),
             PolicyKind::ProcessorSharing => f.write_str("processor_sharing"),
             PolicyKind::Fcfs => f.write_str("fcfs"),
             PolicyKind::DGated => f.write_str("d_gated"),
@@ -107,7 +122,7 @@ impl FromStr for PolicyKind {
         };
         let wrong = || {
             Error::input(format!("'{text}' is not a stage policy")).with_hint(
-                "use processor_sharing, fcfs, d_gated, t_gated(QUERIES) or c_gated(MILLISECONDS), e.g. t_gated(4)",
+                "use two_level(MILLISECONDS), processor_sharing, fcfs, d_gated, t_gated(QUERIES) or c_gated(MILLISECONDS), e.g. t_gated(4)",
             )
         };
         let number = number
@@ -115,6 +130,7 @@ impl FromStr for PolicyKind {
             .map(|number| number.ok_or_else(wrong))
             .transpose()?;
         match (name, number) {
+            ("two_level", number) => Ok(PolicyKind::TwoLevel(number.unwrap_or(TWO_LEVEL_MS))),
             ("processor_sharing" | "ps", None) => Ok(PolicyKind::ProcessorSharing),
             ("fcfs", None) => Ok(PolicyKind::Fcfs),
             ("d_gated", None) => Ok(PolicyKind::DGated),
@@ -179,6 +195,44 @@ impl Policy for ProcessorSharing {
             self.turns.retain(|&other| other != query);
         }
         packet
+    }
+}
+
+/// Turns that queries which have used little have before one of the others: those are shorter, so both have about half of the time where neither
+/// is ever done.
+const YOUNG_TURNS: u32 = 4;
+
+/// Queries take turns, those that have used little before the others.
+struct TwoLevel {
+    young_ns: u64,
+    /// Turns since one of the others had one.
+    young_turns: u32,
+    young: ProcessorSharing,
+    others: ProcessorSharing,
+}
+
+impl TwoLevel {
+    fn new(young_ns: u64) -> Self {
+        let [young, others] = [(); 2].map(|()| ProcessorSharing::default());
+        Self { young_ns, young_turns: 0, young, others }
+    }
+}
+
+impl Policy for TwoLevel {
+    fn push(&mut self, packet: Arc<Packet>, arrival: Arrival) {
+        let level = if packet.attained_ns() < self.young_ns { &mut self.young } else { &mut self.others };
+        level.push(packet, arrival);
+    }
+
+    fn pop(&mut self) -> Option<Arc<Packet>> {
+        let other = if self.young_turns >= YOUNG_TURNS { self.others.pop() } else { None };
+        let young = if other.is_none() { self.young.pop() } else { None };
+        self.young_turns = if young.is_some() { self.young_turns + 1 } else { 0 };
+        other.or(young).or_else(|| self.others.pop())
+    }
+
+    fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
+        self.others.pop_oldest().or_else(|| self.young.pop_oldest())
     }
 }
 
@@ -247,6 +301,7 @@ mod tests {
         for kind in PolicyKind::ALL {
             assert_eq!(kind.to_string().parse::<PolicyKind>().unwrap(), kind);
         }
+        assert_eq!("two_level".parse::<PolicyKind>().unwrap(), PolicyKind::default());
         assert_eq!("T-Gated(7)".parse::<PolicyKind>().unwrap(), PolicyKind::TGated(7));
         for wrong in ["", "lifo", "t_gated(0)", "c_gated(x)", "fcfs(3)"] {
             assert!(wrong.parse::<PolicyKind>().unwrap_err().hint().unwrap().contains("t_gated"), "{wrong}");

@@ -305,8 +305,7 @@ impl Scheduler {
         let again = packet.run(&quantum);
         let worked_ns = quantum.now_ns().saturating_sub(quantum.start_ns());
 
-        packet.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
-        packet.cohort_used_ns.fetch_add(worked_ns, Ordering::Relaxed);
+        packet.worked(worked_ns);
         counters.turns_total.fetch_add(1, Ordering::Relaxed);
         counters.wait_ns_total.fetch_add(waited_ns, Ordering::Relaxed);
         counters.service_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
@@ -339,7 +338,7 @@ mod tests {
     use std::time::Duration;
 
     use diligence_base::ids::QueryId;
-    use diligence_base::seams::{SystemClock, ThreadSpawn};
+    use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 
     use super::super::{Step, Work};
     use super::*;
@@ -374,6 +373,53 @@ mod tests {
     #[test]
     fn processor_sharing_takes_turns() {
         assert_eq!(served(PolicyKind::ProcessorSharing, &[(1, 3), (2, 1), (3, 2)]), vec![1, 2, 3, 1, 3, 1]);
+    }
+
+    /// Turns of 0.6 ms.
+    struct Works(Turns, Arc<ManualClock>);
+
+    impl Work for Works {
+        fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+            self.1.advance(600_000);
+            self.0.run(quantum)
+        }
+    }
+
+    #[test]
+    fn whoever_has_used_little_goes_first() {
+        let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, clock.clone()));
+        let (seen, order) = mpsc::channel();
+        let submit = |query: u64, left: usize, attained: &Arc<AtomicU64>| {
+            let work = Box::new(Works(Turns { query, left, seen: seen.clone() }, clock.clone()));
+            let attained = attained.clone();
+            Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler).submit(Arrival::New);
+        };
+        let [first, second] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        submit(1, 4, &first);
+        (0..3).for_each(|_| assert!(scheduler.run_one()));
+        // The first query has used more than a millisecond now, whichever of its packets; the second has not yet.
+        submit(1, 1, &first);
+        submit(2, 3, &second);
+        while scheduler.run_one() {}
+        drop(seen);
+        assert_eq!(order.into_iter().collect::<Vec<_>>(), [1, 1, 1, 2, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn many_that_have_used_little_leave_turns_to_the_others() {
+        let kind = PolicyKind::TwoLevel(1);
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, Arc::new(ManualClock::stepping(0))));
+        let (seen, order) = mpsc::channel();
+        for (query, attained_ns) in [(1, 5_000_000), (2, 0)] {
+            let work = Box::new(Turns { query, left: 10, seen: seen.clone() });
+            let attained = Arc::new(AtomicU64::new(attained_ns));
+            Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler).submit(Arrival::New);
+        }
+        while scheduler.run_one() {}
+        drop(seen);
+        let order = order.into_iter().collect::<Vec<_>>();
+        assert_eq!(order[..12], [2, 2, 2, 2, 1, 2, 2, 2, 2, 1, 2, 2]);
     }
 
     #[test]

@@ -43,8 +43,12 @@ impl MemoryPool for ForeignPool {
         self.held.lock().shrink(shrink);
     }
 
-    fn try_grow(&self, _: &MemoryReservation, additional: usize) -> Result<()> {
-        self.held.lock().grow(additional).map_err(exhausted)
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let mut held = self.held.lock();
+        // Who makes do with less troubles nobody.
+        let grown =
+            if reservation.consumer().can_spill() { held.grow_if_free(additional) } else { held.grow(additional) };
+        grown.map_err(exhausted)
     }
 
     fn reserved(&self) -> usize {
@@ -70,6 +74,24 @@ mod tests {
 
     use super::*;
     use crate::memory::Broker;
+
+    #[test]
+    fn who_can_spill_has_nobody_asked_to_give_back() {
+        let broker = Broker::new(1000);
+        let memory = broker.account(QueryId(1), None);
+        let mut rows = memory.revocable("Sort");
+        rows.grow(900).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(ForeignPool::new(&memory));
+        let modest = MemoryConsumer::new("ParquetSink").with_can_spill(true).register(&pool);
+        // A little is left for what comes unforeseen.
+        modest.try_grow(69).unwrap();
+        assert!(modest.try_grow(1).is_err() && !rows.is_asked());
+        let other = MemoryConsumer::new("HashJoinInput").register(&pool);
+        other.try_grow(31).unwrap();
+        assert!(!rows.is_asked());
+        other.try_grow(1).unwrap();
+        assert!(rows.is_asked());
+    }
 
     #[test]
     fn what_an_operator_reserves_is_the_querys() {

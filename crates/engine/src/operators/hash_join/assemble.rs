@@ -14,9 +14,9 @@ use super::columns::Assembly;
 use super::emit::marks_held;
 use super::held::{Bits, Held, Later};
 use super::incoming::{AllIn, Incoming, check_rows};
-use super::keys::{KeyColumn, KeyData, hash_rows, words_are_ordered};
+use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::Packing;
-use super::table::Table;
+use super::shared_table::{FilterContent, Paid, fill_filters};
 use super::table_work::{Partitions, TableWork};
 use super::{Built, Config, KeyValues, Lookup};
 use crate::memory::{QueryMemory, Reservation};
@@ -251,7 +251,8 @@ impl Assembling {
             None => Arc::from([]),
         };
         let filter_bytes: usize = works.iter().map(|(_, work)| work.bytes()).sum();
-        set_filters(&config, filters, table.as_ref(), &chunks, works)?;
+        let contents = FilterContent::all(&config, filters, table.as_ref(), &chunks, works);
+        fill_filters(&config, filters, &contents)?;
         let matched = marks_held(config.pairs.join_type).then(|| Bits::new(rows));
         if let Some(matched) = &matched {
             for chunk in &chunks {
@@ -272,8 +273,10 @@ impl Assembling {
             reservation.resize(held)?;
             hold(reservation);
         }
-        let held = Held { rows, columns, matched, valid, is_complete, later, reservation };
-        Ok(Built { held: Arc::new(held), lookup: Lookup { table, values, null_rows } })
+        let paid = reservation.map(Paid::new);
+        let held = Held { rows, columns, matched, valid, is_complete, later, paid, _lent: None };
+        let lookup = Arc::new(Lookup { table, values, null_rows });
+        Ok(Built { held: Arc::new(held), lookup, filters: contents })
     }
 }
 
@@ -330,39 +333,8 @@ fn values(config: &Config, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) 
     .collect()
 }
 
-fn set_filters(
-    config: &Config,
-    filters: &Filters,
-    table: Option<&Arc<Table>>,
-    chunks: &[Chunk],
-    works: Vec<(usize, FilterWork)>,
-) -> Result<()> {
-    let works: Vec<_> = works.into_iter().map(|(key, work)| (key, Arc::new(work))).collect();
-    for (filter, key) in filters {
-        let Some(table) = table else {
-            filter.set_empty();
-            continue;
-        };
-        let has_null = |chunk: &Chunk| chunk.keys[*key].nulls.is_some();
-        if config.null_equal && chunks.iter().any(has_null) {
-            // NULL would have to pass.
-            continue;
-        }
-        let logical = config.keys[*key].build.data_type();
-        let bounds =
-            Some(key_bounds(chunks.iter(), *key)).filter(|(min, max)| min <= max && words_are_ordered(logical));
-        let bounds = bounds.filter(|_| config.keys[*key].kind.is_word());
-        if let Some((_, work)) = works.iter().find(|(other, _)| other == key) {
-            filter.set_work(work.clone(), bounds, logical)?;
-        } else if let (1, Table::Dense(_)) = (config.keys.len(), &**table) {
-            filter.set_table(table.clone(), bounds, logical)?;
-        }
-    }
-    Ok(())
-}
-
 /// The smallest and the largest word of a key.
-fn key_bounds<'a>(chunks: impl Iterator<Item = &'a Chunk>, key: usize) -> (u64, u64) {
+pub(super) fn key_bounds<'a>(chunks: impl Iterator<Item = &'a Chunk>, key: usize) -> (u64, u64) {
     chunks.fold((u64::MAX, 0), |(min, max), chunk| {
         let (low, high) = chunk.bounds[key];
         (min.min(low), max.max(high))

@@ -11,6 +11,8 @@
 //! From `Leaving` on all partitions count as spilled: rows of the probe side are written as well. Nobody has to read a table for
 //! it to go: it may be one that the probe side has not come to yet.
 //!
+//! A table that another query reads stays where it is: it is not this query's any more ([`shared_table`](super::shared_table)).
+//!
 //! Invariant: a row's mark, that it has found a partner, is written with it: so the table goes only when nobody marks rows any more.
 
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use diligence_base::{Error, Result};
 
 use super::dump::Dump;
 use super::{Built, Config, Shared};
-use crate::memory::{Reclaim, Reservation};
+use crate::memory::Reclaim;
 use crate::sync::atomic::Ordering;
 
 /// See the module.
@@ -45,7 +47,7 @@ impl Reclaim for TableAtRest {
     fn reclaimable_bytes(&self) -> usize {
         let can_spill = self.shared.can_spill();
         match &*self.shared.at_rest.lock() {
-            AtRest::Ready(built) if can_spill && self.shared.is_published() => built.bytes(),
+            AtRest::Ready(built) if can_spill && self.shared.is_published() && !built.is_lent() => built.bytes(),
             AtRest::Leaving(built, _) => built.bytes(),
             AtRest::Going(dump) => dump.bytes(),
             _ => 0,
@@ -62,8 +64,12 @@ impl Reclaim for TableAtRest {
             let Some(partitions) = self.shared.partition(&self.config, built.bytes(), None) else {
                 return Poll::Ready(Ok(()));
             };
+            if !self.shared.is_published() || !built.leave() {
+                // The probe side has ended, and its rows are on their way out; or another query reads it.
+                return Poll::Ready(Ok(()));
+            }
+            self.shared.offered.lock().take();
             if self.shared.published.held.lock().take().is_none() {
-                // The probe side has ended, and its rows are on their way out.
                 return Poll::Ready(Ok(()));
             }
             partitions.spill_all();
@@ -91,8 +97,18 @@ impl Reclaim for TableAtRest {
 }
 
 impl Built {
-    fn bytes(&self) -> usize {
-        self.held.reservation.as_ref().map_or(0, Reservation::bytes)
+    /// Whether another query reads it.
+    fn is_lent(&self) -> bool {
+        self.held.paid.as_ref().is_some_and(|paid| paid.is_lent())
+    }
+
+    /// From now on nobody else may have it. False if somebody has.
+    fn leave(&self) -> bool {
+        self.held.paid.as_ref().is_none_or(|paid| paid.leave())
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.held.paid.as_ref().map_or(0, |paid| paid.bytes())
     }
 }
 
@@ -124,6 +140,8 @@ impl Shared {
 
     /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was on its way to temp space.
     pub fn end_probe(&self, config: &Arc<Config>) -> Option<Dump> {
+        let offered = self.offered.lock().take();
+        offered.into_iter().for_each(|(offer, table)| offer.end(&table));
         self.published.held.lock().take();
         self.published.remaining.lock().take();
         match std::mem::replace(&mut *self.at_rest.lock(), AtRest::Done) {

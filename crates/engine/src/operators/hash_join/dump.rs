@@ -42,8 +42,8 @@ impl Dump {
         let rows = built.held.rows;
         let by_code = built.lookup.table.as_ref().is_some_and(|table| table.packing().is_some());
         let is_found = vec![false; if by_code { rows } else { 0 }];
-        let reservation = built.held.reservation.as_ref().map(|reservation| {
-            let mut own = reservation.sibling();
+        let reservation = built.held.paid.as_ref().map(|paid| {
+            let mut own = paid.sibling();
             // Needed to give back much more.
             own.overdraw(is_found.len());
             own
@@ -63,7 +63,7 @@ impl Dump {
 
     /// Bytes that are free when all is written.
     pub fn bytes(&self) -> usize {
-        self.built.held.reservation.as_ref().map_or(0, Reservation::bytes)
+        self.built.bytes()
     }
 
     /// Writes until all is written. After `Pending` it is called again when the waker was woken.
@@ -110,7 +110,7 @@ impl Dump {
 
     /// These rows, whose codes are given if they have any.
     fn rows_of(&self, picked: Vec<u32>, codes: &[u64]) -> Result<BuildRows> {
-        let Built { held, lookup } = &*self.built;
+        let Built { held, lookup, .. } = &*self.built;
         let packing = lookup.table.as_ref().and_then(|table| table.packing());
         let matched = held
             .matched

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
 
-use crate::memory::Reservation;
+use super::shared_table::{Paid, SharedTable};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -25,7 +25,9 @@ pub(super) struct Held {
     /// Set if these are not all held rows that the probe rows may find partners among.
     pub later: Option<Later>,
     /// Pays for all of it, until it is dropped.
-    pub reservation: Option<Reservation>,
+    pub paid: Option<Arc<Paid>>,
+    /// Whose it is, if another query has made it: dropped last.
+    pub _lent: Option<Arc<SharedTable>>,
 }
 
 /// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those without one, and

@@ -16,6 +16,8 @@
 //!                   \--> partitions on disk                       \--> partitions on disk, of the others
 //!                               \______________ pairs, after the probe ______________/
 //! ```
+//! [`shared_table`] is how a table is had by several queries at once.
+//!
 //! [`partitions`] has the files; [`build`] decides what stays (dynamic destaging: the largest partition goes whenever memory is short);
 //! [`pairs`] joins what was written, by the same means. [`rows`] knows how build rows look on disk; [`dump`] writes a table that
 //! is complete already. Gamma's own way, Simple overflow, is what this is with two partitions and a file for one of them; with
@@ -46,6 +48,7 @@ mod partitions;
 mod probe;
 mod resident;
 mod rows;
+mod shared_table;
 mod shared_vec;
 mod spill_counts;
 mod spilled_filters;
@@ -70,12 +73,14 @@ use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
+use crate::sharing::{Offer, TableSharing};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
+pub(crate) use shared_table::{Begin, Lent, SharedTable, TableShare};
 pub(super) use table::Table;
 use unmatched::Unmatched;
 
@@ -85,6 +90,7 @@ use held::{Held, Published};
 use keys::KeyKind;
 use partitions::{Partitions, fan_out};
 use resident::Resident;
+use shared_table::FilterContent;
 use spill_counts::SpillCounts;
 #[cfg(test)]
 use spill_counts::Spilled;
@@ -100,13 +106,22 @@ pub struct JoinParts {
     /// and all that has to do with rows in temp space.
     pub after_probe: Vec<(Arc<dyn Source>, &'static str)>,
     /// The table, as something that can give memory back.
-    #[cfg(test)]
     at_rest: Arc<TableAtRest>,
+    filters: Vec<(Arc<RuntimeFilter>, usize)>,
 }
 
-#[cfg(test)]
 impl JoinParts {
+    /// How its table is shared with joins of the same build side; `None` if it is not.
+    pub(crate) fn share(&self, join: &plan::HashJoin, sharing: &TableSharing) -> Option<TableShare> {
+        let TableAtRest { config, shared } = &*self.at_rest;
+        let keeps =
+            (&config.stored, config.null_equal, config.null_aware, config.keeps_unmatchable, &shared.filter_keys);
+        let wish = sharing.wish(join, &keeps)?;
+        Some(TableShare::new(wish, config.clone(), shared.clone(), self.filters.clone()))
+    }
+
     /// What it has spilled.
+    #[cfg(test)]
     fn spilled(&self) -> Spilled {
         self.at_rest.shared.counts.get()
     }
@@ -178,8 +193,8 @@ fn parts(config: Config, filters: &[(Arc<RuntimeFilter>, usize)]) -> JoinParts {
         build: Arc::new(build::Build::new(at_rest.clone(), filters.to_vec())),
         probe: Arc::new(probe::Probe { config, shared }),
         after_probe,
-        #[cfg(test)]
         at_rest,
+        filters: filters.to_vec(),
     }
 }
 
@@ -284,6 +299,8 @@ struct Shared {
     gathered: Mutex<build::Gathered>,
     published: Arc<Published>,
     at_rest: Mutex<AtRest>,
+    /// The complete table as other queries may have it, as long as it is in memory.
+    offered: Mutex<Option<(Offer, Arc<SharedTable>)>>,
     /// The complete table is on its way to temp space, or there: for packets that look before each batch.
     is_leaving: AtomicBool,
     /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or somebody has them.
@@ -353,7 +370,9 @@ impl Shared {
 /// A complete build side, or what of it is in memory.
 struct Built {
     /// Before what pays for it, also when it goes.
-    lookup: Lookup,
+    lookup: Arc<Lookup>,
+    /// What it says to scans of the probe side, by key.
+    filters: Vec<(usize, FilterContent)>,
     held: Arc<Held>,
 }
 

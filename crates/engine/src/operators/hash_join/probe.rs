@@ -194,7 +194,7 @@ impl Lookups {
 
     /// Looks up a batch.
     pub fn push(&mut self, built: &Built, input: Batch, out: &mut Output) -> Result<Flow> {
-        let Built { held, lookup } = built;
+        let Built { held, lookup, .. } = built;
         let config = self.config.clone();
         let pairs = &config.pairs;
         // Without all held rows at hand, that there are none here says nothing.
@@ -348,7 +348,7 @@ impl Lookups {
     }
 
     fn begin_pairs(&mut self, input: Batch, built: &Built, out: &mut Output) -> Result<Flow> {
-        let Built { held, lookup } = built;
+        let Built { held, lookup, .. } = built;
         if lookup.table.is_none() {
             self.found = Found::default();
         }

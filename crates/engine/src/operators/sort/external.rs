@@ -14,6 +14,8 @@
 //!       +------- reader gone --------+
 //! ```
 //!
+//! What the last merge has in memory of runs that never left it can be given back, however slowly its rows are read: leaving.rs.
+//!
 //! Invariant: of ranges whose rows nobody has read yet there are no more than memory was reserved for.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,12 +27,13 @@ use diligence_base::Result;
 use super::Run;
 use super::front::{Front, MergeRange, Piece};
 use super::gather::{Pick, held_bytes};
+use super::leaving::Leaving;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
 use super::merge_plan;
 use super::run_file::DiskRun;
 use super::sink::{Disk, Shared};
 use crate::batch::Batch;
-use crate::memory::Reservation;
+use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::pipeline::{Pull, Setup, SourceState};
 use crate::sync::Mutex;
 use crate::temp::SpillBuffers;
@@ -43,9 +46,16 @@ const RANGES_PER_PACKET: usize = 2;
 const LEFT_DIVISOR: usize = 4;
 const LEFT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Runs in memory that hold less than so many clusters stay: writing and reading them takes some itself.
+const LEAVING_CLUSTERS_MIN: usize = 16;
+
 /// A sort that went to the disk, once its input has ended.
 pub(super) struct External {
     state: Mutex<State>,
+    /// Where runs go that leave memory, and whose memory that is.
+    disk: Disk,
+    memory: QueryMemory,
+    leaving: Mutex<Option<Leaving>>,
 }
 
 struct State {
@@ -90,8 +100,10 @@ struct Merging {
     /// Rows that are wanted beyond the ranges taken.
     rows_left: usize,
     has_ended: bool,
+    /// Whether runs are on their way out of memory: until they are back, no range is taken.
+    is_leaving: bool,
     /// For ranges and what batches need beside their clusters.
-    _reservation: Reservation,
+    reservation: Reservation,
 }
 
 /// The rows of a range.
@@ -102,10 +114,67 @@ struct Merged {
 }
 
 impl External {
-    pub fn new(brought: Brought) -> Self {
+    pub fn new(brought: Brought, disk: Disk, memory: QueryMemory) -> Self {
         let preparing = Box::new(Preparing { brought, job: None });
         let state = State { stage: Stage::Preparing(Some(preparing)), mergers: Vec::new(), reader: None };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), disk, memory, leaving: Mutex::new(None) }
+    }
+
+    /// Says that it can be asked for its memory.
+    pub fn rest(self: &Arc<Self>) {
+        let at_rest: Arc<dyn Reclaim> = self.clone();
+        self.memory.keep_at_rest(&at_rest);
+    }
+
+    /// Begins to write the runs in memory, if there are any.
+    fn leave(&self) -> Result<Option<Leaving>> {
+        let mut state = self.state.lock();
+        let Stage::Merging(merging) = &mut state.stage else { return Ok(None) };
+        let bytes = merging.leavable_bytes(&self.disk);
+        if bytes == 0 {
+            return Ok(None);
+        }
+        merging.is_leaving = true;
+        let rests = merging.front.take_memory();
+        drop(state);
+        Leaving::new(rests, bytes, &self.disk, &self.memory).map(Some)
+    }
+
+    /// Goes on with writing them. Ready when that is done, or nobody wants it any more.
+    fn poll_leaving(&self, under_way: &mut Option<Leaving>, waker: &Waker) -> Poll<Result<()>> {
+        let Some(leaving) = under_way else { return Poll::Ready(Ok(())) };
+        if !matches!(self.state.lock().stage, Stage::Merging(_)) {
+            *under_way = None;
+            return Poll::Ready(Ok(()));
+        }
+        match leaving.step(waker)? {
+            Progress::Wait => return Poll::Pending,
+            Progress::Again => {
+                // Others shall have their turn.
+                waker.wake_by_ref();
+                return Poll::Pending;
+            }
+            Progress::Done => {}
+        }
+        if let Some(leaving) = under_way.take() {
+            self.left(leaving);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// All are written: the merge goes on with the run on the disk.
+    fn left(&self, leaving: Leaving) {
+        let (reader, beside_bytes) = leaving.finish();
+        let mergers = {
+            let mut state = self.state.lock();
+            if let Stage::Merging(merging) = &mut state.stage {
+                merging.reservation.overdraw(beside_bytes);
+                merging.front.add(reader);
+                merging.is_leaving = false;
+            }
+            std::mem::take(&mut state.mergers)
+        };
+        mergers.into_iter().for_each(Waker::wake);
     }
 
     /// Ends it: nobody reads any more.
@@ -116,6 +185,9 @@ impl External {
             (stage, state.wakers())
         };
         drop(stage);
+        // Nothing is written for nobody.
+        let leaving = self.leaving.lock().take();
+        drop(leaving);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -136,6 +208,29 @@ impl External {
         };
         mergers.into_iter().for_each(Waker::wake);
         merged
+    }
+}
+
+impl Reclaim for External {
+    fn reclaimable_bytes(&self) -> usize {
+        match &self.state.lock().stage {
+            Stage::Merging(merging) if merging.is_leaving => 1,
+            Stage::Merging(merging) => merging.leavable_bytes(&self.disk),
+            Stage::Preparing(_) | Stage::Ended => 0,
+        }
+    }
+
+    fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
+        let mut under_way = self.leaving.lock();
+        if under_way.is_none() {
+            *under_way = self.leave()?;
+        }
+        let is_done = self.poll_leaving(&mut under_way, waker);
+        drop(under_way);
+        // Whoever asks may not come again: then mergers go on with it.
+        let mergers = std::mem::take(&mut self.state.lock().mergers);
+        mergers.into_iter().for_each(Waker::wake);
+        is_done
     }
 }
 
@@ -227,6 +322,7 @@ impl Preparing {
         let mut pieces = Vec::new();
         if !memory.is_empty() {
             pieces = pieces_of(std::mem::take(memory), reservation)?;
+            pieces.iter_mut().for_each(Piece::rest);
         }
         let MergeMemory { buffers, ahead, beside } = found;
         // Without memory for ranges, one of them is what the packet's own minimum is for.
@@ -240,7 +336,8 @@ impl Preparing {
             merged: BTreeMap::new(),
             rows_left: disk.rows_wanted,
             has_ended: false,
-            _reservation: held,
+            is_leaving: false,
+            reservation: held,
         }))
     }
 }
@@ -263,6 +360,12 @@ pub(super) fn take<T>(all: &mut Vec<T>, places: &[usize]) -> Vec<T> {
 }
 
 impl Merging {
+    /// Bytes of runs in memory, if it pays to write them.
+    fn leavable_bytes(&self, disk: &Disk) -> usize {
+        let bytes = if self.has_ended { 0 } else { self.front.memory_bytes() };
+        if bytes < LEAVING_CLUSTERS_MIN * disk.space.cluster_bytes() { 0 } else { bytes }
+    }
+
     /// The next range, with its number and how many of its rows are wanted.
     fn poll_take(&mut self, waker: &Waker) -> Poll<Result<Option<(u64, MergeRange, usize)>>> {
         let range = match self.front.poll_range(waker) {
@@ -359,6 +462,8 @@ enum Turn {
     Prepare(Box<Preparing>),
     /// A range by its number, with the rows that are wanted of it; none at the end.
     Merge(Option<(u64, MergeRange, usize)>),
+    /// Runs on their way out of memory: whoever asked for it may have enough.
+    Leave,
     Wait,
     Done,
 }
@@ -370,13 +475,14 @@ impl State {
             Stage::Ended => Turn::Done,
             Stage::Preparing(waiting) => preparing.or_else(|| waiting.take()).map_or(Turn::Wait, Turn::Prepare),
             Stage::Merging(merging) if merging.has_ended => Turn::Done,
+            Stage::Merging(merging) if merging.is_leaving => Turn::Leave,
             Stage::Merging(merging) if merging.taken - merging.read >= merging.ranges_max as u64 => Turn::Wait,
             Stage::Merging(merging) => match merging.poll_take(waker) {
                 Poll::Pending => Turn::Wait,
                 Poll::Ready(taken) => Turn::Merge(taken?),
             },
         };
-        if matches!(turn, Turn::Wait) {
+        if matches!(turn, Turn::Wait | Turn::Leave) {
             self.mergers.push(waker.clone());
         }
         Ok(turn)
@@ -397,6 +503,14 @@ impl SourceState for Merger {
         match turn {
             Turn::Done => return Ok(Pull::Done),
             Turn::Wait => return Ok(Pull::Wait),
+            Turn::Leave => {
+                let mut under_way = self.external.leaving.lock();
+                let is_done = self.external.poll_leaving(&mut under_way, waker);
+                return match is_done {
+                    Poll::Pending => Ok(Pull::Wait),
+                    Poll::Ready(done) => done.map(|()| Pull::Again),
+                };
+            }
             Turn::Prepare(preparing) => return self.prepare(preparing, waker),
             Turn::Merge(None) => {}
             Turn::Merge(Some((number, range, rows))) => self.merge(number, &range, rows)?,

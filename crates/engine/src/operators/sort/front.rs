@@ -19,6 +19,7 @@
 //! Invariants:
 //! * No row of a range comes after one of a later range.
 //! * A range finishes at least the piece whose last row is the frontier.
+//! * What is in memory of runs that never left it can be taken out between two ranges, and come back as a run on the disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,13 +43,22 @@ const CUT_RANGES_MAX: usize = 64;
 /// Rows of a run that are in memory, and what they have reserved beside the buffers of temp space.
 pub(super) struct Piece {
     pub run: Run,
-    _reservation: Option<Reservation>,
+    /// Of a run that never left memory.
+    reservation: Option<Reservation>,
 }
+
+/// A piece, and how many of its rows were given already.
+pub(super) type Rest = (Arc<Piece>, u32);
 
 impl Piece {
     /// A run that never left memory, with what it has reserved.
     pub fn of_memory(run: Run, reservation: Reservation) -> Self {
-        Self { run, _reservation: Some(reservation) }
+        Self { run, reservation: Some(reservation) }
+    }
+
+    /// What is reserved belongs to a state at rest from now on.
+    pub fn rest(&mut self) {
+        self.reservation.iter_mut().for_each(Reservation::rest);
     }
 }
 
@@ -66,8 +76,16 @@ pub(super) struct Front {
 struct Input {
     /// Where it goes on.
     reader: Option<RunReader>,
-    /// What is in memory of it, each with the number of rows that were given already.
-    pieces: VecDeque<(Arc<Piece>, u32)>,
+    /// What is in memory of it.
+    pieces: VecDeque<Rest>,
+}
+
+impl Input {
+    /// The run, if all of it is in memory and always was.
+    fn memory_bytes(&self) -> Option<usize> {
+        let reserved = |(piece, _): &Rest| piece.reservation.as_ref().map(Reservation::bytes);
+        self.pieces.iter().map(reserved).sum::<Option<usize>>().filter(|_| self.reader.is_none())
+    }
 }
 
 impl Front {
@@ -76,6 +94,46 @@ impl Front {
         let on_disk = disk.into_iter().map(|reader| Input { reader: Some(reader), ..Input::default() });
         let in_memory = memory.into_iter().map(|piece| Input { reader: None, pieces: [(Arc::new(piece), 0)].into() });
         Self { inputs: on_disk.chain(in_memory).collect(), cut: VecDeque::new(), range_rows: range_rows.max(1) }
+    }
+
+    /// What is left of runs in memory.
+    pub fn of_rests(rests: Vec<Rest>, range_rows: usize) -> Self {
+        let inputs = rests.into_iter().map(|rest| Input { reader: None, pieces: [rest].into() });
+        Self { inputs: inputs.collect(), cut: VecDeque::new(), range_rows: range_rows.max(1) }
+    }
+
+    /// Bytes of runs that never left memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.inputs.iter().filter_map(Input::memory_bytes).sum()
+    }
+
+    /// Takes out what is left of the runs that never left memory. No range may be asked for before it is back.
+    pub fn take_memory(&mut self) -> Vec<Rest> {
+        self.put_back_cut();
+        let (memory, others) =
+            std::mem::take(&mut self.inputs).into_iter().partition(|input| input.memory_bytes().is_some());
+        self.inputs = others;
+        let memory: Vec<Input> = memory;
+        memory.into_iter().flat_map(|input| input.pieces).collect()
+    }
+
+    /// Adds a run whose rows all come after those that were given.
+    pub fn add(&mut self, reader: RunReader) {
+        self.inputs.push(Input { reader: Some(reader), ..Input::default() });
+    }
+
+    /// Ranges that nobody has taken become rows that were not given.
+    fn put_back_cut(&mut self) {
+        while let Some(MergeRange { pieces, inputs, from, .. }) = self.cut.pop_back() {
+            for ((piece, input), row) in pieces.into_iter().zip(inputs).zip(from).rev() {
+                let pieces = &mut self.inputs[input].pieces;
+                match pieces.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &piece)) {
+                    Some((_, given)) => *given = row,
+                    // It was cut to its end: those behind it are there.
+                    None => pieces.push_front((piece, row)),
+                }
+            }
+        }
     }
 
     /// The next range; `None` at the end. After `Pending` the waker is woken when it is worth asking again.
@@ -105,7 +163,7 @@ impl Front {
                 Poll::Pending => is_waiting = true,
                 Poll::Ready(None) => input.reader = None,
                 Poll::Ready(Some(run)) => {
-                    input.pieces.push_back((Arc::new(Piece { run: run?, _reservation: None }), 0));
+                    input.pieces.push_back((Arc::new(Piece { run: run?, reservation: None }), 0));
                 }
             }
         }
@@ -118,9 +176,11 @@ impl Front {
 
     /// Cuts ranges up to the frontier.
     fn advance(&mut self) {
-        let pieces: Vec<Arc<Piece>> =
-            self.inputs.iter().flat_map(|input| input.pieces.iter().map(|(piece, _)| piece.clone())).collect();
-        let keys: Vec<&SortedKeys> = pieces.iter().map(|piece| &piece.run.keys).collect();
+        let numbered = self.inputs.iter().enumerate();
+        let pieces: Vec<(Arc<Piece>, usize)> = numbered
+            .flat_map(|(number, input)| input.pieces.iter().map(move |(piece, _)| (piece.clone(), number)))
+            .collect();
+        let keys: Vec<&SortedKeys> = pieces.iter().map(|(piece, _)| &piece.run.keys).collect();
         let from: Bounds = self.inputs.iter().flat_map(|input| input.pieces.iter().map(|(_, row)| *row)).collect();
         let mut to = later(&from, &self.frontier(&keys));
         if let Some(splitter) = Self::splitters(&keys, &from, &to, CUT_RANGES_MAX * self.range_rows).first() {
@@ -181,6 +241,8 @@ fn later(a: &Bounds, b: &Bounds) -> Bounds {
 /// Some rows of some pieces: those that come next.
 pub(super) struct MergeRange {
     pieces: Vec<Arc<Piece>>,
+    /// The input that each piece is of.
+    inputs: Vec<usize>,
     from: Bounds,
     to: Bounds,
     rows: usize,
@@ -188,11 +250,12 @@ pub(super) struct MergeRange {
 
 impl MergeRange {
     /// What lies between two bounds, if anything does.
-    fn new(pieces: &[Arc<Piece>], from: &Bounds, to: &Bounds) -> Option<Self> {
-        let mut range = Self { pieces: Vec::new(), from: Vec::new(), to: Vec::new(), rows: 0 };
-        for ((piece, from), to) in pieces.iter().zip(from).zip(to) {
+    fn new(pieces: &[(Arc<Piece>, usize)], from: &Bounds, to: &Bounds) -> Option<Self> {
+        let mut range = Self { pieces: Vec::new(), inputs: Vec::new(), from: Vec::new(), to: Vec::new(), rows: 0 };
+        for (((piece, input), from), to) in pieces.iter().zip(from).zip(to) {
             if from < to {
                 range.pieces.push(piece.clone());
+                range.inputs.push(*input);
                 range.from.push(*from);
                 range.to.push(*to);
                 range.rows += (to - from) as usize;

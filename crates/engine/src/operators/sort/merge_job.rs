@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 
-use super::front::{Front, MergeRange, Piece};
+use super::front::{Front, MergeRange, Piece, Rest};
 use super::gather::Pick;
 use super::merge_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
 use super::run_file::{DiskRun, RunWriter};
@@ -61,6 +61,12 @@ impl MergeJob {
             disk,
             memory,
         )
+    }
+
+    /// A run of what is left of others: `bytes` bytes before anything was given. Otherwise like [`Self::of_memory`].
+    pub fn of_rests(rests: Vec<Rest>, bytes: usize, buffers: &SpillBuffers, disk: &Disk, memory: &Reservation) -> Self {
+        let rows = rests.iter().map(|(piece, _)| piece.run.keys.len()).sum();
+        Self::new(|range_rows| Front::of_rests(rests, range_rows), 0, (rows, bytes), (buffers, None), disk, memory)
     }
 
     /// A run of the next level made of two or more runs on the disk.

@@ -17,6 +17,7 @@
 //!   packets        pull   while there are still too many, runs are merged; then range after     merge_source.rs, external.rs
 //!                         range of all runs is merged, and its rows are gathered                front.rs
 //!   one packet     pull   the rows of the ranges come in their order                            source.rs
+//!   another        asked  runs in memory that are merged become one on the disk                  leaving.rs
 //! ```
 //!
 //! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each of which is a
@@ -34,6 +35,7 @@ mod external;
 mod front;
 mod gather;
 mod keys;
+mod leaving;
 mod merge;
 mod merge_job;
 mod merge_plan;

@@ -47,6 +47,7 @@ pub(super) struct Shared {
 }
 
 /// Temp space, as a sort uses it.
+#[derive(Clone)]
 pub(super) struct Disk {
     /// The operator's name in errors about memory.
     pub name: &'static str,
@@ -252,8 +253,11 @@ impl Shared {
     fn begin_external(&self) -> Result<()> {
         let Collected { memory, disk, reservation, buffers } = self.collected(std::mem::take)?;
         let Some(reservation) = reservation else { return Err(Error::bug("a sort on the disk has reserved nothing")) };
-        let external = External::new(Brought { disk, memory, reservation, buffers });
-        *self.phase.lock() = Phase::External(Arc::new(external));
+        let Some(own_memory) = self.memory.get() else { return Err(Error::bug("a sort that nobody ran has rows")) };
+        let brought = Brought { disk, memory, reservation, buffers };
+        let external = Arc::new(External::new(brought, self.disk()?.clone(), own_memory.clone()));
+        external.rest();
+        *self.phase.lock() = Phase::External(external);
         Ok(())
     }
 

@@ -19,7 +19,7 @@
 
 mod shelf;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -32,6 +32,7 @@ use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, 
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
+use crate::plan::{Node, Plan};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -100,13 +101,7 @@ impl Scans {
             let gone = if shelf.tables.contains_key(&id) { Vec::new() } else { shelf.sweep() };
             let scan = shelf.scans_made;
             shelf.scans_made += 1;
-            let own = shelf.tables.entry(id).or_insert_with(|| TableShelf {
-                table: Arc::downgrade(table),
-                clusters: HashMap::new(),
-                columns: HashMap::new(),
-                scans: HashMap::new(),
-                hits: 0,
-            });
+            let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(table));
             for column in columns {
                 let interest = own.columns.entry(*column).or_default();
                 interest.running += 1;
@@ -121,6 +116,27 @@ impl Scans {
         drop(gone);
         let columns = columns.to_vec();
         Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, window_rows, leaves }))
+    }
+
+    /// A query waits whose scans want what these do: whoever scans the same meanwhile is not the only one who wants it.
+    pub fn expect(&self, plan: &Plan) {
+        plan.inputs().into_iter().for_each(|input| self.expect(input));
+        let Node::Scan(scan) = &plan.node else { return };
+        if self.percent() == 0 || !scan.table.is_watched() {
+            return;
+        }
+        let mut columns: HashSet<usize> = scan.columns.iter().copied().collect();
+        columns.extend(scan.filters.iter().flat_map(|filter| filter.columns().iter().copied()));
+        columns.extend(scan.runtime_filters.iter().map(|(_, column)| *column));
+        let mut shelf = self.shelf.lock();
+        if shelf.closed {
+            return;
+        }
+        let id = TableId(Arc::as_ptr(&scan.table).cast::<()>() as usize);
+        let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(&scan.table));
+        for column in columns {
+            own.columns.entry(column).or_default().scans += 1;
+        }
     }
 
     /// Keeps a column that was claimed.

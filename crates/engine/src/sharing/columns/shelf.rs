@@ -184,6 +184,16 @@ impl Shelf {
 }
 
 impl TableShelf {
+    pub fn new(table: &Arc<dyn Table>) -> Self {
+        Self {
+            table: Arc::downgrade(table),
+            clusters: HashMap::new(),
+            columns: HashMap::new(),
+            scans: HashMap::new(),
+            hits: 0,
+        }
+    }
+
     pub fn release(&mut self, scan: u64, place: u64) {
         if self.scans.get_mut(&scan).is_some_and(|places| places.remove(&place))
             && let Some(cluster) = self.clusters.get_mut(&place)

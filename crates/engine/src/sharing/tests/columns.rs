@@ -10,6 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, TableScan};
 
 use crate::memory::Broker;
+use crate::plan::{Node, Plan, Scan};
 use crate::sharing::SharingInfo;
 use crate::sharing::columns::{Attendance, ClusterColumns, Scans};
 
@@ -202,6 +203,23 @@ fn what_most_scans_need_comes_first() {
     assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 3, "the other one does not need cluster 2 any more");
     drop(half);
     assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 0);
+}
+
+#[test]
+fn what_a_waiting_query_wants_is_left_by_the_first_scan() {
+    let stage = Stage::new(1 << 20, 1);
+    let first = stage.scan(&[0, 1]);
+    assert!(stage.take(&first, 0).wanted().is_empty());
+    let scan = Scan {
+        table: stage.table.clone(),
+        name: "t".into(),
+        columns: vec![1],
+        filters: vec![],
+        runtime_filters: vec![],
+        limit: None,
+    };
+    stage.scans.expect(&Plan::new(Node::Scan(scan), stage.table.schema()));
+    assert_eq!(stage.take(&first, 0).wanted(), [1]);
 }
 
 #[test]

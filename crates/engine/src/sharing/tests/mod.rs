@@ -4,6 +4,7 @@ mod columns;
 mod more;
 mod plans;
 mod retained;
+mod tables;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +90,9 @@ fn is_free(engine: &Engine) {
         assert!(Instant::now() < end, "{:?} {:?}", engine.broker().holders(), engine.sharing());
         std::thread::yield_now();
     }
-    assert!(engine.sharing().builds.iter().all(|build| ["retained", "decoded"].contains(&build.state)));
+    assert!(
+        engine.sharing().builds.iter().all(|build| ["retained", "retained table", "decoded"].contains(&build.state))
+    );
 }
 
 /// Runs all at once and compares each with itself alone.

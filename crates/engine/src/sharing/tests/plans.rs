@@ -53,6 +53,16 @@ impl Wanted {
         Self { low, high, words, amount: [5000, 9000][random.below(2)], kind: random.below(2) as i64 }
     }
 
+    /// The same of table `t`, and this `kind` of table `u` and above.
+    pub fn of_kind(self, kind: i64) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// All of table `t`, nearly.
+    pub fn of_all(self) -> Self {
+        Self { low: 0, high: 100, words: WORDS.to_vec(), amount: 10_000_000, ..self }
+    }
+
     /// The same with another upper bound of `x`.
     pub fn below(self, high: i64) -> Self {
         Self { high, ..self }
@@ -262,7 +272,29 @@ impl Tables {
     }
 
     pub fn joined(&self, wanted: &Wanted, join_type: JoinType, projected: bool) -> Plan {
-        let (left, right) = (self.rows(wanted), self.scan_u(wanted.kind));
+        self.joined_with(self.rows(wanted), wanted.kind, join_type, projected)
+    }
+
+    /// The same, with a build side that fails where a row has the `x` 0.
+    pub fn joined_or_failed(&self, wanted: &Wanted, join_type: JoinType) -> Plan {
+        let input = self.rows(&Wanted { words: WORDS.to_vec(), amount: 10_000, ..*wanted });
+        let schema = input.schema.clone();
+        let inverse = binary(int(1000), Operator::Divide, column(1, &schema));
+        let predicate = Expr::new(binary(inverse, Operator::Gt, int(-1)), &schema).unwrap();
+        let left = Plan::new(Node::Filter { input: Box::new(input), predicate }, schema);
+        self.joined_with(left, wanted.kind, join_type, false)
+    }
+
+    /// Both with the same build side.
+    pub fn joined_twice(&self, wanted: &Wanted) -> Plan {
+        let [first, second] = [0, 1]
+            .map(|kind| self.joined(&Wanted { kind, words: wanted.words.clone(), ..*wanted }, JoinType::Inner, false));
+        let schema = first.schema.clone();
+        Plan::new(Node::Union { inputs: vec![first, second] }, schema)
+    }
+
+    fn joined_with(&self, left: Plan, kind: i64, join_type: JoinType, projected: bool) -> Plan {
+        let right = self.scan_u(kind);
         let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
         let fields: Vec<_> = match join_type {
             JoinType::LeftSemi | JoinType::LeftAnti => left.schema.fields().to_vec(),

@@ -399,3 +399,102 @@ fn a_disk_that_fails_while_sorted_rows_leave_ends_the_sort_and_leaves_nothing() 
         }
     }
 }
+
+/// Sorts more than fits, reads some batches, has somebody else need the memory while the merge waits for its reader, and reads the rest.
+/// Whoever asks comes again so often at most; then it is for the mergers to go on.
+fn asked_while_merged(files: &MemoryTempFiles, batches_before: usize, asks_max: usize) -> Result<()> {
+    const BUDGET: usize = 4 << 20;
+    let (schema, records) = texts(60_000, |row| (row * 7919 % 60_000) as i64, |row| 30 + row % 40);
+    let case = by(&schema, &[0], None);
+    let to = spill_to(files, SortPlan::COST);
+    let broker = Broker::new(BUDGET);
+    let memory = broker.account(QueryId(1), None);
+    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
+    let ended = || -> Result<()> {
+        let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes)?;
+        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &setup, &|| Ok(()))?;
+        assert_eq!(parts.sink.parts()?, 0, "it went to the disk");
+        parts.sink.complete()?;
+        let merge = parts.merge.as_ref().unwrap();
+        let mut mergers = (0..2).map(|_| merge.source.open(&setup)).collect::<Result<Vec<_>>>()?;
+        let mut reader = parts.source.open(&setup)?;
+        // Mergers go on until they wait for the reader.
+        let mut merged = || -> Result<()> {
+            let mut is_busy = true;
+            while is_busy {
+                is_busy = false;
+                for merger in &mut mergers {
+                    is_busy |= matches!(merger.pull(Waker::noop())?, Pull::Again);
+                }
+            }
+            Ok(())
+        };
+        let mut rows: Vec<RecordBatch> = Vec::new();
+        while rows.len() < batches_before {
+            merged()?;
+            if let Pull::Batch(batch) = reader.pull(Waker::noop())? {
+                rows.push(batch.to_record_batch(&schema)?);
+            }
+        }
+        merged()?;
+        let held = memory.reserved_bytes();
+        let mut needed = broker.account(QueryId(2), None).reservation("HashJoin");
+        needed.overdraw(BUDGET.saturating_sub(held));
+        let _ = needed.grow(held / 2);
+        assert!(memory.is_reclaiming(), "runs in memory are at rest");
+        let mut asks = 0;
+        while memory.is_reclaiming() && asks < asks_max {
+            asks += 1;
+            if let Poll::Ready(reclaimed) = memory.poll_reclaim(Waker::noop()) {
+                reclaimed?;
+            }
+        }
+        while memory.is_reclaiming() {
+            merged()?;
+        }
+        let left = memory.reserved_bytes();
+        assert!(
+            left < held / 2,
+            "{left} of {held} bytes are left after {batches_before} batches: {:?}",
+            broker.holders()
+        );
+        drop(needed);
+        loop {
+            merged()?;
+            match reader.pull(Waker::noop())? {
+                Pull::Batch(batch) => rows.push(batch.to_record_batch(&schema)?),
+                Pull::Done => break,
+                _ => {}
+            }
+        }
+        let input = rows_of(&records)?;
+        judge(&input, &rows_of(&rows)?, &[(0, SortOptions::new(false, false))], 0, None).unwrap();
+        Ok(())
+    };
+    let ended = ended();
+    assert_eq!(memory.reserved_bytes(), 0, "bytes stay reserved");
+    assert_eq!((clusters_used(&to.space), to.space.info().files), (0, 0), "clusters are left");
+    ended
+}
+
+#[test]
+fn a_merge_that_waits_for_its_reader_gives_back_what_it_has_in_memory() {
+    for (before, asks_max) in [(0, usize::MAX), (1, usize::MAX), (100, usize::MAX), (1, 1), (40, 3), (0, 2)] {
+        asked_while_merged(&MemoryTempFiles::default(), before, asks_max).unwrap();
+    }
+}
+
+#[test]
+fn a_disk_that_fails_while_runs_leave_a_merge_ends_the_sort_and_leaves_nothing() {
+    let healthy = MemoryTempFiles::default();
+    asked_while_merged(&healthy, 3, 4).unwrap();
+    let operations = healthy.operations();
+    for fault in [Fault::Full, Fault::Broken, Fault::Flip, Fault::Short] {
+        for at in (2..operations).step_by(operations as usize / 20 + 1) {
+            if let Err(error) = asked_while_merged(&MemoryTempFiles::failing(fault, at), 3, 4) {
+                assert!(!matches!(error.kind(), ErrorKind::Bug), "{fault:?} at operation {at}: {error}");
+                assert_ne!(fault, Fault::Short, "at operation {at}");
+            }
+        }
+    }
+}

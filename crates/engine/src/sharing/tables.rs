@@ -1,0 +1,385 @@
+//! Hash tables of joins that several queries probe: one query makes the table of its build side, and others with an equal one read it.
+//!
+//! ```text
+//!   nobody has it --> Building (whoever asked first; others wait) --> Here, as long as anybody reads it --> retained, or gone
+//!                        |
+//!                        +--> gone, if its query ends before: whoever waits asks again, and one of them begins anew
+//! ```
+//!
+//! A table belongs to the query that made it, and goes to temp space like any other of its query, until it is [lent](SharedTable::lend): then it
+//! counts as a shared state, stays where it is, and is retained like one. One that was asked for before is retained even if nobody came
+//! while it was there.
+//!
+//! Invariants:
+//! * A query asks when everything outside of the table's own part of the plan is there that this part waits for. So whoever builds a table waits
+//!   for nobody but those who build tables of parts of that part, and queries cannot wait in a circle.
+//! * Only complete tables in memory are read, and nobody writes to them: which rows have found a partner is noted by each reader for itself.
+//! * No lock is held while a table is lent or dropped, or somebody is woken.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX};
+use diligence_base::seams::Clock;
+
+use super::retained::{Asset, Kept, Query, Retained};
+use super::signature::Signature;
+use super::{BuildInfo, SharingInfo, SharingMode, cut};
+use crate::memory::Broker;
+use crate::operators::hash_join::{Lent, SharedTable};
+use crate::plan::HashJoin;
+use crate::query::QueryOptions;
+use crate::sync::Mutex;
+
+/// Tables that are remembered for having been asked for, or for having been too large.
+const REMEMBERED_MAX: usize = 1000;
+
+/// Entries above which those of tables that are gone are looked for.
+const ENTRIES_MANY: usize = 64;
+
+/// By what the budget is divided for the tables that are lent, and all that is retained: they do not go to temp space.
+const LENT_BUDGET_PART: usize = 4;
+
+/// Bytes that a hash table takes for a row, beside the row itself: an estimate.
+const TABLE_BYTES_PER_ROW: usize = 20;
+
+/// All tables that are or may be shared.
+pub(crate) struct Tables {
+    retained: Arc<Retained>,
+    broker: Arc<Broker>,
+    clock: Arc<dyn Clock>,
+    books: Mutex<Books>,
+}
+
+#[derive(Default)]
+struct Books {
+    entries: HashMap<Signature, Entry>,
+    /// Somebody has asked for these.
+    wanted: HashSet<Signature>,
+    /// These do not fit.
+    outgrown: HashSet<Signature>,
+    builds_total: u64,
+    reads_total: u64,
+    closed: bool,
+}
+
+enum Entry {
+    Building(Building),
+    Here(Weak<SharedTable>),
+}
+
+struct Building {
+    waiting: Vec<Weak<Ticket>>,
+    since_ns: u64,
+    label: String,
+}
+
+/// What a query is told that asks for a table.
+pub(crate) enum Answer {
+    /// It is there.
+    Table(Arc<SharedTable>),
+    /// Another query builds it: the waker is woken when it is worth asking again.
+    Wait,
+    /// The query builds it, for whoever asks meanwhile.
+    Build(Claim),
+    /// The query builds it for itself.
+    Alone,
+}
+
+/// What a query waits with: when the table is there, it finds it here, even if the query that made it has ended meanwhile.
+#[derive(Default)]
+struct Ticket(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    waker: Option<Waker>,
+    given: Option<Arc<SharedTable>>,
+}
+
+impl Ticket {
+    fn wake(&self, given: Option<&Arc<SharedTable>>) {
+        let waker = {
+            let mut waiting = self.0.lock();
+            waiting.given = given.cloned();
+            waiting.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The right to build a table, until it is built or given up.
+pub(crate) struct Claim {
+    tables: Arc<Tables>,
+    signature: Signature,
+    label: String,
+}
+
+impl Tables {
+    /// None yet.
+    pub fn new(retained: Arc<Retained>, broker: Arc<Broker>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { retained, broker, clock, books: Mutex::default() })
+    }
+
+    /// Bytes that a table may have at most.
+    fn bytes_max(&self) -> usize {
+        SHARED_STATE_BYTES_MAX.min(self.broker.budget_bytes() / SHARED_STATE_BUDGET_PART)
+    }
+
+    fn ask(self: &Arc<Self>, wanted: &Signature, label: &str, ticket: &Arc<Ticket>, waker: &Waker) -> Answer {
+        let given = {
+            let mut waiting = ticket.0.lock();
+            waiting.waker = Some(waker.clone());
+            waiting.given.take()
+        };
+        if let Some(table) = given {
+            self.books.lock().reads_total += 1;
+            return Answer::Table(table);
+        }
+        loop {
+            let table = {
+                let mut books = self.books.lock();
+                if books.closed || books.outgrown.contains(wanted) {
+                    return Answer::Alone;
+                }
+                match books.entries.get_mut(wanted) {
+                    Some(Entry::Building(building)) => {
+                        let own = Arc::downgrade(ticket);
+                        if !building.waiting.iter().any(|other| other.ptr_eq(&own)) {
+                            building.waiting.push(own);
+                        }
+                        return Answer::Wait;
+                    }
+                    Some(Entry::Here(table)) => table.upgrade(),
+                    None => None,
+                }
+            };
+            if let Some(table) = table.or_else(|| self.retained.find_table(wanted)) {
+                if self.lend(wanted, &table, label) {
+                    self.books.lock().reads_total += 1;
+                    return Answer::Table(table);
+                }
+                if table.is_leaving() {
+                    self.forget(wanted, &table);
+                    continue;
+                }
+                // No room for more that does not go to temp space.
+                return Answer::Alone;
+            }
+            let mut books = self.books.lock();
+            match books.entries.get(wanted) {
+                Some(Entry::Building(_)) => continue,
+                Some(Entry::Here(table)) if table.strong_count() > 0 => continue,
+                _ => {}
+            }
+            let building = Building { waiting: Vec::new(), since_ns: self.clock.now_ns(), label: label.to_owned() };
+            books.enter(wanted.clone(), Entry::Building(building));
+            books.builds_total += 1;
+            return Answer::Build(Claim { tables: self.clone(), signature: wanted.clone(), label: label.to_owned() });
+        }
+    }
+
+    /// Has a table count as a shared state from now on, and keeps it. False if it is on its way to temp space, or there is no room.
+    fn lend(&self, signature: &Signature, table: &Arc<SharedTable>, label: &str) -> bool {
+        let room =
+            (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().reserved_bytes());
+        let lent = table.lend(self.retained.memory(), room);
+        if lent == Lent::Now {
+            let query = Query { exact: signature.clone(), shape: None, bit: None };
+            let kept = Kept { cost_ns: table.cost_ns(), since_ns: self.clock.now_ns(), label: label.to_owned() };
+            self.retained.keep(Asset::Table(table.clone()), vec![query], kept);
+        }
+        lent != Lent::No
+    }
+
+    /// A table is on its way to temp space.
+    fn forget(&self, signature: &Signature, gone: &Arc<SharedTable>) {
+        let mut books = self.books.lock();
+        if let Some(Entry::Here(table)) = books.entries.get(signature)
+            && std::ptr::eq(table.as_ptr(), Arc::as_ptr(gone))
+        {
+            books.entries.remove(signature);
+        }
+    }
+
+    /// Nobody waits for a table any more, nor finds one.
+    pub fn close(&self) {
+        let waiting = {
+            let mut books = self.books.lock();
+            books.closed = true;
+            std::mem::take(&mut books.entries)
+        };
+        waiting.into_values().for_each(|entry| entry.wake(None));
+    }
+
+    /// Adds what is shared, and what was, to what people are shown.
+    pub fn describe(&self, info: &mut SharingInfo) {
+        let now_ns = self.clock.now_ns();
+        let books = self.books.lock();
+        (info.tables_built_total, info.tables_read_total) = (books.builds_total, books.reads_total);
+        let building = books.entries.values().filter_map(|entry| match entry {
+            Entry::Building(building) => Some(BuildInfo {
+                state: "building table",
+                queries: 1,
+                readers: 1 + building.waiting.iter().filter(|ticket| ticket.strong_count() > 0).count(),
+                elapsed_ns: now_ns.saturating_sub(building.since_ns),
+                bytes: 0,
+                uses: 0,
+                value: 0.0,
+                label: building.label.clone(),
+            }),
+            Entry::Here(_) => None,
+        });
+        info.builds.extend(building);
+    }
+}
+
+impl Books {
+    fn enter(&mut self, signature: Signature, entry: Entry) {
+        if self.entries.len() >= ENTRIES_MANY {
+            self.entries.retain(|_, entry| match entry {
+                Entry::Building(_) => true,
+                Entry::Here(table) => table.strong_count() > 0,
+            });
+        }
+        self.entries.insert(signature, entry);
+    }
+}
+
+fn remember(signatures: &mut HashSet<Signature>, signature: &Signature) {
+    if signatures.len() >= REMEMBERED_MAX {
+        signatures.clear();
+    }
+    signatures.insert(signature.clone());
+}
+
+impl Entry {
+    /// Those that still wait for it.
+    fn tickets(self) -> Vec<Arc<Ticket>> {
+        match self {
+            Entry::Building(building) => building.waiting.iter().filter_map(Weak::upgrade).collect(),
+            Entry::Here(_) => Vec::new(),
+        }
+    }
+
+    fn wake(self, given: Option<&Arc<SharedTable>>) {
+        self.tickets().iter().for_each(|ticket| ticket.wake(given));
+    }
+}
+
+impl Claim {
+    /// The table is complete. Says whether it is to be kept when its query has done with it: somebody has asked for it before.
+    pub fn built(self, table: &Arc<SharedTable>) -> Offer {
+        let waiting = {
+            let mut books = self.tables.books.lock();
+            let waiting = books.entries.remove(&self.signature);
+            if table.bytes() > self.tables.bytes_max() {
+                remember(&mut books.outgrown, &self.signature);
+            } else if !books.closed {
+                books.enter(self.signature.clone(), Entry::Here(Arc::downgrade(table)));
+            }
+            waiting.map(Entry::tickets).unwrap_or_default()
+        };
+        let is_lent = !waiting.is_empty()
+            && table.bytes() <= self.tables.bytes_max()
+            && self.tables.lend(&self.signature, table, &self.label);
+        waiting.iter().for_each(|ticket| ticket.wake(is_lent.then_some(table)));
+        Offer { tables: self.tables.clone(), signature: self.signature.clone(), label: self.label.clone() }
+    }
+
+    /// The table is not in memory, or not as a whole: whoever wants it builds one for itself.
+    pub fn outgrown(self) {
+        remember(&mut self.tables.books.lock().outgrown, &self.signature);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let given_up = {
+            let mut books = self.tables.books.lock();
+            let is_own = matches!(books.entries.get(&self.signature), Some(Entry::Building(_)));
+            is_own.then(|| books.entries.remove(&self.signature)).flatten()
+        };
+        given_up.into_iter().for_each(|entry| entry.wake(None));
+    }
+}
+
+/// A table that others may have, as its query sees it.
+pub(crate) struct Offer {
+    tables: Arc<Tables>,
+    signature: Signature,
+    label: String,
+}
+
+impl Offer {
+    /// Its query has done with the table: it is retained if somebody has asked for the like before.
+    pub fn end(self, table: &Arc<SharedTable>) {
+        let was_wanted = {
+            let mut books = self.tables.books.lock();
+            let was_wanted = books.wanted.contains(&self.signature);
+            remember(&mut books.wanted, &self.signature);
+            was_wanted && !books.closed && !books.outgrown.contains(&self.signature)
+        };
+        if was_wanted && self.tables.retained.is_on() {
+            self.tables.lend(&self.signature, table, &self.label);
+        }
+    }
+}
+
+/// What a query needs to share its tables.
+#[derive(Clone)]
+pub(crate) struct TableSharing {
+    tables: Arc<Tables>,
+    options: Arc<QueryOptions>,
+}
+
+impl TableSharing {
+    /// `None` if a query is not to share them.
+    pub fn new(tables: &Arc<Tables>, options: &QueryOptions) -> Option<Self> {
+        let is_on = matches!(options.sharing, SharingMode::States | SharingMode::All);
+        is_on.then(|| Self { tables: tables.clone(), options: Arc::new(options.clone()) })
+    }
+
+    /// What stands for the table of a join that keeps what `keeps` says of its rows; `None` if it is not to be shared: it would save
+    /// little, be too large, or cannot be compared.
+    pub fn wish(&self, join: &HashJoin, keeps: &impl fmt::Debug) -> Option<TableWish> {
+        let rows_min = self.options.sharing_rows_min;
+        if cut::rows_touched(&join.left, rows_min) < rows_min {
+            return None;
+        }
+        let row_bytes = cut::row_bytes(&join.left.schema) + TABLE_BYTES_PER_ROW;
+        let bytes = join.left.rows_estimate.map_or(0, |rows| rows.saturating_mul(row_bytes));
+        if bytes > self.tables.bytes_max() {
+            return None;
+        }
+        let signature = Signature::table(join, keeps, &self.options)?;
+        // Others may change while somebody reads a table made of them.
+        signature.tables_are_watched().then(|| TableWish { sharing: self.clone(), signature, ticket: Arc::default() })
+    }
+}
+
+/// A table that a query would share.
+pub(crate) struct TableWish {
+    sharing: TableSharing,
+    signature: Signature,
+    ticket: Arc<Ticket>,
+}
+
+impl TableWish {
+    /// Asks for it.
+    pub fn ask(&self, waker: &Waker) -> Answer {
+        self.sharing.tables.ask(&self.signature, &self.sharing.options.label, &self.ticket, waker)
+    }
+
+    /// Whether it is there, or being built.
+    pub fn is_here(&self) -> bool {
+        let tables = &self.sharing.tables;
+        let is_here = match tables.books.lock().entries.get(&self.signature) {
+            Some(Entry::Building(_)) => true,
+            Some(Entry::Here(table)) => table.strong_count() > 0,
+            None => false,
+        };
+        is_here || tables.retained.has(&self.signature)
+    }
+}
