@@ -21,6 +21,7 @@ pub mod catalog;
 pub mod errors;
 pub mod external;
 pub mod facts;
+pub mod generic;
 pub mod lower;
 mod messages;
 mod names;

@@ -556,8 +556,20 @@ impl Planner {
 
     /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
     fn query(&self, session: &SessionParts, plan: LogicalPlan, details: Option<&mut String>) -> Result<Query> {
+        self.query_of(session, plan, details, Ok)
+    }
+
+    /// The same with something done to the optimized plan.
+    pub(crate) fn query_of(
+        &self,
+        session: &SessionParts,
+        plan: LogicalPlan,
+        details: Option<&mut String>,
+        last: impl FnOnce(LogicalPlan) -> DataFusionResult<LogicalPlan>,
+    ) -> Result<Query> {
         let shown = duplicates::shown(&plan);
-        let optimized = optimize(&session.state, plan).map_err(|error| errors::planning(error, self))?;
+        let optimized = optimize(&session.state, plan).and_then(last);
+        let optimized = optimized.map_err(|error| errors::planning(error, self))?;
         let physical = physical(&session.state, &optimized).map_err(|error| errors::planning(error, self))?;
         if let Some(details) = details {
             *details = format!(

@@ -2,7 +2,7 @@
 //! different times: servers.
 //!
 //! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be planned to
-//! the same, so the plan can run again.
+//! the same, so the plan can run again. For other values there are generic plans ([`generic`](crate::generic)).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -93,6 +93,11 @@ impl Uses {
     /// the times of files, so it may block for a moment.
     pub fn are_current(&self, planner: &Planner) -> bool {
         self.0.iter().all(|(name, state)| is_current(planner.catalogs(), planner, name, state))
+    }
+
+    /// Whether there is nothing: then the plan gives the same rows every time.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// A text that is another one whenever the plan's tables are in another state.
@@ -260,7 +265,7 @@ pub(crate) fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The statement as a PREPARE with these types: the only way to tell DataFusion's planner the types of parameters.
-fn prepare(parsed: &Parsed, types: Vec<ast::DataType>) -> Result<ParsedStatement> {
+pub(crate) fn prepare(parsed: &Parsed, types: Vec<ast::DataType>) -> Result<ParsedStatement> {
     let ParsedStatement::Statement(statement) = &parsed.statement else {
         return Err(Error::unsupported("this statement cannot have parameters"));
     };
@@ -270,7 +275,7 @@ fn prepare(parsed: &Parsed, types: Vec<ast::DataType>) -> Result<ParsedStatement
 }
 
 /// A type as a statement would write it.
-fn syntax_of(data_type: &DataType) -> Result<ast::DataType> {
+pub(crate) fn syntax_of(data_type: &DataType) -> Result<ast::DataType> {
     let text = type_text(data_type)?;
     let parsed = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_data_type());
     parsed.map_err(|error| Error::bug(format!("the type {text} did not parse: {error}")))
@@ -307,7 +312,7 @@ fn type_text(data_type: &DataType) -> Result<String> {
     })
 }
 
-fn is_query(parsed: &Parsed) -> bool {
+pub(crate) fn is_query(parsed: &Parsed) -> bool {
     match &parsed.statement {
         ParsedStatement::Statement(statement) => matches!(**statement, ast::Statement::Query(_)),
         _ => false,
@@ -325,7 +330,7 @@ fn acts_when_planned(parsed: &Parsed) -> bool {
 }
 
 /// The largest number behind a dollar sign. A PREPARE's parameters are its own.
-fn parameter_count(parsed: &Parsed) -> Result<usize> {
+pub(crate) fn parameter_count(parsed: &Parsed) -> Result<usize> {
     struct Count(usize);
     impl Visitor for Count {
         type Break = ();
@@ -373,7 +378,7 @@ fn cast_types(parsed: &Parsed) -> HashMap<usize, ast::DataType> {
 }
 
 /// What the plan uses, if nothing else decides what it is: no function that depends on when or by whom it is called.
-fn reusable(plan: &LogicalPlan, names: &Names<'_>) -> DataFusionResult<Option<Uses>> {
+pub(crate) fn reusable(plan: &LogicalPlan, names: &Names<'_>) -> DataFusionResult<Option<Uses>> {
     let Some(uses) = names.uses() else { return Ok(None) };
     let mut fixed = true;
     plan.apply_with_subqueries(|node| {

@@ -158,7 +158,6 @@ fn is_row_condition(filter: &Expr) -> Result<bool> {
                 | Expr::InSubquery(_)
                 | Expr::SetComparison(_)
                 | Expr::OuterReferenceColumn(..)
-                | Expr::Placeholder(_)
         );
         if foreign {
             decidable = false;

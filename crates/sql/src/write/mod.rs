@@ -1,11 +1,13 @@
 //! Rows that go into files: COPY … TO, and INSERT into a folder.
 //!
-//! DataFusion's writers write. They believe to write to a store of objects of the statement's own, `copy://<number>/`; behind it
+//! DataFusion's writers write. They believe to write to a store of objects of the statement's own, `copy://…<number>/`; behind it
 //! is a staging folder beside the target, or the store that the target is in. So nothing takes the target's place before all
 //! rows are written, nothing is left of a statement that fails, and what the file system answers is known: the writers forget it.
 //!
-//! `options` reads what COPY says about the format, `plan` is what the writers are asked for, `store` is what they write to.
+//! `options` reads what COPY says about the format, `plan` is what the writers are asked for, `store` is what they write to, `local` what
+//! is behind it for local files.
 
+mod local;
 mod options;
 pub(crate) mod parquet;
 pub(crate) mod plan;
@@ -16,15 +18,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::CopyToStatement;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::external::{Compression, ExternalTable, Format, Staging, StagingGuard, open_store, store_error};
 use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use url::Url;
 
 use crate::catalog::FileRelation;
+use local::StagingStore;
 use options::{format_of, set_options, take_format};
 use store::{Failure, WriterStore};
 
@@ -76,6 +79,15 @@ impl Drop for Registered {
     }
 }
 
+/// What the URLs of statements' own stores begin with, before their numbers: of folders of this machine, and of other stores.
+const LOCAL_URL: &str = "copy://local-";
+const REMOTE_URL: &str = "copy://remote-";
+
+/// Whether a statement's own store is a folder of this machine.
+fn is_local(store: &ObjectStoreUrl) -> bool {
+    store.as_str().starts_with(LOCAL_URL)
+}
+
 /// The number of a statement's own store.
 fn next_number() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(1);
@@ -116,9 +128,10 @@ impl FileTarget {
             }
         };
         let url = match (&place, single) {
-            (Place::Folder(_) | Place::Table { .. }, _) => format!("copy://n{number}/"),
-            (_, true) => format!("copy://n{number}/{written}"),
-            (_, false) => format!("copy://n{number}/{}/", written.trim_end_matches('/')),
+            (Place::Folder(_) | Place::Table { .. }, _) => format!("{LOCAL_URL}{number}/"),
+            (Place::File { .. }, _) => format!("{LOCAL_URL}{number}/{written}"),
+            (Place::Objects(_), true) => format!("{REMOTE_URL}{number}/{written}"),
+            (Place::Objects(_), false) => format!("{REMOTE_URL}{number}/{}/", written.trim_end_matches('/')),
         };
         copy.target.clone_from(&url);
         let url = Url::parse(&url).map_err(|error| Error::input(format!("'{name}' cannot be written to: {error}")))?;
@@ -135,7 +148,7 @@ impl FileTarget {
         let staging = table.begin_insert(relation.options.compression.unwrap_or(Compression::Plain))?;
         let single = table.partition_columns().is_empty();
         let written = if single { STAGED_NAME } else { "" };
-        let url = format!("copy://n{}/{written}", next_number());
+        let url = format!("{LOCAL_URL}{}/{written}", next_number());
         let url = Url::parse(&url).map_err(|error| Error::bug(format!("{url}: {error}")))?;
         let name = relation.location.clone();
         let place = Place::Table { staging, relation, replace };
@@ -162,8 +175,8 @@ impl FileTarget {
             Place::Objects(store) => (store.clone(), None),
             Place::File { staging, .. } | Place::Folder(staging) | Place::Table { staging, .. } => {
                 staging.make().map_err(|error| self.unwritable(&error))?;
-                let store = LocalFileSystem::new_with_prefix(staging.path());
-                (Arc::new(store.map_err(|error| self.unwritable(&error))?), Some(staging.guard()))
+                let store = StagingStore::new(staging.path()).map_err(|error| self.unwritable(&error))?;
+                (Arc::new(store), Some(staging.guard()))
             }
         };
         let store = WriterStore::new(store, self.failure.clone(), guard);

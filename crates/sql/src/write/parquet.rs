@@ -28,7 +28,6 @@ use datafusion::datasource::file_format::write::get_writer_schema;
 use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_writer::{
@@ -51,6 +50,9 @@ use object_store::path::Path as StorePath;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::Receiver;
+
+use super::is_local;
+use super::local::PAGE_BYTES;
 
 /// Row groups that are encoded at the same time.
 const ENCODED_AT_ONCE: usize = 2;
@@ -177,29 +179,50 @@ fn joined(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DataFus
 /// What has been encoded, on its way from the file's writer to the store: in blocks, so that no growing copies it and each is free as
 /// soon as it is written.
 #[derive(Clone, Default)]
-struct Outbox(Arc<Mutex<Vec<Vec<u8>>>>);
+struct Outbox(Arc<Mutex<Vec<Block>>>);
 
 impl Outbox {
     /// Takes out the blocks that are full; if the file has ended, all.
-    fn take(&self, has_ended: bool) -> Vec<Vec<u8>> {
+    fn take(&self, has_ended: bool) -> Vec<Bytes> {
         let mut blocks = self.0.lock();
         let full = if has_ended { blocks.len() } else { blocks.len().saturating_sub(1) };
-        blocks.drain(..full).collect()
+        blocks.drain(..full).map(Block::into_bytes).collect()
+    }
+}
+
+/// Bytes that begin where a page of memory does, so that they can go past the page cache.
+struct Block {
+    bytes: Vec<u8>,
+    /// Where they begin.
+    start: usize,
+}
+
+impl Block {
+    fn new() -> Self {
+        let mut bytes: Vec<u8> = Vec::with_capacity(BLOCK_BYTES + PAGE_BYTES);
+        let start = bytes.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+        bytes.resize(start, 0);
+        Self { bytes, start }
+    }
+
+    fn room(&self) -> usize {
+        BLOCK_BYTES - (self.bytes.len() - self.start)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        Bytes::from(self.bytes).slice(self.start..)
     }
 }
 
 impl Write for Outbox {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut blocks = self.0.lock();
-        let mut block = blocks.pop().unwrap_or_default();
-        if block.len() == BLOCK_BYTES {
-            blocks.push(std::mem::take(&mut block));
-        }
-        if block.is_empty() {
-            block.reserve_exact(BLOCK_BYTES);
-        }
-        let some = bytes.len().min(BLOCK_BYTES - block.len());
-        block.extend_from_slice(&bytes[..some]);
+        let mut block = match blocks.pop_if(|block| block.room() > 0) {
+            Some(block) => block,
+            None => Block::new(),
+        };
+        let some = bytes.len().min(block.room());
+        block.bytes.extend_from_slice(&bytes[..some]);
         blocks.push(block);
         Ok(some)
     }
@@ -260,8 +283,8 @@ impl FileWriter {
             MemoryLimit::Finite(bytes) => bytes,
             _ => usize::MAX,
         };
-        let reservation = MemoryConsumer::new("ParquetSink").register(context.memory_pool());
-        let is_local = sink.config.object_store_url == ObjectStoreUrl::local_filesystem();
+        let reservation = MemoryConsumer::new("ParquetSink").with_can_spill(true).register(context.memory_pool());
+        let is_local = is_local(&sink.config.object_store_url);
         let part_bytes = if is_local { BLOCK_BYTES } else { execution.objectstore_writer_buffer_size };
         Ok(Self {
             columns,
@@ -366,7 +389,7 @@ impl FileWriter {
             self.parts.grow((PARTS_AT_ONCE + 1) * self.part_bytes);
         }
         for block in blocks {
-            self.store.put(Bytes::from(block)).await?;
+            self.store.put(block).await?;
         }
         Ok(())
     }
@@ -444,6 +467,7 @@ mod tests {
     use datafusion::datasource::listing::ListingTableUrl;
     use datafusion::datasource::physical_plan::FileOutputMode;
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::object_store::ObjectStoreUrl;
     use datafusion::execution::runtime_env::RuntimeEnvBuilder;
     use datafusion::logical_expr::dml::InsertOp;
     use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -471,7 +495,7 @@ mod tests {
         .unwrap();
         let config = FileSinkConfig {
             original_url: String::new(),
-            object_store_url: ObjectStoreUrl::local_filesystem(),
+            object_store_url: ObjectStoreUrl::parse("copy://local-1/").unwrap(),
             file_group: Vec::new().into(),
             table_paths: Vec::<ListingTableUrl>::new(),
             output_schema: batch.schema(),
