@@ -45,4 +45,4 @@ pub use diligence_sql::rights;
 pub use result::{CancelToken, QueryResult, ResultKind, Used};
 pub use session::{Session, SessionOptions};
 pub use settings::memory_budget;
-pub use steps::{Description, ParsedStatement, PlannedStatement};
+pub use steps::{Description, GenericPlan, ParsedStatement, PlannedStatement};

@@ -137,7 +137,8 @@ impl QueryResult {
         Ok(Self::rows(Statement::plan_schema(), vec![line_batch(text)?]))
     }
 
-    pub(crate) fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+    /// Rows that are there already.
+    pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let body = Body::Ready(batches.into());
         Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None }
     }
@@ -198,6 +199,14 @@ impl QueryResult {
         let profile = self.profile()?;
         let worked_ns = profile.pipelines.iter().map(|pipeline| pipeline.worked_ns).sum();
         Some(Used { memory_bytes: profile.memory_peak_bytes, worked: Duration::from_nanos(worked_ns) })
+    }
+
+    /// Says that nothing will be read for a while: other queries may have the memory that this one is sure of and does not hold, and the
+    /// next read waits for it again. May be said again and again.
+    pub fn pause(&mut self) {
+        if let Body::Query(stream) = &mut self.body {
+            stream.pause();
+        }
     }
 
     /// The next batch; waits for it. Not for async code, which polls this as a stream.

@@ -78,7 +78,7 @@ impl Setting {
     pub(crate) fn description(self) -> &'static str {
         match self {
             Setting::StagePolicy => {
-                "Which packet runs next, for everybody: processor_sharing, fcfs, d_gated, t_gated(QUERIES) or \
+                "Which packet runs next, for everybody: two_level(MILLISECONDS), processor_sharing, fcfs, d_gated, t_gated(QUERIES) or \
                  c_gated(MILLISECONDS)"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",

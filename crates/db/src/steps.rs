@@ -12,6 +12,7 @@ use diligence_engine::query::QueryOptions;
 use diligence_sql::Statement;
 use diligence_sql::catalog::{DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName};
 use diligence_sql::errors::suggest;
+use diligence_sql::generic;
 use diligence_sql::parse::Parsed;
 use diligence_sql::prepared::{Planned, value_of};
 use diligence_storage::foreign_error::from_arrow;
@@ -84,12 +85,21 @@ impl PlannedStatement {
     /// The same statement to start another time; `None` if it can start only once.
     pub fn again(&self) -> Option<Self> {
         match &self.planned {
-            Planned::Query(query, Some(uses)) => {
-                let planned = Planned::Query(query.clone(), Some(uses.clone()));
-                Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
-            }
+            Planned::Query(_, Some(_)) => self.once_more(),
             _ => None,
         }
+    }
+
+    /// The same statement to start anew at once, in place of a start that gave no rows; `None` if it does more than read.
+    pub fn once_more(&self) -> Option<Self> {
+        let Planned::Query(query, uses) = &self.planned else { return None };
+        let planned = Planned::Query(query.clone(), uses.clone());
+        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
+    }
+
+    /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom it is called.
+    pub fn is_constant(&self) -> bool {
+        matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.is_empty())
     }
 
     /// Whether planning the text again, in this session, would give the same. May look at files.
@@ -103,6 +113,33 @@ impl PlannedStatement {
             Planned::Query(_, uses) => uses.as_ref().map(|uses| uses.fingerprint()),
             Planned::Other(_) => None,
         }
+    }
+}
+
+/// One plan of a statement for all values of its parameters ([`diligence_sql::generic`]).
+#[derive(Debug)]
+pub struct GenericPlan {
+    text: String,
+    plan: generic::GenericPlan,
+    needs: Needs,
+}
+
+impl GenericPlan {
+    /// What running it is expected to need, whatever the values.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Whether planning the text again, in this session, would give the same. May look at files.
+    pub fn is_current(&self, session: &Session) -> bool {
+        self.plan.uses().are_current(session.planner())
+    }
+
+    /// The statement with values: arrays of one row, one for each of `$1`, `$2`, ….
+    pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
+        let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
+        let planned = self.plan.with(&values)?;
+        Ok(PlannedStatement { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
     }
 }
 
@@ -129,6 +166,12 @@ impl Session {
         let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let planned = self.in_runtime(|| self.planner().plan_with(&parsed.0.1, &values))?;
         Ok(PlannedStatement::new(parsed.text(), planned))
+    }
+
+    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan. Opens files.
+    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Option<GenericPlan> {
+        let plan = self.in_runtime(|| self.planner().plan_generic(&parsed.0.1, types))?;
+        Some(GenericPlan { text: parsed.text().to_owned(), needs: plan.needs(), plan })
     }
 
     /// Starts a planned statement. Its work is done while the result is read.
@@ -250,6 +293,66 @@ mod tests {
         let anew = session.plan(&parsed, &[]).unwrap();
         assert_ne!(anew.fingerprint().unwrap(), before);
         assert_eq!(numbers(&session, anew), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_generic_plan_answers_as_a_plan_for_the_values_does() {
+        let session = session();
+        session
+            .execute(
+                "CREATE TABLE s AS SELECT CAST(value % 100 AS SMALLINT) AS a, value AS b FROM generate_series(1, 1000)",
+            )
+            .unwrap();
+        let value = |value: Option<i64>| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+        let statements = [
+            "SELECT b FROM s WHERE b = $1 AND a < $2",
+            "SELECT b FROM s WHERE a = $1 OR a BETWEEN $1 AND $2 ORDER BY b",
+            "SELECT b FROM s WHERE a IN ($1, $2, 7) ORDER BY b",
+            "SELECT count(*) FROM s AS x JOIN s AS y ON x.b = y.b WHERE x.a > $1 + 1 AND y.a <= $2",
+            "SELECT b FROM s WHERE b = (SELECT max(b) FROM s WHERE a = $1) AND $2 > a",
+            "SELECT count(*) FROM s WHERE NOT (a < $1) AND a <> $2",
+            "WITH c AS (SELECT * FROM s WHERE a >= $1) SELECT count(*) FROM c AS x, c AS y WHERE x.b = y.b AND x.b < $2",
+        ];
+        let sets = [(5, 50), (50, 5), (0, 1 << 40), (-1, 99), (7, 7)].map(|(a, b)| [value(Some(a)), value(Some(b))]);
+        let sets = sets.into_iter().chain([[value(None), value(Some(3))], [value(Some(3)), value(None)]]);
+        let sets = sets.collect::<Vec<_>>();
+        let types = [DataType::Int64, DataType::Int64];
+        let mut answers = 0;
+        for sql in statements {
+            let parsed = session.parse(sql).unwrap();
+            let generic = session.plan_generic(&parsed, &types).unwrap_or_else(|| panic!("no generic plan: {sql}"));
+            for values in &sets {
+                let with = numbers(&session, generic.with(values).unwrap());
+                assert_eq!(with, numbers(&session, session.plan(&parsed, values).unwrap()), "{sql} {values:?}");
+                answers += with.len();
+            }
+            assert!(generic.is_current(&session) && generic.with(&sets[0][..1]).is_err());
+        }
+        assert!(answers > 500, "{answers}");
+        let one = session.parse(statements[1]).unwrap();
+        let generic = session.plan_generic(&one, &types).unwrap();
+        session.execute("INSERT INTO s VALUES (5, 1001)").unwrap();
+        assert!(!generic.is_current(&session));
+    }
+
+    #[test]
+    fn a_plan_that_depends_on_values_is_not_generic() {
+        let session = session();
+        for sql in [
+            "SELECT a + $1 FROM t",
+            "SELECT a FROM t LIMIT $1",
+            "SELECT a FROM t GROUP BY a HAVING count(*) > $1",
+            "SELECT a FROM t WHERE a = $1 AND random() < 2",
+            "SELECT x.a FROM t AS x LEFT JOIN t AS y ON x.a = y.a + $1",
+            "SELECT value FROM generate_series(1, $1)",
+            "SELECT value FROM generate_series(1, 10) WHERE value = $1",
+            "SELECT nothing FROM t WHERE a = $1",
+            "INSERT INTO t VALUES ($1, 'x')",
+            "SELECT a FROM t",
+        ] {
+            let parsed = session.parse(sql).unwrap();
+            assert!(session.plan_generic(&parsed, &[DataType::Int64]).is_none(), "{sql}");
+        }
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn settings_are_set_shown_and_reset() {
     assert_eq!(rows(&session, "SHOW TIME ZONE"), ["datafusion.execution.time_zone +02:00"]);
     session.execute("RESET ALL").unwrap();
     assert_eq!(rows(&session, "SHOW batch_rows"), ["batch_rows 8192"]);
-    assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy processor_sharing"]);
+    assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy two_level(6)"]);
     assert_eq!(rows(&session, "SHOW sort_plan"), ["sort_plan cost"]);
     assert!(rows(&session, "SHOW ALL").len() > 50);
     assert!(error(&session, "SET batch_rows = 0").message().contains("from 1 to 8192"));
