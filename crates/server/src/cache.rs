@@ -2,21 +2,33 @@
 //!
 //! The key is the statement's text, normalized, with its parameters' values, and the settings that it was planned under. An
 //! entry is only used if the tables behind it are in the same state still: that is looked at every time.
+//!
+//! A statement that comes again with other values of its parameters gets a generic plan, if it has one and is cheap: then planning is what it
+//! costs most. For heavy ones it pays to plan with the values.
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use diligence_db::{Needs, PlannedStatement, Session};
+use diligence_db::{GenericPlan, Needs, ParsedStatement, PlannedStatement, Session};
 use parking_lot::Mutex;
 
 use crate::admission::History;
 
 /// Plans remembered at most. A plan has some 10 KiB, and now and then a few hundred.
 pub const PLANS_MAX: usize = 512;
+
+/// Syntax trees remembered at most, and bytes of their texts: a tree may have fifty times as many.
+const PARSED_MAX: usize = 128;
+const PARSED_BYTES_MAX: usize = 2 * 1024;
+
+/// Bytes that the rows of a constant statement may have to be remembered with its plan: more are computed as fast as they are sent.
+pub const ANSWER_BYTES_MAX: usize = 4 * 1024;
 
 /// Bytes of a text that is remembered at most: who sends more writes constants into it.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -46,6 +58,40 @@ impl PlanKey {
             write!(rendered, "{}:{}:{text};", value.data_type(), text.len()).ok()?;
         }
         Some(Self { text: normalized(text), values: rendered, planning: session.planning_identity() })
+    }
+}
+
+/// A text as it was sent, and the settings that it is read under.
+type TextKey = (String, (u64, bool));
+
+/// What a generic plan is remembered under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GenericKey {
+    text: String,
+    types: Vec<DataType>,
+    planning: (u64, bool),
+}
+
+impl GenericKey {
+    /// The key of a statement with parameters; `None` for one without.
+    pub fn new(key: &PlanKey, values: &[ArrayRef]) -> Option<Self> {
+        let types = values.iter().map(|value| value.data_type().clone()).collect::<Vec<_>>();
+        (!types.is_empty()).then(|| Self { text: key.text.clone(), types, planning: key.planning })
+    }
+
+    /// The types of the parameters.
+    pub fn types(&self) -> &[DataType] {
+        &self.types
+    }
+}
+
+/// Forgets what was used longest ago, if there is no room for one more.
+fn make_room<K: Clone + Eq + Hash, V>(map: &mut HashMap<K, (V, u64)>, key: &K, most: usize) {
+    if map.len() >= most
+        && !map.contains_key(key)
+        && let Some(oldest) = map.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
+    {
+        map.remove(&oldest);
     }
 }
 
@@ -152,6 +198,12 @@ impl TemplateKey {
         let size = |number: usize| number.checked_ilog2().unwrap_or(0) / 2;
         Self { text: template(&key.text), planning: key.planning, size: (size(needs.rows), size(needs.memory_bytes)) }
     }
+
+    /// The same of one statement with its constants and values: of what is not remembered planned, as table functions, the plan does not tell
+    /// large from small.
+    fn exact(key: &PlanKey, needs: Needs) -> Self {
+        Self { text: format!("{}\0{}", key.text, key.values), ..Self::new(key, needs) }
+    }
 }
 
 /// The plans.
@@ -160,6 +212,9 @@ pub struct PlanCache {
     plans: Mutex<HashMap<PlanKey, Entry>>,
     /// What statements needed that differ in constants only, and when that was asked for last.
     templates: Mutex<HashMap<TemplateKey, (Arc<History>, u64)>>,
+    generics: Mutex<HashMap<GenericKey, (Generic, u64)>>,
+    /// Syntax trees of texts that are one statement for the engine.
+    parsed: Mutex<HashMap<TextKey, (ParsedStatement, u64)>>,
     clock: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -176,6 +231,17 @@ pub struct Remembered {
     /// The plan.
     pub plan: Arc<PlannedStatement>,
     /// What it needed.
+    pub history: Arc<History>,
+    /// Its rows, if they are few and the same every time ([`PlannedStatement::is_constant`]). Set when it has run.
+    pub answer: Arc<OnceLock<Vec<RecordBatch>>>,
+}
+
+/// A statement with parameters that has run, for other values.
+#[derive(Clone)]
+pub struct Generic {
+    /// Its plan for all values, or that it has none; `None` while nobody has tried.
+    pub plan: Option<Option<Arc<GenericPlan>>>,
+    /// What it needed with the values that it had last.
     pub history: Arc<History>,
 }
 
@@ -201,14 +267,16 @@ impl PlanCache {
 
     /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
     /// earlier plan under this key needed is the best guess for this one, and then what its template needed. Gives where to note what
-    /// it needs.
-    pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Option<Arc<History>> {
-        let plan = Arc::new(plan.again()?);
-        let template = self.template(TemplateKey::new(&key, plan.needs()));
+    /// it needs, for one that cannot run again, too.
+    pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Arc<History> {
+        let needs = plan.needs();
+        let Some(plan) = plan.again() else { return self.template(TemplateKey::exact(&key, needs)) };
+        let template = self.template(TemplateKey::new(&key, needs));
+        let plan = Arc::new(plan);
         let mut plans = self.plans.lock();
         let history = plans.get(&key).map(|entry| entry.remembered.history.clone());
         let history = history.unwrap_or_else(|| Arc::new(History::of(template)));
-        let remembered = Remembered { plan, history: history.clone() };
+        let remembered = Remembered { plan, history: history.clone(), answer: Arc::default() };
         plans.insert(key, Entry { remembered, used: self.clock.fetch_add(1, Ordering::Relaxed) });
         if plans.len() > PLANS_MAX {
             let oldest = plans.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
@@ -216,21 +284,56 @@ impl PlanCache {
                 plans.remove(&oldest);
             }
         }
-        Some(history)
+        history
     }
 
     fn template(&self, key: TemplateKey) -> Arc<History> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let mut templates = self.templates.lock();
-        if templates.len() >= PLANS_MAX
-            && !templates.contains_key(&key)
-            && let Some(oldest) = templates.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
-        {
-            templates.remove(&oldest);
-        }
+        make_room(&mut templates, &key, PLANS_MAX);
         let entry = templates.entry(key).or_default();
         entry.1 = now;
         entry.0.clone()
+    }
+
+    /// What is known of a statement with parameters for other values.
+    pub fn generic(&self, key: &GenericKey) -> Option<Generic> {
+        let mut generics = self.generics.lock();
+        let (generic, used) = generics.get_mut(key)?;
+        *used = self.clock.fetch_add(1, Ordering::Relaxed);
+        Some(generic.clone())
+    }
+
+    /// Remembers what is known of a statement with parameters.
+    pub fn put_generic(&self, key: GenericKey, generic: Generic) {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut generics = self.generics.lock();
+        make_room(&mut generics, &key, PLANS_MAX);
+        generics.insert(key, (generic, now));
+    }
+
+    /// The syntax tree of a text.
+    pub fn parsed(&self, session: &Session, text: &str) -> Option<ParsedStatement> {
+        if text.len() > PARSED_BYTES_MAX {
+            return None;
+        }
+        let key = (text.to_owned(), session.planning_identity());
+        let mut parsed = self.parsed.lock();
+        let (statement, used) = parsed.get_mut(&key)?;
+        *used = self.clock.fetch_add(1, Ordering::Relaxed);
+        Some(statement.clone())
+    }
+
+    /// Remembers the syntax tree of a text.
+    pub fn put_parsed(&self, session: &Session, text: &str, statement: &ParsedStatement) {
+        if text.len() > PARSED_BYTES_MAX {
+            return;
+        }
+        let key = (text.to_owned(), session.planning_identity());
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut parsed = self.parsed.lock();
+        make_room(&mut parsed, &key, PARSED_MAX);
+        parsed.insert(key, (statement.clone(), now));
     }
 
     /// Counts a statement that was found, and current, or was not.

@@ -22,10 +22,13 @@ mod duration;
 pub mod http;
 mod listing;
 pub mod path;
+#[cfg(test)]
+mod path_tests;
 pub mod pg;
 pub mod process;
 pub mod registry;
 pub mod roles;
+pub mod running;
 pub mod scram;
 pub mod server;
 pub mod sqlstate;

@@ -9,22 +9,19 @@
 //! work in a queue is not begun, a query that runs is cancelled.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use diligence_base::ids::QueryId;
-use diligence_base::{Error, ErrorKind, Result};
-use diligence_db::{
-    CancelToken, Database, Description, ParsedStatement, PlannedStatement, QueryResult, ResultKind, Session,
-};
-use futures::future::BoxFuture;
+use diligence_base::{Error, Result};
+use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session};
 use parking_lot::Mutex;
 
 use crate::admission::lanes::Ticket;
-use crate::admission::{Admission, AdmissionOptions, Admitted, Asker, Class, History, Passed, Query};
-use crate::cache::{PlanCache, PlanKey, Remembered};
+use crate::admission::{Admission, AdmissionOptions, Asker, Class, History, Query};
+use crate::cache::{Generic, GenericKey, PlanCache, PlanKey, Remembered};
+use crate::running::{Running, begin};
 use crate::sqlstate;
 use crate::stages::{Stage, StageInfo};
 
@@ -60,22 +57,22 @@ pub struct Path {
     database: Database,
     parse: Stage,
     optimize: Stage,
-    execute: Stage,
-    write: Stage,
-    disconnect: Stage,
+    pub(crate) execute: Stage,
+    pub(crate) write: Stage,
+    pub(crate) disconnect: Stage,
     cache: PlanCache,
     admission: Arc<Admission>,
     result_rows_max: Option<u64>,
     /// Whose the queries are that run, by their numbers.
-    owners: Mutex<HashMap<u64, Owner>>,
+    pub(crate) owners: Mutex<HashMap<u64, Owner>>,
 }
 
 /// Whose a query is that runs.
 #[derive(Clone)]
-struct Owner {
-    user: String,
+pub(crate) struct Owner {
+    pub(crate) user: String,
     /// What it was known by at the door.
-    ticket: Ticket,
+    pub(crate) ticket: Ticket,
 }
 
 /// A plan that is ready to start, and where to note what it needs.
@@ -132,15 +129,14 @@ impl Path {
             let id = number.unsigned_abs();
             return may(self.owner(id).as_deref()) && engine.cancel(QueryId(id));
         };
-        if self.admission.cancel(ticket, |user| may(Some(user))) {
-            return true;
-        }
+        // Noted at the door first: whoever has no number yet looks there when he has one.
+        let is_known = self.admission.cancel(ticket, |user| may(Some(user)));
         let running = {
             let owners = self.owners.lock();
             let mut found = owners.iter().filter(|(_, owner)| owner.ticket == ticket && may(Some(&owner.user)));
             found.next().map(|(id, _)| QueryId(*id))
         };
-        running.is_some_and(|id| engine.cancel(id))
+        running.is_some_and(|id| engine.cancel(id)) || is_known
     }
 
     /// Plans that are remembered.
@@ -161,8 +157,13 @@ impl Path {
 
     /// The syntax tree of a statement.
     pub async fn parse(&self, session: &Session, sql: String) -> Result<ParsedStatement> {
-        let session = session.clone();
-        self.parse.run(move || session.parse(&sql)).await
+        if let Some(parsed) = self.cache.parsed(session, &sql) {
+            return Ok(parsed);
+        }
+        let (own, text) = (session.clone(), sql.clone());
+        let parsed = self.parse.run(move || own.parse(&text)).await?;
+        self.cache.put_parsed(session, &sql, &parsed);
+        Ok(parsed)
     }
 
     /// What a statement takes and gives. A statement without parameters is remembered planned.
@@ -173,6 +174,18 @@ impl Path {
         given: Vec<Option<DataType>>,
     ) -> Result<Description> {
         let key = PlanKey::new(session, parsed.text(), &[]);
+        let known = key.as_ref().filter(|_| given.is_empty()).and_then(|key| self.cache.get(key));
+        let known = known.map(|remembered| remembered.plan);
+        let of = |plan: &PlannedStatement| Description { parameters: vec![], schema: plan.schema() };
+        if let Some(plan) = known.as_ref().filter(|plan| plan.is_constant()) {
+            return Ok(of(plan));
+        }
+        if let Some(plan) = known {
+            let (own, known) = (session.clone(), plan.clone());
+            if self.execute.run(move || Ok(known.is_current(&own))).await? {
+                return Ok(of(&plan));
+            }
+        }
         let (own, statement) = (session.clone(), parsed.clone());
         let described = self.optimize.run(move || own.describe(&statement, &given));
         let (description, planned) = described.await?;
@@ -192,7 +205,12 @@ impl Path {
         read_only: bool,
     ) -> Result<Running> {
         let key = PlanKey::new(session, parsed.text(), &values);
-        if let Some(Remembered { plan, history }) = key.as_ref().and_then(|key| self.cache.get(key)) {
+        if let Some(Remembered { plan, history, answer }) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            if let Some(rows) = answer.get() {
+                self.cache.count(true);
+                return Ok(Running::answered(self, asker, &plan, rows));
+            }
+            let answer = plan.is_constant().then_some(answer);
             let query = Query::new(parsed.text(), plan.needs(), history.used());
             let class = query.class;
             let (admitted, passed) = self.admission.enter(asker, query).await?;
@@ -205,8 +223,16 @@ impl Path {
             });
             if let Some(started) = started.await? {
                 self.cache.count(true);
-                return Ok(Running::new(self, asker, started, admitted, passed, Some(history)));
+                let running = Running::new(self, asker, started, admitted, passed, Some(history));
+                return Ok(running.remembering(answer));
             }
+        }
+        let generic = key.as_ref().and_then(|key| GenericKey::new(key, &values));
+        if let Some(generic) = &generic
+            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values).await?
+        {
+            self.cache.count(true);
+            return Ok(running);
         }
         self.cache.count(false);
         let (own, statement) = (session.clone(), parsed.clone());
@@ -219,14 +245,60 @@ impl Path {
                 .with_code(sqlstate::READ_ONLY)
                 .with_hint("transactions are read-only here; run it by itself (autocommit)"));
         }
-        let history = key.and_then(|key| self.cache.put(key, &planned));
+        let history = key.map(|key| self.cache.put(key, &planned));
+        if let (Some(generic), Some(history)) = (generic, &history)
+            && self.cache.generic(&generic).is_none()
+        {
+            self.cache.put_generic(generic, Generic { plan: None, history: history.shared() });
+        }
         self.begin(session, asker, parsed.text(), Ready { planned, history }).await
+    }
+
+    /// Starts a statement that has run with other values, by its generic plan; `None` if it has none, or is not known to be cheap.
+    async fn start_generic(
+        self: &Arc<Self>,
+        key: &GenericKey,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+        values: &[ArrayRef],
+    ) -> Result<Option<Running>> {
+        let Some(Generic { plan, history }) = self.cache.generic(key) else { return Ok(None) };
+        let Some(used) = history.used() else { return Ok(None) };
+        if Query::new(parsed.text(), Needs::default(), Some(used)).class != Class::Cheap {
+            return Ok(None);
+        }
+        let plan = match plan {
+            Some(plan) => plan,
+            None => {
+                let (own, statement, types) = (session.clone(), parsed.clone(), key.types().to_vec());
+                let plan = self.optimize.run(move || Ok(own.plan_generic(&statement, &types).map(Arc::new))).await?;
+                let known = Generic { plan: Some(plan.clone()), history: history.clone() };
+                self.cache.put_generic(key.clone(), known);
+                plan
+            }
+        };
+        let Some(plan) = plan else { return Ok(None) };
+        let query = Query::new(parsed.text(), plan.needs(), Some(used));
+        let class = query.class;
+        let (admitted, passed) = self.admission.enter(asker, query).await?;
+        let (own, values) = (session.clone(), values.to_vec());
+        let started = self.execute.run(move || {
+            let planned = plan.is_current(&own).then(|| plan.with(&values)).transpose()?;
+            planned.map(|planned| begin(&own, planned, class)).transpose()
+        });
+        let Some(started) = started.await? else {
+            // Its tables have changed: the next one tries again.
+            self.cache.put_generic(key.clone(), Generic { plan: None, history });
+            return Ok(None);
+        };
+        Ok(Some(Running::new(self, asker, started, admitted, passed, Some(history))))
     }
 
     /// Plans a statement that only reads, or finds it planned.
     pub async fn plan(&self, session: &Session, parsed: &ParsedStatement, values: Vec<ArrayRef>) -> Result<Ready> {
         let key = PlanKey::new(session, parsed.text(), &values);
-        if let Some(Remembered { plan, history }) = key.as_ref().and_then(|key| self.cache.get(key)) {
+        if let Some(Remembered { plan, history, .. }) = key.as_ref().and_then(|key| self.cache.get(key)) {
             let own = session.clone();
             let look = self.execute.run(move || Ok(if plan.is_current(&own) { plan.again() } else { None }));
             if let Some(planned) = look.await? {
@@ -240,7 +312,7 @@ impl Path {
         if !planned.is_read_only() {
             return Err(Error::unsupported("only statements that read are allowed here").with_code(sqlstate::READ_ONLY));
         }
-        let history = key.and_then(|key| self.cache.put(key, &planned));
+        let history = key.map(|key| self.cache.put(key, &planned));
         Ok(Ready { planned, history })
     }
 
@@ -262,259 +334,13 @@ impl Path {
         Ok(Running::new(self, asker, started, admitted, passed, history))
     }
 
+    /// Rows that this one may have of a statement.
+    pub(crate) fn rows_max(&self, asker: &Asker) -> Option<u64> {
+        [self.result_rows_max, asker.role.limits.result_rows_max].into_iter().flatten().min()
+    }
+
     /// Has something computed that belongs to delivering results or taking data in.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.execute.run(work).await
-    }
-}
-
-/// A result with how it began.
-struct Started {
-    result: QueryResult,
-    fingerprint: Option<String>,
-    /// The same once more, for one that does not wait for memory.
-    retry: Option<Retry>,
-}
-
-/// What it takes to start a statement that was taken for cheap as one that waits for the memory that it needs.
-struct Retry {
-    session: Session,
-    planned: PlannedStatement,
-}
-
-/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs more than is free.
-fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<Started> {
-    let fingerprint = planned.fingerprint();
-    let again = if class == Class::Cheap { planned.again() } else { None };
-    let planned = if again.is_some() { planned.needing_little() } else { planned };
-    let retry = again.map(|planned| Retry { session: session.clone(), planned });
-    Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
-}
-
-/// A statement that runs. Dropped, it is cancelled.
-pub struct Running {
-    path: Arc<Path>,
-    owner: Owner,
-    /// Only `None` while it is dropped or moved to the stage that waits for it.
-    result: Option<QueryResult>,
-    admitted: Option<Admitted>,
-    passed: Passed,
-    /// Until what it needed is noted.
-    history: Option<Arc<History>>,
-    fingerprint: Option<String>,
-    schema: SchemaRef,
-    is_command: bool,
-    id: Option<u64>,
-    rows: u64,
-    rows_max: Option<u64>,
-    retry: Option<Retry>,
-    /// Its second start, while it is under way.
-    restarting: Option<BoxFuture<'static, Result<Started>>>,
-}
-
-/// What a command did.
-#[derive(Clone, Debug)]
-pub struct CommandDone {
-    /// What, as `INSERT`.
-    pub tag: String,
-    /// Rows that it concerned.
-    pub rows: Option<u64>,
-}
-
-/// What is left of a statement that ended early; freed where that may take a while.
-struct Remains {
-    result: QueryResult,
-    history: Option<Arc<History>>,
-    _admitted: Option<Admitted>,
-}
-
-impl Drop for Remains {
-    fn drop(&mut self) {
-        note(self.history.take(), &self.result, false);
-    }
-}
-
-/// Notes what a query needed.
-fn note(history: Option<Arc<History>>, result: &QueryResult, complete: bool) {
-    if let Some(history) = history
-        && let Some(used) = result.used()
-    {
-        history.note(used, complete);
-    }
-}
-
-impl Running {
-    fn new(
-        path: &Arc<Path>,
-        asker: &Asker,
-        started: Started,
-        admitted: Admitted,
-        passed: Passed,
-        history: Option<Arc<History>>,
-    ) -> Self {
-        let result = started.result;
-        let mut running = Self {
-            path: path.clone(),
-            owner: Owner { user: asker.user.clone(), ticket: admitted.ticket() },
-            schema: result.schema(),
-            is_command: matches!(result.kind(), ResultKind::Command { .. }),
-            id: None,
-            result: None,
-            admitted: Some(admitted),
-            passed,
-            history,
-            fingerprint: started.fingerprint,
-            rows: 0,
-            rows_max: [path.result_rows_max, asker.role.limits.result_rows_max].into_iter().flatten().min(),
-            retry: started.retry,
-            restarting: None,
-        };
-        running.is(result);
-        running
-    }
-
-    /// How it was let in.
-    pub fn passed(&self) -> &Passed {
-        &self.passed
-    }
-
-    /// The columns; none for a command.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    /// Whether it gives no rows but does something.
-    pub fn is_command(&self) -> bool {
-        self.is_command
-    }
-
-    /// Its number in `system.queries`.
-    pub fn id(&self) -> Option<u64> {
-        self.id
-    }
-
-    /// A text that changes with the tables behind the query.
-    pub fn fingerprint(&self) -> Option<&str> {
-        self.fingerprint.as_deref()
-    }
-
-    /// The next rows. Waits without a thread; may be dropped and called again.
-    pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let batch = match self.poll_once().await {
-            // There was less memory than a cheap query needs: it waits for it like others.
-            Some(Err(error)) if error.kind() == ErrorKind::Resource && self.rows == 0 && self.retry.is_some() => {
-                self.restart();
-                self.poll_once().await
-            }
-            batch => batch,
-        };
-        if let Some(Ok(rows)) = &batch {
-            self.rows += rows.num_rows() as u64;
-            return match self.rows_max {
-                Some(most) if self.rows > most => {
-                    let error = Error::resource(format!("the result has more than {most} rows: no more are given"));
-                    let hint =
-                        "end the query with LIMIT, or have it aggregate; the limit is the server's or the role's";
-                    Some(Err(error.with_code(sqlstate::LIMIT).with_hint(hint)))
-                }
-                _ => batch,
-            };
-        }
-        if let Some(result) = &self.result {
-            note(self.history.take(), result, batch.is_none());
-        }
-        // Others may run while the last rows are on their way.
-        self.admitted = None;
-        batch
-    }
-
-    async fn poll_once(&mut self) -> Option<Result<RecordBatch>> {
-        if let Some(restarting) = &mut self.restarting {
-            let started = restarting.await;
-            self.restarting = None;
-            match started {
-                Ok(started) => self.is(started.result),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        let result = self.result.as_mut()?;
-        poll_fn(|context| result.poll_batch(context)).await
-    }
-
-    /// Starts it anew, this time with the memory that it is sure of.
-    fn restart(&mut self) {
-        let Some(Retry { session, planned }) = self.retry.take() else { return };
-        self.let_go(None, None);
-        let path = self.path.clone();
-        let start = async move { path.execute.run(move || begin(&session, planned, Class::Heavy)).await };
-        self.restarting = Some(Box::pin(start));
-    }
-
-    /// Takes over a result as its own.
-    fn is(&mut self, result: QueryResult) {
-        self.id = result.id().map(|id| id.0);
-        if let Some(id) = self.id {
-            self.path.owners.lock().insert(id, self.owner.clone());
-        }
-        self.result = Some(result);
-    }
-
-    /// Has the result freed, and the place among those that run.
-    fn let_go(&mut self, history: Option<Arc<History>>, admitted: Option<Admitted>) {
-        if let Some(id) = self.id.take() {
-            self.path.owners.lock().remove(&id);
-        }
-        if let Some(result) = self.result.take() {
-            result.cancel_token().cancel();
-            // Freeing what a query holds takes a while: not on a thread of the network.
-            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
-        }
-    }
-
-    /// Does not count as running any more: its client does not read.
-    pub fn stall(&mut self) {
-        self.admitted = None;
-    }
-
-    /// Does a command's work to its end.
-    pub async fn finish(mut self) -> Result<CommandDone> {
-        let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
-        let token = CancelOnDrop(Some(result.cancel_token()));
-        let work = move || {
-            while let Some(batch) = result.next_blocking() {
-                batch?;
-            }
-            match result.kind() {
-                ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
-                ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
-            }
-        };
-        let done = self.path.write.run(work).await;
-        token.keep();
-        done
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let (history, admitted) = (self.history.take(), self.admitted.take());
-        self.let_go(history, admitted);
-    }
-}
-
-/// Cancels a statement whose asker went away while it was waited for.
-struct CancelOnDrop(Option<CancelToken>);
-
-impl CancelOnDrop {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some(token) = &self.0 {
-            token.cancel();
-        }
     }
 }

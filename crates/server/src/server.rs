@@ -23,6 +23,9 @@ use crate::path::Path;
 use crate::registry::Registry;
 use crate::{http, listing, pg, scram};
 
+/// How long a client may take none of a query's rows before the query is said to be stalled.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(1);
+
 /// A server that runs.
 pub struct Server {
     options: ServerOptions,

@@ -139,7 +139,7 @@ impl Stage {
             queued: shared.queue.lock().work.len(),
             limit: shared.limit,
             waiting: counters.waiting.load(Ordering::Relaxed),
-            running: counters.running.load(Ordering::Relaxed),
+            running: counters.running.load(Ordering::Acquire),
             threads: shared.threads,
             done_total: counters.done.load(Ordering::Relaxed),
             wait_ns_total: counters.wait_ns.load(Ordering::Relaxed),
@@ -189,12 +189,11 @@ impl Shared {
             };
             let began = Instant::now();
             self.counters.wait_ns.fetch_add((began - work.queued).as_nanos() as u64, Ordering::Relaxed);
-            {
-                let _running = Counted::new(&self.counters.running);
-                (work.run)();
-            }
+            // Until it is counted as done, so that whoever finds nothing running finds all of it done.
+            let _running = Counted::new(&self.counters.running);
+            (work.run)();
             self.counters.service_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            self.counters.done.fetch_add(1, Ordering::Relaxed);
+            self.counters.done.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -211,7 +210,7 @@ impl<'a> Counted<'a> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

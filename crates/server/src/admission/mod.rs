@@ -72,6 +72,11 @@ impl History {
         Self { last: Mutex::default(), template: Some(template) }
     }
 
+    /// What its template needs: whichever statement of it runs next. Itself if it is of none.
+    pub fn shared(self: &Arc<Self>) -> Arc<History> {
+        self.template.clone().unwrap_or_else(|| self.clone())
+    }
+
     /// What it used.
     pub fn used(&self) -> Option<Used> {
         let own = *self.last.lock();
@@ -168,6 +173,14 @@ pub struct Admission {
 struct State {
     lanes: Lanes,
     waiting: HashMap<Ticket, Waiting>,
+    /// Those who have been let in, and have not left.
+    inside: HashMap<Ticket, Inside>,
+}
+
+struct Inside {
+    user: String,
+    /// Whether somebody wants him to end, since before his query had a number.
+    is_unwanted: bool,
 }
 
 struct Waiting {
@@ -236,7 +249,7 @@ impl Admission {
     pub fn new(options: AdmissionOptions, budget_bytes: impl Fn() -> usize + Send + Sync + 'static) -> Arc<Self> {
         let limits = |running_max: usize| LaneLimits { running_max: running_max.max(1), queue_max: options.queue_max };
         let lanes = Lanes::new(limits(options.cheap_max), limits(options.heavy_max));
-        let state = Mutex::new(State { lanes, waiting: HashMap::new() });
+        let state = Mutex::new(State { lanes, waiting: HashMap::new(), inside: HashMap::new() });
         Arc::new(Self { state, budget_bytes: Box::new(budget_bytes), began: Instant::now() })
     }
 
@@ -266,6 +279,7 @@ impl Admission {
             let tickets = state.lanes.admit(now, memory);
             state.tell(&tickets);
             if tickets.contains(&ticket) {
+                state.inside.insert(ticket, Inside { user: asker.user.clone(), is_unwanted: false });
                 let passed = Passed { class: query.class, place: None, waited: Duration::ZERO };
                 return Ok((admitted, passed));
             }
@@ -333,10 +347,15 @@ impl Admission {
         rows.collect()
     }
 
-    /// Ends somebody's waiting, if his user is one that `may` be touched. False if there is no such one in line.
+    /// Ends somebody's waiting, if his user is one that `may` be touched; of one who has been let in, it is noted that he should end
+    /// ([`Admitted::is_unwanted`]). False if there is no such one.
     pub fn cancel(&self, ticket: Ticket, may: impl Fn(&str) -> bool) -> bool {
         let waiting = {
             let mut state = self.state.lock();
+            if let Some(inside) = state.inside.get_mut(&ticket).filter(|inside| may(&inside.user)) {
+                inside.is_unwanted = true;
+                return true;
+            }
             if !state.waiting.get(&ticket).is_some_and(|waiting| may(&waiting.user)) {
                 return false;
             }
@@ -363,6 +382,7 @@ impl State {
     fn tell(&mut self, tickets: &[Ticket]) {
         for ticket in tickets {
             if let Some(waiting) = self.waiting.remove(ticket) {
+                self.inside.insert(*ticket, Inside { user: waiting.user, is_unwanted: false });
                 // One who has gone meanwhile gives his place up himself.
                 let _ = waiting.told.send(Told::Enter);
             }
@@ -376,6 +396,7 @@ impl Drop for Admitted {
             let mut state = self.admission.state.lock();
             state.lanes.leave(self.ticket);
             state.waiting.remove(&self.ticket);
+            state.inside.remove(&self.ticket);
         }
         self.admission.admit();
     }
@@ -385,6 +406,11 @@ impl Admitted {
     /// What it was known by while it waited.
     pub fn ticket(&self) -> Ticket {
         self.ticket
+    }
+
+    /// Whether somebody has wanted it to end, by its ticket's number.
+    pub fn is_unwanted(&self) -> bool {
+        self.admission.state.lock().inside.get(&self.ticket).is_some_and(|inside| inside.is_unwanted)
     }
 }
 
@@ -509,7 +535,12 @@ mod tests {
         assert_eq!(sqlstate::of(&second.await.unwrap().unwrap_err()), "57014");
         let info = admission.info();
         assert_eq!((info.heavy.running, info.heavy.waiting, info.heavy.admitted_total), (1, 0, 1));
+        let (first, _) = first;
+        let ticket = first.ticket();
+        assert!(!admission.cancel(ticket, |user| user == "bob") && !first.is_unwanted());
+        assert!(admission.cancel(ticket, |user| user == "ann") && first.is_unwanted());
         drop(first);
+        assert!(!admission.cancel(ticket, |_| true));
     }
 
     #[tokio::test]

@@ -354,7 +354,7 @@ async fn page(
     server: &Arc<Server>,
     all: &Endpoints,
     template: &str,
-    running: crate::path::Running,
+    running: crate::running::Running,
     given: &BTreeMap<String, String>,
 ) -> Result<Response> {
     let columns = running.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();

@@ -129,6 +129,13 @@ fn text(server: &Server) -> String {
     text.one("sharing_retained_hits_total", "counter", "Queries that found one.", sharing.retained_hits_total);
     text.one("sharing_subsumed_total", "counter", "Of those, queries that wanted less.", sharing.subsumed_total);
     text.one("sharing_retained_drops_total", "counter", "Retained states dropped.", sharing.retained_drops_total);
+    text.one(
+        "sharing_tables_built_total",
+        "counter",
+        "Joins' hash tables others may have.",
+        sharing.tables_built_total,
+    );
+    text.one("sharing_tables_read_total", "counter", "Hash tables had from other joins.", sharing.tables_read_total);
     text.one("sharing_columns_bytes", "gauge", "Memory of decoded columns.", sharing.columns_bytes as u64);
     text.one(
         "sharing_columns_left_total",

@@ -239,6 +239,7 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
             "elapsed_us": query.elapsed_ns / 1000,
             "clusters_done": query.clusters_done,
             "clusters_total": query.clusters_total,
+            "packets": query.packets,
             "memory_bytes": query.memory_bytes,
             "memory_peak_bytes": query.memory_peak_bytes,
             "error": query.error.map(|error| error.message().to_owned()),

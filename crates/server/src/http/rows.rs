@@ -1,6 +1,7 @@
 //! Rows as HTTP bodies: made batch by batch, as fast as the client takes them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -14,14 +15,16 @@ use diligence_base::{Error, Result};
 use futures::StreamExt;
 use futures::stream::unfold;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::{QUEUE_HEADER, queue_header};
-use crate::path::{Path, Running};
+use crate::path::Path;
 use crate::pg::commands::{CopyFormat, CopyOptions};
 use crate::pg::copy::{CopyEncoder, Framing};
 use crate::pg::encode::{Columns, Form};
 use crate::registry::Registered;
-use crate::server::Server;
+use crate::running::Running;
+use crate::server::{STALLED_AFTER, Server};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +212,14 @@ enum Step {
     End,
 }
 
+/// A piece of a body on its way to its connection.
+enum Piece {
+    Bytes(Bytes),
+    /// All is there. A body that ends without it is broken off.
+    End,
+    Failed(Error),
+}
+
 struct Making {
     server: Arc<Server>,
     path: Arc<Path>,
@@ -242,14 +253,18 @@ pub(crate) async fn response(
         next: first,
         _entry: entry,
     };
-    let body = unfold(Some(making), |making| async move {
-        let mut making = making?;
-        match making.piece().await {
-            Ok(Some(bytes)) => Some((Ok::<_, std::io::Error>(Bytes::from(bytes)), Some(making))),
-            Ok(None) => None,
-            Err(error) => Some((Err(std::io::Error::other(error.to_string())), None)),
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(making.deliver(sender));
+    let body = unfold(Some(receiver), |receiver| async move {
+        let mut receiver = receiver?;
+        match receiver.recv().await {
+            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some(receiver))),
+            Some(Piece::End) => None,
+            Some(Piece::Failed(error)) => Some((Err(std::io::Error::other(error.to_string())), None)),
+            None => Some((Err(std::io::Error::other("the client did not read")), None)),
         }
     });
+    // Whoever compresses it looks once more behind its end.
     let mut response = Response::new(Body::from_stream(body.fuse()));
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -261,6 +276,40 @@ pub(crate) async fn response(
 }
 
 impl Making {
+    /// Makes pieces as fast as they are taken, to the end, or until the connection is gone or nothing was taken for too long.
+    async fn deliver(mut self, sender: mpsc::Sender<Piece>) {
+        loop {
+            let piece = tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                piece = self.piece() => piece,
+            };
+            let (piece, is_last) = match piece {
+                Ok(Some(bytes)) => (Piece::Bytes(bytes.into()), false),
+                Ok(None) => (Piece::End, true),
+                Err(error) => (Piece::Failed(error), true),
+            };
+            let mut waited = Duration::ZERO;
+            let place = loop {
+                match tokio::time::timeout(STALLED_AFTER, sender.reserve()).await {
+                    Ok(Ok(place)) => break place,
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        self.running.stall();
+                        waited += STALLED_AFTER;
+                        if waited >= self.server.options().limits.stall_time_max {
+                            return;
+                        }
+                    }
+                }
+            };
+            place.send(piece);
+            if is_last {
+                return;
+            }
+        }
+    }
+
     async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
             match std::mem::replace(&mut self.step, Step::Rows) {

@@ -7,7 +7,7 @@ use diligence_db::{Description, ParsedStatement};
 
 use super::commands::Command;
 use super::encode::{Columns, Rows};
-use crate::path::Running;
+use crate::running::Running;
 
 /// A prepared statement.
 pub(super) struct Prepared {

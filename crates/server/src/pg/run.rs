@@ -21,7 +21,7 @@ use super::encode::{Columns, Form, Rows};
 use super::portal::{Kind, Portal, Prepared, Reading, State};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, notice};
-use crate::path::Running;
+use crate::running::Running;
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.

@@ -29,14 +29,14 @@ use tokio::time::Instant;
 use super::commands::{self, Command};
 use super::encode::{Columns, Form, form_of};
 use super::parameters::{declared, number_of_object, value};
-use super::portal::{Kind, Portal, Prepared, State};
+use super::portal::{Kind, Portal, Prepared, Reading, State};
 use super::settings::{ClientSettings, command_line_settings};
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, error_response, notice};
 use crate::admission::Asker;
 use crate::cache::normalized;
 use crate::registry::Registered;
-use crate::server::Server;
+use crate::server::{STALLED_AFTER, Server};
 use crate::sqlstate;
 
 /// Prepared statements and portals of one session at most.
@@ -204,9 +204,14 @@ impl PgSession {
                 }
                 self.outbox.rest();
             }
+            let reads = self.readings().next().is_some();
             let message = tokio::select! {
                 biased;
                 message = self.inbox.next() => message,
+                () = tokio::time::sleep(STALLED_AFTER), if reads => {
+                    self.readings().for_each(|reading| reading.running.stall());
+                    continue;
+                }
                 () = self.server.stopping() => {
                     let error = Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN);
                     return Broken::Malformed(error);
@@ -222,6 +227,15 @@ impl PgSession {
                 Err(broken) => return broken,
             }
         }
+    }
+
+    /// Queries that the client has not read to their end: of portals, and of cursors.
+    fn readings(&mut self) -> impl Iterator<Item = &mut Reading> {
+        let portals = self.portals.values_mut().chain(self.cursors.values_mut().map(|(portal, _)| portal));
+        portals.filter_map(|portal| match &mut portal.state {
+            State::Running(reading) => Some(&mut **reading),
+            State::Bound | State::Done => None,
+        })
     }
 
     async fn message(&mut self, message: In) -> Result<(), Broken> {
@@ -347,14 +361,24 @@ impl PgSession {
         self.portals.remove("");
         let path = self.server.path().clone();
         let deadline = self.deadline();
-        let split = path.statements_of(script.to_owned());
-        let statements = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
+        let known = path.cache().parsed(&self.session, script);
+        let statements = match &known {
+            Some(known) => vec![known.text().to_owned()],
+            None => {
+                let split = path.statements_of(script.to_owned());
+                Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?
+            }
+        };
+        let is_new = known.is_none() && statements.len() == 1;
         if statements.is_empty() {
             self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
             return Ok(());
         }
         for text in statements {
             let prepared = self.prepare(text, vec![], false).await?;
+            if let (true, Kind::Statement(parsed, _)) = (is_new, &prepared.kind) {
+                path.cache().put_parsed(&self.session, script, parsed);
+            }
             let mut portal =
                 Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: State::Bound, sent: 0 };
             self.run_portal(&mut portal, None, true).await?;
@@ -411,8 +435,13 @@ impl PgSession {
             self.statements.remove("");
         }
         let (path, deadline) = (self.server.path().clone(), self.deadline());
-        let split = path.statements_of(parse.query.clone());
-        let pieces = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?;
+        let is_known = path.cache().parsed(&self.session, &parse.query).is_some();
+        let pieces = if is_known {
+            vec![]
+        } else {
+            let split = path.statements_of(parse.query.clone());
+            Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?
+        };
         if pieces.len() > 1 {
             let error = Error::input("a prepared statement is one statement, and this text has several");
             return Err(error.with_code("42601").into());

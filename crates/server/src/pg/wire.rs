@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::server::STALLED_AFTER;
 use crate::sqlstate;
 
 /// A connection, encrypted or not.
@@ -25,8 +26,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
 /// A buffer at rest is given back when it is larger.
 const RESTING_BYTES_MAX: usize = 4 * 1024;
-/// How long a write may wait before its query is said to be stalled.
-const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a connection cannot go on.
 #[derive(Debug)]
@@ -217,7 +216,7 @@ impl Outbox {
         }
     }
 
-    /// Writes all of it; `stalled` is called once if the client is slow to take it.
+    /// Writes all of it; `stalled` is called now and then while the client does not take it.
     pub(super) async fn flush(&mut self, mut stalled: impl FnMut()) -> Result<(), Broken> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -236,9 +235,7 @@ impl Outbox {
                     waited = Duration::ZERO;
                 }
                 Err(_) => {
-                    if waited.is_zero() {
-                        stalled();
-                    }
+                    stalled();
                     waited += STALLED_AFTER;
                     if waited >= self.stall_time_max {
                         return Err(Broken::Gone);

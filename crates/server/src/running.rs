@@ -1,0 +1,315 @@
+//! A statement that runs: its rows as they come, and what becomes of what it held.
+
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use diligence_base::{Error, ErrorKind, Result};
+use diligence_db::{CancelToken, PlannedStatement, QueryResult, ResultKind, Session};
+use futures::future::BoxFuture;
+
+use crate::admission::lanes::Ticket;
+use crate::admission::{Admitted, Asker, Class, History, Passed};
+use crate::cache::ANSWER_BYTES_MAX;
+use crate::path::{Owner, Path};
+use crate::sqlstate;
+
+/// A result with how it began.
+pub(crate) struct Started {
+    result: QueryResult,
+    fingerprint: Option<String>,
+    /// The same once more, for one that does not wait for memory.
+    retry: Option<Retry>,
+}
+
+/// What it takes to start a statement that was taken for cheap as one that waits for the memory that it needs.
+struct Retry {
+    session: Session,
+    planned: PlannedStatement,
+}
+
+/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs more than is free.
+pub(crate) fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<Started> {
+    let fingerprint = planned.fingerprint();
+    let again = if class == Class::Cheap { planned.once_more() } else { None };
+    let planned = if again.is_some() { planned.needing_little() } else { planned };
+    let retry = again.map(|planned| Retry { session: session.clone(), planned });
+    Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
+}
+
+/// A statement that runs. Dropped, it is cancelled.
+pub struct Running {
+    path: Arc<Path>,
+    owner: Owner,
+    /// Only `None` while it is dropped or moved to the stage that waits for it.
+    result: Option<QueryResult>,
+    admitted: Option<Admitted>,
+    passed: Passed,
+    /// Until what it needed is noted.
+    history: Option<Arc<History>>,
+    fingerprint: Option<String>,
+    schema: SchemaRef,
+    is_command: bool,
+    id: Option<u64>,
+    rows: u64,
+    rows_max: Option<u64>,
+    retry: Option<Retry>,
+    /// Its rows so far, and where to remember them.
+    answer: Option<(Vec<RecordBatch>, Arc<OnceLock<Vec<RecordBatch>>>)>,
+    /// Its second start, while it is under way.
+    restarting: Option<BoxFuture<'static, Result<Started>>>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug)]
+pub struct CommandDone {
+    /// What, as `INSERT`.
+    pub tag: String,
+    /// Rows that it concerned.
+    pub rows: Option<u64>,
+}
+
+/// What is left of a statement that ended early; freed where that may take a while.
+struct Remains {
+    result: QueryResult,
+    history: Option<Arc<History>>,
+    _admitted: Option<Admitted>,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        note(self.history.take(), &self.result, false);
+    }
+}
+
+/// Notes what a query needed.
+fn note(history: Option<Arc<History>>, result: &QueryResult, complete: bool) {
+    if let Some(history) = history
+        && let Some(used) = result.used()
+    {
+        history.note(used, complete);
+    }
+}
+
+impl Running {
+    pub(crate) fn new(
+        path: &Arc<Path>,
+        asker: &Asker,
+        started: Started,
+        admitted: Admitted,
+        passed: Passed,
+        history: Option<Arc<History>>,
+    ) -> Self {
+        let result = started.result;
+        let mut running = Self {
+            path: path.clone(),
+            owner: Owner { user: asker.user.clone(), ticket: admitted.ticket() },
+            schema: result.schema(),
+            is_command: matches!(result.kind(), ResultKind::Command { .. }),
+            id: None,
+            result: None,
+            admitted: Some(admitted),
+            passed,
+            history,
+            fingerprint: started.fingerprint,
+            rows: 0,
+            rows_max: path.rows_max(asker),
+            retry: started.retry,
+            answer: None,
+            restarting: None,
+        };
+        running.is(result);
+        running
+    }
+
+    /// A statement whose rows are known. It needs no worker, so it stands in no line.
+    pub(crate) fn answered(path: &Arc<Path>, asker: &Asker, plan: &PlannedStatement, rows: &[RecordBatch]) -> Self {
+        let schema = plan.schema().unwrap_or_else(|| Arc::new(Schema::empty()));
+        Self {
+            path: path.clone(),
+            owner: Owner { user: asker.user.clone(), ticket: Ticket(0) },
+            result: Some(QueryResult::rows(schema.clone(), rows.to_vec())),
+            admitted: None,
+            passed: Passed { class: Class::Cheap, place: None, waited: Duration::ZERO },
+            history: None,
+            fingerprint: plan.fingerprint(),
+            schema,
+            is_command: false,
+            id: None,
+            rows: 0,
+            rows_max: path.rows_max(asker),
+            retry: None,
+            answer: None,
+            restarting: None,
+        }
+    }
+
+    /// The same, whose rows will be remembered if they are few.
+    pub(crate) fn remembering(mut self, answer: Option<Arc<OnceLock<Vec<RecordBatch>>>>) -> Self {
+        self.answer = answer.map(|answer| (Vec::new(), answer));
+        self
+    }
+
+    /// How it was let in.
+    pub fn passed(&self) -> &Passed {
+        &self.passed
+    }
+
+    /// The columns; none for a command.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether it gives no rows but does something.
+    pub fn is_command(&self) -> bool {
+        self.is_command
+    }
+
+    /// Its number in `system.queries`.
+    pub fn id(&self) -> Option<u64> {
+        self.id
+    }
+
+    /// A text that changes with the tables behind the query.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
+    /// The next rows. Waits without a thread; may be dropped and called again.
+    pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let batch = match self.poll_once().await {
+            // There was less memory than a cheap query needs: it waits for it like others.
+            Some(Err(error)) if error.kind() == ErrorKind::Resource && self.rows == 0 && self.retry.is_some() => {
+                self.restart();
+                self.poll_once().await
+            }
+            batch => batch,
+        };
+        if let Some(Ok(rows)) = &batch {
+            self.rows += rows.num_rows() as u64;
+            if let Some((kept, _)) = &mut self.answer {
+                kept.push(rows.clone());
+                if kept.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() > ANSWER_BYTES_MAX {
+                    self.answer = None;
+                }
+            }
+            return match self.rows_max {
+                Some(most) if self.rows > most => {
+                    let error = Error::resource(format!("the result has more than {most} rows: no more are given"));
+                    let hint =
+                        "end the query with LIMIT, or have it aggregate; the limit is the server's or the role's";
+                    Some(Err(error.with_code(sqlstate::LIMIT).with_hint(hint)))
+                }
+                _ => batch,
+            };
+        }
+        if let Some(result) = &self.result {
+            note(self.history.take(), result, batch.is_none());
+        }
+        if let (Some((rows, answer)), None) = (self.answer.take(), &batch) {
+            let _ = answer.set(rows);
+        }
+        // Others may run while the last rows are on their way.
+        self.admitted = None;
+        batch
+    }
+
+    async fn poll_once(&mut self) -> Option<Result<RecordBatch>> {
+        if let Some(restarting) = &mut self.restarting {
+            let started = restarting.await;
+            self.restarting = None;
+            match started {
+                Ok(started) => self.is(started.result),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let result = self.result.as_mut()?;
+        poll_fn(|context| result.poll_batch(context)).await
+    }
+
+    /// Starts it anew, this time with the memory that it is sure of.
+    fn restart(&mut self) {
+        let Some(Retry { session, planned }) = self.retry.take() else { return };
+        self.let_go(None, None);
+        let path = self.path.clone();
+        let start = async move { path.execute.run(move || begin(&session, planned, Class::Heavy)).await };
+        self.restarting = Some(Box::pin(start));
+    }
+
+    /// Takes over a result as its own.
+    fn is(&mut self, result: QueryResult) {
+        self.id = result.id().map(|id| id.0);
+        if let Some(id) = self.id {
+            self.path.owners.lock().insert(id, self.owner.clone());
+        }
+        if self.admitted.as_ref().is_some_and(Admitted::is_unwanted) {
+            result.cancel_token().cancel();
+        }
+        self.result = Some(result);
+    }
+
+    /// Has the result freed, and the place among those that run.
+    fn let_go(&mut self, history: Option<Arc<History>>, admitted: Option<Admitted>) {
+        let had_number = self.id.take().inspect(|id| drop(self.path.owners.lock().remove(id))).is_some();
+        if let Some(result) = self.result.take()
+            && had_number
+        {
+            result.cancel_token().cancel();
+            // Freeing what a query holds takes a while: not on a thread of the network.
+            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
+        }
+    }
+
+    /// Does not count as running any more: its client does not read. What memory it was sure of, others may have, too. May be said again
+    /// and again: a query that was busy the first time may have come to rest.
+    pub fn stall(&mut self) {
+        self.admitted = None;
+        if let Some(result) = &mut self.result {
+            result.pause();
+        }
+    }
+
+    /// Does a command's work to its end.
+    pub async fn finish(mut self) -> Result<CommandDone> {
+        let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
+        let token = CancelOnDrop(Some(result.cancel_token()));
+        let work = move || {
+            while let Some(batch) = result.next_blocking() {
+                batch?;
+            }
+            match result.kind() {
+                ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
+                ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
+            }
+        };
+        let done = self.path.write.run(work).await;
+        token.keep();
+        done
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (history, admitted) = (self.history.take(), self.admitted.take());
+        self.let_go(history, admitted);
+    }
+}
+
+/// Cancels a statement whose asker went away while it was waited for.
+struct CancelOnDrop(Option<CancelToken>);
+
+impl CancelOnDrop {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
+    }
+}
