@@ -1,17 +1,18 @@
 //! What the door itself costs: a statement that asks for nothing, and a million rows that only have to get out.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::Instant;
 
 use arrow::ipc::reader::StreamReader;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::contestants::WireServer;
+use super::http;
 use super::load::{Clients, Load, Protocol, failed, open};
 use super::{Arguments, runtime};
 use crate::mixes::Mix;
@@ -26,6 +27,10 @@ const ROUNDS: usize = 5;
 /// Ten columns of every kind that TPC-H has, and a million rows: TPC-H uses 8 of 32 keys, with 4 lines each on average.
 const ROWS: &str = "SELECT l_orderkey, l_partkey, l_suppkey, l_linenumber, l_quantity, l_extendedprice, l_discount, l_shipdate, \
                     l_returnflag, l_shipmode FROM lineitem WHERE l_orderkey <= 1000000";
+
+/// How Arrow is asked for over HTTP.
+const ARROW: &str =
+    "POST /v1/sql HTTP/1.1\r\nContent-Type: application/sql\r\nAccept: application/vnd.apache.arrow.stream\r\n";
 
 /// Such rows in a table in memory, so that files are not what is measured.
 const TABLE: &str = "door_rows";
@@ -195,7 +200,7 @@ async fn fetch(server: &WireServer, way: Way, count: u64, plain: u64) -> Result<
         Way::Arrow => {
             let address = server.http.ok_or_else(|| Error::bug("a server without HTTP"))?;
             let mut body = Vec::new();
-            let took = post(address, &sql, &mut body).await?;
+            let took = http::ask(address, ARROW, &sql, 256 << 20, &mut body).await?;
             let batches = StreamReader::try_new(body.as_slice(), None);
             let batches = batches.map_err(|error| Error::bug(format!("no Arrow stream: {error}")))?;
             let mut rows = 0;
@@ -205,43 +210,6 @@ async fn fetch(server: &WireServer, way: Way, count: u64, plain: u64) -> Result<
             if rows == count { Ok((took, body.len() as u64)) } else { wrong(rows) }
         }
         Way::PlainSocket => plain_socket(plain).await,
-    }
-}
-
-/// Sends a query over HTTP and collects the body of the answer, an Arrow stream. Seconds.
-async fn post(address: SocketAddr, sql: &str, body: &mut Vec<u8>) -> Result<f64> {
-    let lost = |error: std::io::Error| Error::resource(format!("HTTP: {error}"));
-    let mut stream = TcpStream::connect(address).await.map_err(lost)?;
-    let request = format!(
-        "POST /v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sql\r\nAccept: application/vnd.apache.arrow.stream\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n{sql}",
-        sql.len()
-    );
-    let start = Instant::now();
-    stream.write_all(request.as_bytes()).await.map_err(lost)?;
-    let mut raw = Vec::with_capacity(256 << 20);
-    while stream.read_buf(&mut raw).await.map_err(lost)? > 0 {}
-    let took = start.elapsed().as_secs_f64();
-    let head = raw.windows(4).position(|four| four == b"\r\n\r\n");
-    let head = head.filter(|_| raw.starts_with(b"HTTP/1.1 200")).ok_or_else(|| {
-        let shown = String::from_utf8_lossy(&raw[..raw.len().min(300)]).into_owned();
-        Error::value(format!("HTTP answers: {shown}"))
-    })?;
-    let mut rest = &raw[head + 4..];
-    // The body comes in chunks: a length in hexadecimal, and so many bytes.
-    loop {
-        let end = rest.windows(2).position(|two| two == b"\r\n");
-        let length = end.and_then(|end| usize::from_str_radix(std::str::from_utf8(&rest[..end]).ok()?, 16).ok());
-        let (Some(end), Some(length)) = (end, length) else {
-            return Err(Error::value("the answer over HTTP broke off"));
-        };
-        if length == 0 {
-            return Ok(took);
-        }
-        let chunk =
-            rest.get(end + 2..end + 2 + length).ok_or_else(|| Error::value("the answer over HTTP broke off"))?;
-        body.extend(chunk);
-        rest = rest.get(end + 4 + length..).unwrap_or_default();
     }
 }
 

@@ -5,10 +5,12 @@
 
 mod contestants;
 mod door;
+mod http;
 mod load;
 mod under_load;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use diligence_base::{Error, Result};
@@ -35,10 +37,10 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
     clients: Vec<usize>,
     /// What they ask: same, dash, adhoc, disjoint, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
-    /// time, each by clients of its own.
+    /// time, each by clients of its own. With a rate, as lookup@50, it is asked so many times a second however busy the others are.
     #[arg(long, value_delimiter = ',', default_value = "dash")]
-    mix: Vec<Mix>,
-    /// After the closed loop, open ones at these multiples of its best throughput.
+    mix: Vec<Asked>,
+    /// After the closed loop, open ones at these multiples of its best throughput; 0 for what has a rate of its own alone.
     #[arg(long, value_delimiter = ',')]
     open: Vec<f64>,
     /// Connections of an open loop, of each mix [default: the most of --clients].
@@ -74,6 +76,33 @@ pub struct Arguments {
     /// Measure what others get beside busy clients instead: cancels, first rows; and what idle sessions cost.
     #[arg(long, conflicts_with = "door")]
     under_load: bool,
+}
+
+/// A mix, and how often it is asked a second if that is always the same.
+#[derive(Clone, Copy)]
+struct Asked {
+    mix: Mix,
+    rate: Option<f64>,
+}
+
+impl FromStr for Asked {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((mix, rate)) = text.split_once('@') else { return Ok(Self { mix: text.parse()?, rate: None }) };
+        let known = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+        let rate = known.ok_or_else(|| Error::input(format!("expected statements a second, found '{rate}'")))?;
+        Ok(Self { mix: mix.parse()?, rate: Some(rate) })
+    }
+}
+
+impl Asked {
+    /// Its clients; when statements are due is by its own rate, or else by this one, if there is one.
+    fn clients(&self, position: usize, count: usize, rate: Option<f64>, arguments: &Arguments) -> Clients {
+        let seed = arguments.seed.wrapping_add(position as u64);
+        let starts = self.rate.or(rate).map(|rate| schedule(rate, arguments.seconds, seed));
+        Clients { mix: self.mix, count, starts }
+    }
 }
 
 /// Statements that a rival's client gets; it begins again if it needs more.
@@ -117,7 +146,8 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let mut best = vec![vec![0.0f64; arguments.mix.len()]; contestants.len()];
     for &count in &arguments.clients {
         for (contestant, best) in contestants.iter_mut().zip(&mut best) {
-            let pools: Vec<_> = arguments.mix.iter().map(|&mix| Clients { mix, count, starts: None }).collect();
+            let pools = arguments.mix.iter().enumerate();
+            let pools: Vec<_> = pools.map(|(number, asked)| asked.clients(number, count, None, arguments)).collect();
             let seen = ask(contestant, &pools, arguments)?;
             let rates = table.add(contestant.name(), "closed", &pools, &seen);
             if rates.iter().sum::<f64>() > best.iter().sum::<f64>() {
@@ -129,10 +159,9 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     let count = arguments.open_clients.unwrap_or(most);
     for &multiple in &arguments.open {
         for (contestant, best) in contestants.iter_mut().zip(&best) {
-            let pools = arguments.mix.iter().zip(best).enumerate().map(|(position, (&mix, rate))| {
-                let seed = arguments.seed.wrapping_add(position as u64);
-                Clients { mix, count, starts: Some(schedule(rate * multiple, arguments.seconds, seed)) }
-            });
+            let pools = arguments.mix.iter().zip(best).enumerate();
+            let pools =
+                pools.map(|(position, (asked, rate))| asked.clients(position, count, Some(rate * multiple), arguments));
             let pools: Vec<_> = pools.collect();
             let seen = ask(contestant, &pools, arguments)?;
             table.add(contestant.name(), &format!("open {multiple}x"), &pools, &seen);
@@ -270,4 +299,20 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .map_err(|error| Error::resource(format!("no runtime: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_have_rates_or_none() {
+        let asked: Asked = "lookup@50".parse().unwrap();
+        assert_eq!((asked.mix, asked.rate), (Mix::Lookup, Some(50.0)));
+        let asked: Asked = "template:q6".parse().unwrap();
+        assert_eq!((asked.mix, asked.rate), (Mix::Template(6), None));
+        for wrong in ["lookup@", "lookup@0", "lookup@nan", "nothing@5", "@5"] {
+            assert!(wrong.parse::<Asked>().is_err(), "{wrong}");
+        }
+    }
 }

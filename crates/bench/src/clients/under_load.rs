@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::contestants::WireServer;
+use super::http;
 use super::load::{Clients, Load, Protocol, failed, open};
 use super::{Arguments, runtime};
 use crate::mixes::{Mix, Statements};
@@ -96,7 +97,6 @@ async fn cancels(server: &WireServer, arguments: &Arguments) -> Result<[Vec<f64>
     let mut random = Random::new(arguments.seed);
     let mut statements = Statements::new(Mix::Adhoc, arguments.sf, arguments.seed, 1);
     let mut asking = open(server, false).await?;
-    let mut watching = open(server, false).await?;
     // What is shared goes on for others: here a query is to end.
     asking.simple("SET sharing = 'off'").await.map_err(|error| failed(server, &error))?;
     let end = Instant::now() + Duration::from_secs_f64(arguments.seconds);
@@ -115,21 +115,17 @@ async fn cancels(server: &WireServer, arguments: &Arguments) -> Result<[Vec<f64>
         };
         let cancelled = async {
             sleep(Duration::from_millis(after as u64)).await;
-            let mut canceller = Connection::open_silently(&server.tcp).await?;
+            let lost = |error| failed(server, &error);
+            let mut canceller = Connection::open_silently(&server.tcp).await.map_err(lost)?;
             let began = Instant::now();
-            canceller.send(&cancel).await?;
-            let look =
-                format!("SELECT coalesce(sum(packets), 0) FROM system.queries WHERE starts_with(statement, '{mark}')");
-            loop {
-                let left = watching.simple(&look).await?;
-                if left.first().is_some_and(|answer| answer.rows == [[Some(b"0".to_vec())]]) {
-                    return Ok::<_, wire::Error>((began, Instant::now()));
-                }
+            canceller.send(&cancel).await.map_err(lost)?;
+            while packets(server, &mark).await? > 0 {
                 sleep(LOOK_EVERY).await;
             }
+            Ok::<_, Error>((began, Instant::now()))
         };
         let ((done, answered), cancelled) = tokio::join!(answered, cancelled);
-        let (began, free) = cancelled.map_err(|error| failed(server, &error))?;
+        let (began, free) = cancelled?;
         match done {
             // It had ended before.
             Ok(_) => {}
@@ -141,6 +137,17 @@ async fn cancels(server: &WireServer, arguments: &Arguments) -> Result<[Vec<f64>
         }
     }
     Ok([answers, frees])
+}
+
+/// Packets that are left of queries whose statement begins so. Asked without a query, which would wait for a worker itself.
+async fn packets(server: &WireServer, mark: &str) -> Result<u64> {
+    let address = server.http.ok_or_else(|| Error::bug("a server without HTTP"))?;
+    let mut body = Vec::new();
+    http::ask(address, "GET /v1/queries HTTP/1.1\r\n", "", 1 << 20, &mut body).await?;
+    let listed: Value = serde_json::from_slice(&body).map_err(|error| Error::bug(format!("no JSON: {error}")))?;
+    let queries = listed["queries"].as_array().ok_or_else(|| Error::bug("no queries are listed"))?;
+    let marked = queries.iter().filter(|query| query["statement"].as_str().is_some_and(|text| text.starts_with(mark)));
+    Ok(marked.filter_map(|query| query["packets"].as_u64()).sum())
 }
 
 /// Milliseconds until the first row is there, again and again.

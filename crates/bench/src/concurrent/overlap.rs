@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::lines;
 use crate::report::{median, print_table};
-use crate::{curve, tpch};
+use crate::{cpu, curve, tpch};
 
 /// What to run.
 #[derive(Args)]
@@ -54,6 +54,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     // By mode: seconds of the first query alone, and of both by the time between them.
     let mut lone = vec![Vec::new(); arguments.sharing.len()];
     let mut both = vec![vec![Vec::new(); arguments.interarrival.len()]; arguments.sharing.len()];
+    let mut processor = both.clone();
     for _ in 0..arguments.rounds.max(1) {
         for (mode, lone) in arguments.sharing.iter().zip(&mut lone) {
             let [first, _] = sessions(&folder, arguments, mode, &queries)?;
@@ -65,23 +66,33 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
             for (index, mode) in arguments.sharing.iter().enumerate() {
                 let gap = Duration::from_secs_f64(median(&lone[index]) * *percent as f64 / 100.0);
                 let sessions = sessions(&folder, arguments, mode, &queries)?;
+                let before = cpu::seconds();
                 both[index][place].push(apart(&sessions, &queries, gap, &expected)?);
+                processor[index][place].push(cpu::seconds() - before);
             }
         }
     }
-    let medians: Vec<Vec<f64>> = both.iter().map(|places| places.iter().map(|times| median(times)).collect()).collect();
-    report(arguments, &lone.iter().map(|times| median(times)).collect::<Vec<_>>(), &medians)
+    let medians = |all: &[Vec<Vec<f64>>]| -> Vec<Vec<f64>> {
+        all.iter().map(|places| places.iter().map(|times| median(times)).collect()).collect()
+    };
+    let lone: Vec<_> = lone.iter().map(|times| median(times)).collect();
+    report(arguments, &lone, &medians(&both), &medians(&processor))
 }
 
-fn report(arguments: &Arguments, lone: &[f64], both: &[Vec<f64>]) -> Result<Value> {
+/// Seconds by mode: of the first query alone, and by the time between them, until both are answered and of processors.
+fn report(arguments: &Arguments, lone: &[f64], both: &[Vec<f64>], processor: &[Vec<f64>]) -> Result<Value> {
     let mut header = vec!["interarrival".to_owned()];
     header.extend(arguments.sharing.iter().map(|mode| format!("{mode} ms")));
     header.extend(arguments.sharing[1..].iter().map(|mode| format!("{mode} saves")));
+    header.extend(arguments.sharing.iter().map(|mode| format!("{mode} cpu ms")));
+    header.extend(arguments.sharing[1..].iter().map(|mode| format!("{mode} saves of cpu")));
     let mut rows = Vec::new();
     for (place, percent) in arguments.interarrival.iter().enumerate() {
         let mut row = vec![format!("{percent} %")];
-        row.extend(both.iter().map(|times| format!("{:.1}", times[place] * 1e3)));
-        row.extend(both[1..].iter().map(|times| format!("{:.0} %", (1.0 - times[place] / both[0][place]) * 100.0)));
+        for all in [both, processor] {
+            row.extend(all.iter().map(|times| format!("{:.1}", times[place] * 1e3)));
+            row.extend(all[1..].iter().map(|times| format!("{:.0} %", (1.0 - times[place] / all[0][place]) * 100.0)));
+        }
         rows.push(row);
     }
     let lone_ms: Vec<_> = lone.iter().map(|seconds| format!("{:.1}", seconds * 1e3)).collect();
@@ -111,9 +122,12 @@ fn report(arguments: &Arguments, lone: &[f64], both: &[Vec<f64>]) -> Result<Valu
         );
         std::fs::write(path, svg).map_err(|error| Error::file(format!("cannot write {}: {error}", path.display())))?;
     }
-    let curves = arguments.sharing.iter().zip(both).zip(lone);
-    let curves: Vec<_> =
-        curves.map(|((mode, times), lone)| json!({"sharing": mode, "lone_s": lone, "both_s": times})).collect();
+    let curves = arguments.sharing.iter().zip(both.iter().zip(processor)).zip(lone);
+    let curves: Vec<_> = curves
+        .map(|((mode, (times, processor)), lone)| {
+            json!({"sharing": mode, "lone_s": lone, "both_s": times, "processor_s": processor})
+        })
+        .collect();
     Ok(json!({
         "benchmark": "overlap", "rows": arguments.rows, "workers": arguments.workers,
         "interarrival_percent": arguments.interarrival, "curves": curves, "paper_saves_percent": PAPER_SAVES_PERCENT,
