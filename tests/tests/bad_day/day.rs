@@ -50,6 +50,8 @@ pub struct Day {
     ends: Instant,
     counts: RefCell<BTreeMap<&'static str, u64>>,
     longest_heavy: Cell<Duration>,
+    /// Milliseconds that short questions took.
+    short: RefCell<Vec<f64>>,
 }
 
 impl Day {
@@ -72,6 +74,10 @@ impl Day {
 
     pub fn count(&self, what: &'static str, more: u64) {
         *self.counts.borrow_mut().entry(what).or_default() += more;
+    }
+
+    pub fn short(&self, took: Duration) {
+        self.short.borrow_mut().push(took.as_secs_f64() * 1e3);
     }
 
     pub fn longest_heavy(&self, took: Duration) {
@@ -108,6 +114,7 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
         ends: now + length,
         counts: RefCell::default(),
         longest_heavy: Cell::default(),
+        short: RefCell::default(),
     });
     // On a thread of its own, so that what the other clients do is not in its times.
     let (address, ends) = (day.address.clone(), day.ends);
@@ -143,17 +150,19 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
         failures.extend(task.await.map_err(|error| format!("a client panicked: {error}"))?.err());
     }
     let mut took = probing.join().map_err(|_| "the client of SELECT 1 panicked")??;
-    took.sort_by(f64::total_cmp);
-    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    let shares = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        [0.5, 0.99, 1.0]
+            .map(|share| times.get((times.len().saturating_sub(1) as f64 * share) as usize).copied().unwrap_or(0.0))
+    };
+    let show = |what: &str, count: usize, [p50, p99, most]: [f64; 3]| {
+        println!("{what}, {count} times: p50 {p50:.1} ms, p99 {p99:.1} ms, at most {most:.1} ms");
+    };
+    let (one, short) = (shares(&mut took), shares(&mut day.short.borrow_mut()));
     let footprint = server.footprint();
     println!("{:?}; the longest of those with memory took {:?}", day.counts.borrow(), day.longest_heavy.get());
-    println!(
-        "SELECT 1, {} times: p50 {:.1} ms, p99 {:.1} ms, at most {:.1} ms",
-        took.len(),
-        at(0.5),
-        at(0.99),
-        at(1.0)
-    );
+    show("SELECT 1", took.len(), one);
+    show("short questions", day.short.borrow().len(), short);
     println!(
         "{most_sessions} sessions and {} MiB of {} reserved at most; resident: {} MiB before, {} MiB at most, {} MiB after",
         most_reserved >> 20,
@@ -176,7 +185,7 @@ async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footp
     if footprint.peak_resident_bytes > allowed {
         return Err(format!("the process had {} bytes; {allowed} are allowed", footprint.peak_resident_bytes));
     }
-    Ok((morning, at(0.99)))
+    Ok((morning, one[1]))
 }
 
 /// The answers to the queries with memory, each run alone.
