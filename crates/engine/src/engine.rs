@@ -173,7 +173,7 @@ impl Engine {
                 let id = launcher.next_id();
                 let setup = launcher.setup(id, &options);
                 let graph = launcher.compile(plan, result.clone(), &setup, &options)?;
-                let run = launcher.create(setup, id, options.label, result, Listed::Yes, Box::new(|_| {}));
+                let run = launcher.create(setup, id, &options, result, Listed::Yes, Box::new(|_| {}));
                 run.launch(graph);
                 run
             }

@@ -99,7 +99,7 @@ impl Launcher {
         &self,
         setup: Setup,
         id: QueryId,
-        label: String,
+        options: &QueryOptions,
         result: Arc<dyn Outcome>,
         listed: Listed,
         on_end: Box<dyn FnOnce(QueryId) + Send>,
@@ -112,7 +112,7 @@ impl Launcher {
             on_end(id);
         });
         let (clock, scheduler) = (self.clock.clone(), self.scheduler.clone());
-        let run = QueryRun::new(id, label, setup, result, clock, scheduler, on_end);
+        let run = QueryRun::new(id, options, setup, result, clock, scheduler, on_end);
         self.books.enter(&run, listed);
         run
     }

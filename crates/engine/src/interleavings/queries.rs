@@ -343,7 +343,7 @@ fn a_query_goes_through_its_life_once_and_in_order() {
             })
         };
         let clock = Arc::new(ManualClock::stepping(300_000));
-        let run = QueryRun::new(QueryId(1), String::new(), setup, result, clock, scheduler.clone(), on_end);
+        let run = QueryRun::new(QueryId(1), &QueryOptions::default(), setup, result, clock, scheduler.clone(), on_end);
         run.launch(graph);
         let cancelling = {
             let run = run.clone();

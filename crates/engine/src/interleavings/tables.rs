@@ -1,6 +1,7 @@
 //! Hash tables that queries share: whoever waits for one is woken, whatever becomes of the query that builds it, and none is left behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shuttle::thread;
 
@@ -25,6 +26,7 @@ fn sorted(stream: QueryStream) -> Vec<i64> {
 
 #[test]
 fn one_table_serves_two_queries() {
+    static READS: AtomicU64 = AtomicU64::new(0);
     interleave(1_000, || {
         let engine = engine();
         engine.set_retained_percent(0);
@@ -34,7 +36,9 @@ fn one_table_serves_two_queries() {
         let sharing = engine.sharing();
         assert_eq!(sharing.tables_built_total + sharing.tables_read_total, 2);
         assert_eq!(ended(&engine), [QueryState::Finished; 2]);
+        READS.fetch_add(sharing.tables_read_total, Ordering::Relaxed);
     });
+    assert!(READS.load(Ordering::Relaxed) > 0, "nobody ever found the other one's table");
 }
 
 #[test]

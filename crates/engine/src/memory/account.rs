@@ -21,7 +21,7 @@ use crate::sync::{
 pub(super) enum Owner {
     Query(QueryId),
     Tables,
-    /// States that are kept for later queries.
+    /// States that are shared: kept for later queries, or read by several at the moment.
     Retained,
 }
 
@@ -54,6 +54,8 @@ pub(super) struct Holder {
     pub bytes: AtomicUsize,
     /// What it is asked to give back of them.
     pub asked_bytes: AtomicUsize,
+    /// Of states at rest: they were asked, and have nothing that could be given back. Until more is reserved they are not asked again.
+    pub excused: AtomicBool,
 }
 
 /// Who holds memory: a row of `system.memory`.
@@ -107,6 +109,7 @@ impl Holder {
     fn free_bytes(&self) -> usize {
         match self.kind {
             Kind::Firm => 0,
+            _ if self.excused.load(Ordering::Relaxed) => 0,
             _ => self.bytes.load(Ordering::Relaxed).saturating_sub(self.asked_bytes.load(Ordering::Relaxed)),
         }
     }
@@ -147,12 +150,12 @@ impl Account {
             return holder.clone();
         }
         let (bytes, asked_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let holder = Arc::new(Holder { operator, kind, bytes, asked_bytes });
+        let holder = Arc::new(Holder { operator, kind, bytes, asked_bytes, excused: AtomicBool::new(false) });
         holders.push(holder.clone());
         holder
     }
 
-    /// Whether no query needs what it holds.
+    /// Whether what it holds is dropped when somebody needs the memory, as far as no query reads it at the moment.
     pub fn is_spare(&self) -> bool {
         matches!(self.owner, Owner::Retained)
     }
@@ -223,7 +226,10 @@ impl Account {
     fn excuse_at_rest(&self) {
         let holders = self.holders.lock();
         let at_rest = holders.iter().filter(|holder| holder.kind == Kind::AtRest);
-        at_rest.for_each(|holder| holder.asked_bytes.store(0, Ordering::Release));
+        at_rest.for_each(|holder| {
+            holder.excused.store(true, Ordering::Relaxed);
+            holder.asked_bytes.store(0, Ordering::Release);
+        });
     }
 
     pub fn is_asked(&self) -> bool {
@@ -360,6 +366,13 @@ impl QueryMemory {
             return Poll::Ready(Ok(true));
         };
         largest.poll_reclaim(asked, waker).map_ok(|()| false)
+    }
+
+    /// Bytes that one of its operators has reserved.
+    pub fn held_by(&self, operator: &str) -> usize {
+        let holders = self.0.holders.lock();
+        let own = holders.iter().filter(|holder| holder.operator == operator);
+        own.map(|holder| holder.bytes.load(Ordering::Acquire)).sum()
     }
 
     /// Bytes this query has reserved.

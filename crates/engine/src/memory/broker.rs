@@ -85,7 +85,7 @@ impl Broker {
     pub fn set_budget_bytes(&self, bytes: usize) {
         self.budget_bytes.store(bytes, Ordering::Relaxed);
         self.drop_spare(0);
-        self.given_back();
+        self.look_again();
     }
 
     /// Bytes reserved at the moment, by all queries.
@@ -133,7 +133,8 @@ impl Broker {
         self.open(Owner::Tables, None)
     }
 
-    /// The account for states that are kept for later queries. Nobody is ever asked for what it holds: it is [spare](Self::add_spare).
+    /// The account for states that are shared. Nobody is ever asked for what it holds: what no query reads is [spare](Self::add_spare), the rest is
+    /// bounded by those who share it.
     pub fn retained_account(self: &Arc<Self>) -> QueryMemory {
         self.open(Owner::Retained, None)
     }
@@ -187,7 +188,17 @@ impl Broker {
     /// others give back what they hold.
     pub(super) fn try_take_modestly(&self, bytes: usize) -> bool {
         let budget = self.budget_bytes();
-        self.take_below(bytes, budget - budget / SLACK_DIVISOR)
+        self.take_below(bytes, budget - Self::left_bytes(budget))
+    }
+
+    /// What is left of a budget by whoever takes modestly.
+    fn left_bytes(budget: usize) -> usize {
+        budget / SLACK_DIVISOR
+    }
+
+    /// Has what is spare give back what is missing for `bytes` more that are taken [modestly](Self::try_take_modestly).
+    pub(super) fn drop_spare_modestly(&self, bytes: usize) -> bool {
+        self.drop_spare(bytes.saturating_add(Self::left_bytes(self.budget_bytes())))
     }
 
     /// Takes bytes for a grant, if they are free.
@@ -222,7 +233,7 @@ impl Broker {
     pub(super) fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.taken_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            self.given_back();
+            self.look_again();
         }
     }
 
@@ -290,7 +301,7 @@ impl Broker {
     /// An admitted query has ended.
     pub(super) fn count_out(&self) {
         self.admitted.fetch_sub(1, Ordering::AcqRel);
-        self.given_back();
+        self.look_again();
     }
 
     /// A query that waits to be admitted is given up.
@@ -344,8 +355,8 @@ impl Broker {
         self.waiting_count.store(waiting.admissions.len() + waiting.packets.len(), Ordering::SeqCst);
     }
 
-    /// Bytes have come back: whoever waits looks again.
-    fn given_back(&self) {
+    /// Bytes have come back, or some that were asked for never will: whoever waits looks again.
+    pub(super) fn look_again(&self) {
         if self.waiting_count.load(Ordering::SeqCst) == 0 {
             return;
         }

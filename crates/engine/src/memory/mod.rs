@@ -278,6 +278,11 @@ mod tests {
         // No state was noted that would have these bytes.
         assert!(matches!(host.poll_reclaim(Waker::noop()), Poll::Ready(Ok(true))));
         assert!(!host.is_reclaiming());
+        assert!(other.poll_room(Waker::noop()).is_ready(), "it is not asked again");
+        // What it reserves from now on it may be able to give back.
+        other.0.owe();
+        held.overdraw(1);
+        assert!(other.poll_room(Waker::noop()).is_pending());
         drop(held);
         assert!(other.poll_room(Waker::noop()).is_ready());
     }

@@ -47,7 +47,7 @@ impl Reservation {
             self.hold(bytes);
             return Ok(());
         }
-        while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare(bytes) {
+        while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare_modestly(bytes) {
             refused = within();
         }
         if let Some(short) = &refused
@@ -204,6 +204,8 @@ impl Reservation {
             self.let_go(bytes);
             self.holder = holder;
             self.hold(bytes);
+            // Whoever waits for what was asked of it will not get it.
+            self.account.broker.look_again();
         }
     }
 
@@ -223,6 +225,8 @@ impl Reservation {
         self.holder = account.holder(operator, Kind::Firm);
         self.account = account;
         self.hold(bytes);
+        // Whoever waits for what was asked of it will not get it.
+        self.account.broker.look_again();
     }
 
     /// An empty reservation of the same account, under the same name.
@@ -247,6 +251,7 @@ impl Reservation {
 
     fn hold(&mut self, bytes: usize) {
         self.holder.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.holder.excused.store(false, Ordering::Relaxed);
         self.bytes += bytes;
     }
 

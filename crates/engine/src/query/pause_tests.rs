@@ -98,3 +98,29 @@ fn a_query_that_has_ended_or_works_is_not_paused() {
         assert_eq!(read(stream).unwrap().len(), 1_000);
     }
 }
+
+#[test]
+fn a_paused_query_that_read_for_a_moment_keeps_nobody_waiting() {
+    for engine in engines() {
+        for is_cancelled in [false, true] {
+            let mut resting = begun(&engine);
+            let mut other = engine.run(&numbers(100_000), options(50)).unwrap();
+            gives_way(&mut resting, &mut other);
+            // It stands in the queue now, and goes away again; or somebody ends it.
+            assert!(resting.next_within(Duration::from_millis(5)).is_pending());
+            assert_eq!(engine.broker().queue().len(), 1);
+            if is_cancelled {
+                resting.cancel_token().cancel();
+            } else {
+                resting.pause();
+            }
+            let end = Instant::now() + Duration::from_secs(10);
+            while !engine.broker().queue().is_empty() {
+                assert!(Instant::now() < end, "it still stands in the queue");
+                engine.scheduler().run_one();
+            }
+            assert_eq!(read(other).unwrap().len(), 100_000 - 50);
+            drop(resting);
+        }
+    }
+}

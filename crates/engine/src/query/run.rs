@@ -5,6 +5,8 @@
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!
+//! What feeds a hash table that another query has built does not run: its pipelines go from Waiting to Finished, its sink from Filling to Complete.
+//!
 //! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]). Until it is
 //! launched it holds no memory, and it can be cancelled as any other.
 //!
@@ -20,6 +22,7 @@ use diligence_base::limits::QUERY_GRANT_BYTES;
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
+use super::QueryOptions;
 use super::info::QueryState;
 use super::profile::Meter;
 use super::shown::Traced;
@@ -34,6 +37,9 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
+
+/// What a query counts as having used when it starts, if it is expected to take long: more than any policy calls little.
+const LONG_NS: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PipelineState {
@@ -100,7 +106,7 @@ impl QueryRun {
     /// A query whose pipelines are not known yet. It does nothing before [`launch`](Self::launch).
     pub(crate) fn new(
         id: QueryId,
-        label: String,
+        options: &QueryOptions,
         setup: Setup,
         result: Arc<dyn Outcome>,
         clock: Arc<dyn Clock>,
@@ -109,12 +115,12 @@ impl QueryRun {
     ) -> Arc<Self> {
         let run = Arc::new(Self {
             id,
-            label,
+            label: options.label.clone(),
             setup,
             started_ns: clock.now_ns(),
             clock,
             scheduler,
-            attained_ns: Arc::new(AtomicU64::new(0)),
+            attained_ns: Arc::new(AtomicU64::new(if options.is_long { LONG_NS } else { 0 })),
             result,
             scans: OnceLock::new(),
             shared: OnceLock::new(),
@@ -470,6 +476,8 @@ impl QueryRun {
         // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.
         drop_quietly(graph);
         self.setup.memory.end_grant();
+        // One that was paused may stand in it, and nobody may ask any more.
+        self.setup.memory.leave_queue();
         let error = {
             let mut status = self.status.lock();
             status.live -= count;

@@ -148,6 +148,10 @@ impl QueryStream {
     /// Says that nothing will be read for a while. If the query has nothing left to do until then, others may have the memory that it was
     /// sure of and does not hold; the next read waits for it again, in the queue with those that start. May be said again and again.
     pub fn pause(&mut self) {
+        if self.is_paused {
+            // Whoever read for a moment stands in the queue, and would keep others waiting there.
+            self.run.setup.memory.leave_queue();
+        }
         self.is_paused = self.is_paused || !self.done && self.run.pause(self.receiver.waiting_senders());
     }
 

@@ -27,7 +27,7 @@ use crate::operators::result::ResultSink;
 use crate::pipeline::{Graph, Part, PipelineSpec, Pull, Setup, Sink, SinkSpec, Source, SourceState};
 use crate::plan::{HashJoin, Node, Plan, SortKey};
 use crate::query::{QueryOptions, QueryRun, QueryState, QueryStream};
-use crate::stages::{PolicyKind, StageId};
+use crate::stages::{Arrival, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::{Engine, EngineOptions};
 
 pub(crate) fn schema() -> SchemaRef {
@@ -429,11 +429,38 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
     };
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };
     let (clock, scheduler) = (Arc::new(SystemClock::default()), engine.scheduler().clone());
-    let run = QueryRun::new(QueryId(1), String::new(), setup, result, clock, scheduler, Box::new(|_| {}));
+    let run = QueryRun::new(QueryId(1), &QueryOptions::default(), setup, result, clock, scheduler, Box::new(|_| {}));
     run.launch(graph);
     eventually("the result has ended", || matches!(receiver.receive(Waker::noop()), Poll::Ready(None)));
     assert!(run.has_ended());
     assert_eq!(*seen.lock(), ["short", "slow", "reader"]);
+}
+
+/// Notes that it had a turn.
+struct Noted(QueryId, Arc<Mutex<Vec<u64>>>);
+
+impl Work for Noted {
+    fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+        self.1.lock().push(self.0.0);
+        Step::Done
+    }
+}
+
+#[test]
+fn a_query_that_takes_long_is_behind_others_from_the_start() {
+    let clock = Arc::new(SystemClock::default());
+    let scheduler = Scheduler::inline(1, clock.clone());
+    scheduler.set_policy(PolicyKind::default());
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    for (id, is_long) in [(1, true), (2, false), (3, true), (4, false)] {
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
+        let (result, _receiver) = ResultSink::new(schema());
+        let (options, scheduler) = (QueryOptions { is_long, ..QueryOptions::default() }, scheduler.clone());
+        let run = QueryRun::new(QueryId(id), &options, setup, result, clock.clone(), scheduler, Box::new(|_| {}));
+        run.packet(StageId::Scan, Box::new(Noted(QueryId(id), turns.clone()))).submit(Arrival::New);
+    }
+    while scheduler.run_one() {}
+    assert_eq!(*turns.lock(), [2, 4, 1, 3]);
 }
 
 /// A function that gives 1, then 2, then 3.

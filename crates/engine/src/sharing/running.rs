@@ -86,7 +86,7 @@ impl RunningPlan {
             }
         });
         let setup = self.launcher.setup(id, &options);
-        let run = self.launcher.create(setup, id, options.label.clone(), result.clone(), Listed::Yes, left);
+        let run = self.launcher.create(setup, id, &options, result.clone(), Listed::Yes, left);
         let (plan, options, depth) = (Arc::new(plan.clone()), Arc::new(options), wish.depth);
         // Without the lock: it takes some microseconds.
         let shapes = Shapes::of(&plan, &wish, &options);
@@ -357,7 +357,7 @@ impl RunningPlan {
         let memory = setup.memory.reservation("Shared state");
         let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
         let graph = launcher.compile(&part, spool.clone(), &setup, &options)?;
-        let run = launcher.create(setup, build, options.label.clone(), spool, Listed::No, Box::new(|_| {}));
+        let run = launcher.create(setup, build, &options, spool, Listed::No, Box::new(|_| {}));
         if self.books.lock().launched(build, &run) {
             run.launch(graph);
         } else {

@@ -33,14 +33,20 @@ use crate::plan::HashJoin;
 use crate::query::QueryOptions;
 use crate::sync::Mutex;
 
-/// Tables that are remembered for having been asked for, or for having been too large.
+/// Tables that are remembered for having been built, or for having been too large.
 const REMEMBERED_MAX: usize = 1000;
 
 /// Entries above which those of tables that are gone are looked for.
 const ENTRIES_MANY: usize = 64;
 
-/// By what the budget is divided for the tables that are lent, and all that is retained: they do not go to temp space.
+/// By what the budget is divided for the tables that are lent: they do not go to temp space.
 const LENT_BUDGET_PART: usize = 4;
+
+/// The operator that people see them held by.
+const LENT_NAME: &str = "Shared tables";
+
+/// How long a table that did not fit counts as one that does not: memory may have been short for a moment only.
+const OUTGROWN_NS: u64 = 60_000_000_000;
 
 /// Bytes that a hash table takes for a row, beside the row itself: an estimate.
 const TABLE_BYTES_PER_ROW: usize = 20;
@@ -56,10 +62,10 @@ pub(crate) struct Tables {
 #[derive(Default)]
 struct Books {
     entries: HashMap<Signature, Entry>,
-    /// Somebody has asked for these.
-    wanted: HashSet<Signature>,
-    /// These do not fit.
-    outgrown: HashSet<Signature>,
+    /// These were built before.
+    built_before: HashSet<Signature>,
+    /// These did not fit, and when that was.
+    outgrown: HashMap<Signature, u64>,
     builds_total: u64,
     reads_total: u64,
     closed: bool,
@@ -71,6 +77,8 @@ enum Entry {
 }
 
 struct Building {
+    /// Whose it is.
+    claim: u64,
     waiting: Vec<Weak<Ticket>>,
     since_ns: u64,
     label: String,
@@ -114,6 +122,7 @@ pub(crate) struct Claim {
     tables: Arc<Tables>,
     signature: Signature,
     label: String,
+    number: u64,
 }
 
 impl Tables {
@@ -140,7 +149,7 @@ impl Tables {
         loop {
             let table = {
                 let mut books = self.books.lock();
-                if books.closed || books.outgrown.contains(wanted) {
+                if books.closed || books.is_outgrown(wanted, self.clock.now_ns()) {
                     return Answer::Alone;
                 }
                 match books.entries.get_mut(wanted) {
@@ -173,18 +182,20 @@ impl Tables {
                 Some(Entry::Here(table)) if table.strong_count() > 0 => continue,
                 _ => {}
             }
-            let building = Building { waiting: Vec::new(), since_ns: self.clock.now_ns(), label: label.to_owned() };
-            books.enter(wanted.clone(), Entry::Building(building));
             books.builds_total += 1;
-            return Answer::Build(Claim { tables: self.clone(), signature: wanted.clone(), label: label.to_owned() });
+            let (number, label) = (books.builds_total, label.to_owned());
+            let building =
+                Building { claim: number, waiting: Vec::new(), since_ns: self.clock.now_ns(), label: label.clone() };
+            books.enter(wanted.clone(), Entry::Building(building));
+            return Answer::Build(Claim { tables: self.clone(), signature: wanted.clone(), label, number });
         }
     }
 
     /// Has a table count as a shared state from now on, and keeps it. False if it is on its way to temp space, or there is no room.
     fn lend(&self, signature: &Signature, table: &Arc<SharedTable>, label: &str) -> bool {
         let room =
-            (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().reserved_bytes());
-        let lent = table.lend(self.retained.memory(), room);
+            (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().held_by(LENT_NAME));
+        let lent = table.lend(self.retained.memory(), LENT_NAME, room);
         if lent == Lent::Now {
             let query = Query { exact: signature.clone(), shape: None, bit: None };
             let kept = Kept { cost_ns: table.cost_ns(), since_ns: self.clock.now_ns(), label: label.to_owned() };
@@ -236,6 +247,25 @@ impl Tables {
 }
 
 impl Books {
+    /// Whether a table did not fit a short while ago.
+    fn is_outgrown(&self, signature: &Signature, now_ns: u64) -> bool {
+        self.outgrown.get(signature).is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) < OUTGROWN_NS)
+    }
+
+    fn note_outgrown(&mut self, signature: &Signature, now_ns: u64) {
+        if self.outgrown.len() >= REMEMBERED_MAX {
+            self.outgrown.clear();
+        }
+        self.outgrown.insert(signature.clone(), now_ns);
+    }
+
+    fn note_built(&mut self, signature: &Signature) {
+        if self.built_before.len() >= REMEMBERED_MAX {
+            self.built_before.clear();
+        }
+        self.built_before.insert(signature.clone());
+    }
+
     fn enter(&mut self, signature: Signature, entry: Entry) {
         if self.entries.len() >= ENTRIES_MANY {
             self.entries.retain(|_, entry| match entry {
@@ -245,13 +275,6 @@ impl Books {
         }
         self.entries.insert(signature, entry);
     }
-}
-
-fn remember(signatures: &mut HashSet<Signature>, signature: &Signature) {
-    if signatures.len() >= REMEMBERED_MAX {
-        signatures.clear();
-    }
-    signatures.insert(signature.clone());
 }
 
 impl Entry {
@@ -269,13 +292,13 @@ impl Entry {
 }
 
 impl Claim {
-    /// The table is complete. Says whether it is to be kept when its query has done with it: somebody has asked for it before.
+    /// The table is complete: whoever waits for it has it now. To be ended when its query has done with it.
     pub fn built(self, table: &Arc<SharedTable>) -> Offer {
         let waiting = {
             let mut books = self.tables.books.lock();
             let waiting = books.entries.remove(&self.signature);
             if table.bytes() > self.tables.bytes_max() {
-                remember(&mut books.outgrown, &self.signature);
+                books.note_outgrown(&self.signature, self.tables.clock.now_ns());
             } else if !books.closed {
                 books.enter(self.signature.clone(), Entry::Here(Arc::downgrade(table)));
             }
@@ -290,7 +313,7 @@ impl Claim {
 
     /// The table is not in memory, or not as a whole: whoever wants it builds one for itself.
     pub fn outgrown(self) {
-        remember(&mut self.tables.books.lock().outgrown, &self.signature);
+        self.tables.books.lock().note_outgrown(&self.signature, self.tables.clock.now_ns());
     }
 }
 
@@ -298,7 +321,9 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let given_up = {
             let mut books = self.tables.books.lock();
-            let is_own = matches!(books.entries.get(&self.signature), Some(Entry::Building(_)));
+            let own = books.entries.get(&self.signature);
+            // Of a table that was built, and went, somebody may build another by now.
+            let is_own = matches!(own, Some(Entry::Building(building)) if building.claim == self.number);
             is_own.then(|| books.entries.remove(&self.signature)).flatten()
         };
         given_up.into_iter().for_each(|entry| entry.wake(None));
@@ -313,15 +338,15 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Its query has done with the table: it is retained if somebody has asked for the like before.
+    /// Its query has done with the table: it is retained if the like was built before.
     pub fn end(self, table: &Arc<SharedTable>) {
-        let was_wanted = {
+        let was_built = {
             let mut books = self.tables.books.lock();
-            let was_wanted = books.wanted.contains(&self.signature);
-            remember(&mut books.wanted, &self.signature);
-            was_wanted && !books.closed && !books.outgrown.contains(&self.signature)
+            let was_built = books.built_before.contains(&self.signature);
+            books.note_built(&self.signature);
+            was_built && !books.closed && !books.is_outgrown(&self.signature, self.tables.clock.now_ns())
         };
-        if was_wanted && self.tables.retained.is_on() {
+        if was_built && self.tables.retained.is_on() {
             self.tables.lend(&self.signature, table, &self.label);
         }
     }

@@ -120,11 +120,12 @@ pub struct Packet {
 
 impl Packet {
     /// A packet that waits to be submitted, of a query without others.
+    #[cfg(test)]
     pub fn new(query: QueryId, stage: StageId, work: Box<dyn Work>, scheduler: &Arc<Scheduler>) -> Arc<Self> {
         Self::beside(Arc::new(AtomicU64::new(0)), query, stage, work, scheduler)
     }
 
-    /// The same, beside others of its query: what they use of workers is counted together.
+    /// A packet that waits to be submitted, beside others of its query: what they use of workers is counted together.
     pub fn beside(
         attained_ns: Arc<AtomicU64>,
         query: QueryId,

@@ -14,8 +14,8 @@ use diligence_base::Error;
 use diligence_base::ids::QueryId;
 use diligence_base::seams::Random;
 
-use super::Packet;
 use super::gated::Gated;
+use super::{Packet, StageId};
 use crate::sync::atomic::Ordering;
 
 /// Why a packet enters a queue.
@@ -153,12 +153,14 @@ fn take_front(lanes: &mut Lanes, query: QueryId) -> Option<Arc<Packet>> {
     packet
 }
 
+/// When the packet that has waited longest was queued, and its query.
+fn oldest_of(lanes: &Lanes) -> Option<(u64, QueryId)> {
+    let fronts = lanes.iter();
+    fronts.filter_map(|(query, lane)| Some((lane.front()?.queued_at_ns.load(Ordering::Relaxed), *query))).min()
+}
+
 fn oldest_query(lanes: &Lanes) -> Option<QueryId> {
-    lanes
-        .iter()
-        .filter_map(|(query, lane)| Some((lane.front()?.queued_at_ns.load(Ordering::Relaxed), *query)))
-        .min()
-        .map(|(_, query)| query)
+    oldest_of(lanes).map(|(_, query)| query)
 }
 
 /// Queries take turns.
@@ -220,19 +222,23 @@ impl TwoLevel {
 
 impl Policy for TwoLevel {
     fn push(&mut self, packet: Arc<Packet>, arrival: Arrival) {
-        let level = if packet.attained_ns() < self.young_ns { &mut self.young } else { &mut self.others };
+        // What gives memory back is waited for by others, young ones among them.
+        let is_young = packet.attained_ns() < self.young_ns || packet.stage() == StageId::Memory;
+        let level = if is_young { &mut self.young } else { &mut self.others };
         level.push(packet, arrival);
     }
 
     fn pop(&mut self) -> Option<Arc<Packet>> {
         let other = if self.young_turns >= YOUNG_TURNS { self.others.pop() } else { None };
         let young = if other.is_none() { self.young.pop() } else { None };
-        self.young_turns = if young.is_some() { self.young_turns + 1 } else { 0 };
+        self.young_turns = if young.is_some() { self.young_turns.saturating_add(1) } else { 0 };
         other.or(young).or_else(|| self.others.pop())
     }
 
     fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
-        self.others.pop_oldest().or_else(|| self.young.pop_oldest())
+        let [young, others] = [&self.young, &self.others].map(|level| oldest_of(&level.lanes).map(|(at_ns, _)| at_ns));
+        let young_first = others.is_none_or(|others| young.is_some_and(|young| young < others));
+        if young_first { self.young.pop_oldest() } else { self.others.pop_oldest() }
     }
 }
 

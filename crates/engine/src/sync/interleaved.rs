@@ -5,7 +5,7 @@
 //! scheduling point, and parking is shuttle's.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use tokio::runtime::{EnterGuard, Handle};
 
@@ -42,6 +42,16 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let turn = is_driven().then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
         MutexGuard { value: Some(self.value.lock()), turn, mutex: self }
+    }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let turn = match is_driven().then(|| self.turn.try_lock()) {
+            None => None,
+            Some(Ok(turn)) => Some(turn),
+            Some(Err(TryLockError::Poisoned(poisoned))) => Some(poisoned.into_inner()),
+            Some(Err(TryLockError::WouldBlock)) => return None,
+        };
+        Some(MutexGuard { value: Some(self.value.try_lock()?), turn, mutex: self })
     }
 
     pub fn into_inner(self) -> T {

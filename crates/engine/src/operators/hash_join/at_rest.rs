@@ -55,7 +55,14 @@ impl Reclaim for TableAtRest {
     }
 
     fn poll_reclaim(&self, _: usize, waker: &Waker) -> Poll<Result<()>> {
-        if matches!(&*self.shared.at_rest.lock(), AtRest::Ready(_)) {
+        let (is_ready, is_lent) = match &*self.shared.at_rest.lock() {
+            AtRest::Ready(built) => (true, built.is_lent()),
+            _ => (false, false),
+        };
+        if is_lent {
+            return Poll::Ready(Ok(()));
+        }
+        if is_ready {
             // Reserving asks others, and whoever is asked looks at this table: so not with its lock held.
             self.shared.buffers();
         }

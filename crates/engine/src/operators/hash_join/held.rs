@@ -24,7 +24,7 @@ pub(super) struct Held {
     pub is_complete: bool,
     /// Set if these are not all held rows that the probe rows may find partners among.
     pub later: Option<Later>,
-    /// Pays for all of it, until it is dropped.
+    /// Pays for all of it, until it is dropped; of another query's table only for what is not that one's.
     pub paid: Option<Arc<Paid>>,
     /// Whose it is, if another query has made it: dropped last.
     pub _lent: Option<Arc<SharedTable>>,

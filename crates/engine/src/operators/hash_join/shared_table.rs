@@ -88,13 +88,13 @@ impl SharedTable {
     }
 
     /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody reads it.
-    pub fn lend(&self, memory: &QueryMemory, bytes_max: usize) -> Lent {
+    pub fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent {
         let mut payment = self.paid.0.lock();
         match payment.fate {
             Fate::Lent => Lent::Before,
             Fate::Own if self.bytes <= bytes_max => {
                 payment.fate = Fate::Lent;
-                payment.reservation.move_to(memory, "Shared tables");
+                payment.reservation.move_to(memory, operator);
                 Lent::Now
             }
             Fate::Own | Fate::Leaving => Lent::No,

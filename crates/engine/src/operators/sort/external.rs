@@ -221,7 +221,15 @@ impl Reclaim for External {
     }
 
     fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
-        let mut under_way = self.leaving.lock();
+        let Some(mut under_way) = self.leaving.try_lock() else {
+            // A merger does it.
+            let mut state = self.state.lock();
+            match &state.stage {
+                Stage::Merging(merging) if merging.is_leaving => state.mergers.push(waker.clone()),
+                _ => waker.wake_by_ref(),
+            }
+            return Poll::Pending;
+        };
         if under_way.is_none() {
             *under_way = self.leave()?;
         }
@@ -482,7 +490,7 @@ impl State {
                 Poll::Ready(taken) => Turn::Merge(taken?),
             },
         };
-        if matches!(turn, Turn::Wait | Turn::Leave) {
+        if matches!(turn, Turn::Wait | Turn::Leave) && !self.mergers.iter().any(|other| other.will_wake(waker)) {
             self.mergers.push(waker.clone());
         }
         Ok(turn)
@@ -504,7 +512,8 @@ impl SourceState for Merger {
             Turn::Done => return Ok(Pull::Done),
             Turn::Wait => return Ok(Pull::Wait),
             Turn::Leave => {
-                let mut under_way = self.external.leaving.lock();
+                // One does it; others are woken when it is done.
+                let Some(mut under_way) = self.external.leaving.try_lock() else { return Ok(Pull::Wait) };
                 let is_done = self.external.poll_leaving(&mut under_way, waker);
                 return match is_done {
                     Poll::Pending => Ok(Pull::Wait),

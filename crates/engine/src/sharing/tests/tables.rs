@@ -183,7 +183,8 @@ fn what_does_not_fit_is_not_shared() {
                     }
                 }
             }
-            assert_eq!(engine.sharing().tables_read_total, 0, "{engine:?}");
+            let sharing = engine.sharing();
+            assert!(sharing.tables_read_total == 0 && sharing.tables_built_total > 0, "{engine:?}");
             is_free(&engine);
         }
     }
