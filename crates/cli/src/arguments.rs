@@ -187,6 +187,9 @@ pub struct ServeArguments {
     /// Where PostgreSQL's protocol is spoken: an address, a port, both, or off [default: 127.0.0.1:5433]
     #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
     pub postgres: Door,
+    /// A directory for a Unix socket as well, .s.PGSQL.PORT, where psql -h DIR -p PORT finds it
+    #[arg(long, value_name = "DIR")]
+    pub socket: Option<PathBuf>,
     /// Where HTTP is: an address, a port, both, or off [default: 127.0.0.1:8123]
     #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
     pub http: Door,

@@ -59,6 +59,7 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
     };
     Ok(ServerOptions {
         postgres: arguments.postgres.address(POSTGRES_PORT),
+        socket_directory: arguments.socket.clone(),
         http: arguments.http.address(HTTP_PORT),
         users,
         tls,
@@ -74,6 +75,9 @@ fn announce(addresses: Addresses) {
     let mut lines = String::new();
     if let Some(address) = addresses.postgres {
         lines.push_str(&format!("postgres://{address}/diligence\n"));
+    }
+    if let Some(path) = addresses.socket {
+        lines.push_str(&format!("{}\n", path.display()));
     }
     if let Some(address) = addresses.http {
         lines.push_str(&format!("http://{address}/\n"));

@@ -12,7 +12,7 @@ use diligence_base::{Error, Result};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -36,6 +36,18 @@ const SYSTEM_ROOTS: [&str; 5] = [
 /// Connects, and encrypts as the URL wants it.
 pub(crate) async fn connect(url: &Url) -> Result<Socket> {
     let failed = |error: &dyn std::fmt::Display| Error::resource(format!("{url} cannot be reached: {error}"));
+    if let Some(path) = url.socket() {
+        return match url.encryption {
+            // Nobody listens in between.
+            Encryption::Never | Encryption::IfOffered => {
+                Ok(Socket::Local(UnixStream::connect(path).await.map_err(|error| failed(&error))?))
+            }
+            Encryption::Always | Encryption::Verified => {
+                Err(Error::input(format!("{url} is a Unix socket, which is not encrypted"))
+                    .with_hint("leave sslmode and sslrootcert out"))
+            }
+        };
+    }
     let candidates = tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(&error))?;
     let mut refused = io::Error::other("its name has no address");
     let mut connected = None;

@@ -1,6 +1,6 @@
 //! Where a server is and who asks: `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use diligence_base::{Error, Result};
 
@@ -10,7 +10,7 @@ const POSTGRES_PORT: u16 = 5433;
 /// Where, who, and how safe.
 #[derive(Clone)]
 pub struct Url {
-    /// A name or an address.
+    /// A name or an address; or, with a slash in front, the directory of a Unix socket.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -94,7 +94,15 @@ impl Url {
         Ok(address)
     }
 
+    /// The Unix socket, if that is what the host is: `postgres://%2Ftmp:5433`, as PostgreSQL's clients write it.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.host.starts_with('/').then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
+    }
+
     fn is_loopback(&self) -> bool {
+        if self.socket().is_some() {
+            return true;
+        }
         let address = self.host.parse::<std::net::IpAddr>();
         address.map_or(self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
     }
@@ -103,7 +111,11 @@ impl Url {
 impl std::fmt::Display for Url {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host = match self.host.as_str() {
+            host if host.starts_with('/') => host.replace('/', "%2F"),
+            host if host.contains(':') => format!("[{host}]"),
+            host => host.to_owned(),
+        };
         write!(f, "postgres://{}@{host}:{}/{}", self.user, self.port, self.database)
     }
 }
@@ -154,6 +166,15 @@ mod tests {
         assert_eq!(address.to_string(), "postgres://diligence@[::1]:7/diligence");
         let address = Url::parse("postgres://").unwrap();
         assert_eq!(address.to_string(), format!("postgres://diligence@127.0.0.1:{POSTGRES_PORT}/diligence"));
+    }
+
+    #[test]
+    fn a_host_with_a_slash_is_a_unix_socket() {
+        let address = Url::parse("postgres://%2Ftmp:7/sales").unwrap();
+        assert_eq!(address.socket().unwrap(), Path::new("/tmp/.s.PGSQL.7"));
+        assert_eq!(address.encryption, Encryption::IfOffered);
+        assert_eq!(address.to_string(), "postgres://diligence@%2Ftmp:7/sales");
+        assert!(Url::parse("postgres://tmp:7").unwrap().socket().is_none());
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub struct PlannedStatement {
     planned: Planned,
     needs: Needs,
     waits_for_memory: bool,
+    is_long: bool,
 }
 
 impl PlannedStatement {
@@ -53,7 +54,7 @@ impl PlannedStatement {
                 _ => Needs::default(),
             },
         };
-        Self { text: text.to_owned(), planned, needs, waits_for_memory: true }
+        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, is_long: false }
     }
 
     /// What running it is expected to need, by its plan alone.
@@ -64,6 +65,12 @@ impl PlannedStatement {
     /// The same statement, which will not wait for memory that it is sure of: it is known to need little.
     pub fn needing_little(mut self) -> Self {
         self.waits_for_memory = false;
+        self
+    }
+
+    /// The same statement, whose turns on workers come behind those of short ones from the start.
+    pub fn taking_long(mut self) -> Self {
+        self.is_long = true;
         self
     }
 
@@ -94,7 +101,7 @@ impl PlannedStatement {
     pub fn once_more(&self) -> Option<Self> {
         let Planned::Query(query, uses) = &self.planned else { return None };
         let planned = Planned::Query(query.clone(), uses.clone());
-        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
+        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, is_long: false })
     }
 
     /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom it is called.
@@ -139,7 +146,13 @@ impl GenericPlan {
     pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let planned = self.plan.with(&values)?;
-        Ok(PlannedStatement { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true })
+        Ok(PlannedStatement {
+            text: self.text.clone(),
+            planned,
+            needs: self.needs,
+            waits_for_memory: true,
+            is_long: false,
+        })
     }
 }
 
@@ -168,15 +181,20 @@ impl Session {
         Ok(PlannedStatement::new(parsed.text(), planned))
     }
 
-    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan. Opens files.
-    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Option<GenericPlan> {
+    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks. Opens files. What fails without
+    /// values need not fail with them.
+    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<GenericPlan>> {
         let plan = self.in_runtime(|| self.planner().plan_generic(&parsed.0.1, types))?;
-        Some(GenericPlan { text: parsed.text().to_owned(), needs: plan.needs(), plan })
+        Ok(plan.map(|plan| GenericPlan { text: parsed.text().to_owned(), needs: plan.needs(), plan }))
     }
 
     /// Starts a planned statement. Its work is done while the result is read.
     pub fn start_planned(&self, planned: PlannedStatement) -> Result<QueryResult> {
-        let options = QueryOptions { waits_for_memory: planned.waits_for_memory, ..self.query_options(&planned.text) };
+        let options = QueryOptions {
+            waits_for_memory: planned.waits_for_memory,
+            is_long: planned.is_long,
+            ..self.query_options(&planned.text)
+        };
         self.in_runtime(|| match planned.planned {
             Planned::Query(query, _) => self.start_query(&query, options),
             Planned::Other(statement) => self.start_statement(*statement, options),
@@ -261,7 +279,9 @@ impl Session {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{AsArray, Int64Array, StringViewArray};
+    use arrow::array::{
+        AsArray, Date32Array, Decimal128Array, Int64Array, StringArray, StringViewArray, TimestampNanosecondArray,
+    };
     use arrow::datatypes::Int64Type;
     use diligence_sql::rights::Rights;
 
@@ -320,7 +340,8 @@ mod tests {
         let mut answers = 0;
         for sql in statements {
             let parsed = session.parse(sql).unwrap();
-            let generic = session.plan_generic(&parsed, &types).unwrap_or_else(|| panic!("no generic plan: {sql}"));
+            let generic =
+                session.plan_generic(&parsed, &types).unwrap().unwrap_or_else(|| panic!("no generic plan: {sql}"));
             for values in &sets {
                 let with = numbers(&session, generic.with(values).unwrap());
                 assert_eq!(with, numbers(&session, session.plan(&parsed, values).unwrap()), "{sql} {values:?}");
@@ -330,9 +351,42 @@ mod tests {
         }
         assert!(answers > 500, "{answers}");
         let one = session.parse(statements[1]).unwrap();
-        let generic = session.plan_generic(&one, &types).unwrap();
+        let generic = session.plan_generic(&one, &types).unwrap().unwrap();
         session.execute("INSERT INTO s VALUES (5, 1001)").unwrap();
         assert!(!generic.is_current(&session));
+    }
+
+    #[test]
+    fn values_take_the_type_that_the_plan_has_for_them() {
+        let session = session();
+        session.execute("SET TIME ZONE 'UTC'").unwrap();
+        let columns = "CAST('2026-01-01 00:00:00' AS TIMESTAMP) AS p, CAST('a' AS VARCHAR) AS t, CAST(1.5 AS DECIMAL(9, 2)) AS d, DATE '2026-01-01' AS day";
+        session.execute(&format!("CREATE TABLE k AS SELECT now() AS at, {columns}")).unwrap();
+        let number = |session: &Session, planned| {
+            let rows = session.start_planned(planned).unwrap().collect().unwrap();
+            rows.iter().map(|rows| rows.num_rows()).sum::<usize>()
+        };
+        // A client's timestamp has an offset, not the session's name for it.
+        let midnight = 1_767_225_600_000_000_000;
+        let zoned = TimestampNanosecondArray::from(vec![midnight]).with_timezone("+00:00");
+        let values: [(&str, ArrayRef); 5] = [
+            ("at", Arc::new(zoned)),
+            ("p", Arc::new(TimestampNanosecondArray::from(vec![midnight]))),
+            ("t", Arc::new(StringArray::from(vec!["a"]))),
+            ("d", Arc::new(Decimal128Array::from(vec![150]).with_precision_and_scale(9, 2).unwrap())),
+            ("day", Arc::new(Date32Array::from(vec![20_454]))),
+        ];
+        for (column, value) in values {
+            for condition in ["= $1", "IN ($1, $1)", ">= $1"] {
+                let parsed = session.parse(&format!("SELECT {column} FROM k WHERE {column} {condition}")).unwrap();
+                let generic = session.plan_generic(&parsed, &[value.data_type().clone()]).unwrap();
+                let generic = generic.unwrap_or_else(|| panic!("no generic plan: {column} {condition}"));
+                let values = [value.clone()];
+                let with = number(&session, generic.with(&values).unwrap());
+                assert_eq!(with, number(&session, session.plan(&parsed, &values).unwrap()), "{column} {condition}");
+                assert_eq!(with, usize::from(column != "at" || condition == ">= $1"), "{column} {condition}");
+            }
+        }
     }
 
     #[test]
@@ -351,7 +405,7 @@ mod tests {
             "SELECT a FROM t",
         ] {
             let parsed = session.parse(sql).unwrap();
-            assert!(session.plan_generic(&parsed, &[DataType::Int64]).is_none(), "{sql}");
+            assert!(!matches!(session.plan_generic(&parsed, &[DataType::Int64]), Ok(Some(_))), "{sql}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Plans of statements that were planned before, for all sessions.
+//! Plans of statements that were planned before, for all sessions; with them syntax trees of texts, and the rows of constant statements.
 //!
 //! The key is the statement's text, normalized, with its parameters' values, and the settings that it was planned under. An
 //! entry is only used if the tables behind it are in the same state still: that is looked at every time.
@@ -209,8 +209,9 @@ impl TemplateKey {
 /// The plans.
 #[derive(Default)]
 pub struct PlanCache {
-    plans: Mutex<HashMap<PlanKey, Entry>>,
-    /// What statements needed that differ in constants only, and when that was asked for last.
+    /// What is remembered, and when it was asked for last; so in all of these.
+    plans: Mutex<HashMap<PlanKey, (Remembered, u64)>>,
+    /// What statements needed that differ in constants only.
     templates: Mutex<HashMap<TemplateKey, (Arc<History>, u64)>>,
     generics: Mutex<HashMap<GenericKey, (Generic, u64)>>,
     /// Syntax trees of texts that are one statement for the engine.
@@ -218,11 +219,6 @@ pub struct PlanCache {
     clock: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
-}
-
-struct Entry {
-    remembered: Remembered,
-    used: u64,
 }
 
 /// A plan, and what it needed when it ran.
@@ -260,30 +256,28 @@ impl PlanCache {
     /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
     pub fn get(&self, key: &PlanKey) -> Option<Remembered> {
         let mut plans = self.plans.lock();
-        let entry = plans.get_mut(key)?;
-        entry.used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(entry.remembered.clone())
+        let (remembered, used) = plans.get_mut(key)?;
+        *used = self.clock.fetch_add(1, Ordering::Relaxed);
+        Some(remembered.clone())
     }
 
     /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
     /// earlier plan under this key needed is the best guess for this one, and then what its template needed. Gives where to note what
-    /// it needs, for one that cannot run again, too.
+    /// it needs, for one that cannot run again, too. Nothing is remembered of what changes something.
     pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Arc<History> {
+        if !plan.is_read_only() {
+            return Arc::default();
+        }
         let needs = plan.needs();
         let Some(plan) = plan.again() else { return self.template(TemplateKey::exact(&key, needs)) };
         let template = self.template(TemplateKey::new(&key, needs));
         let plan = Arc::new(plan);
         let mut plans = self.plans.lock();
-        let history = plans.get(&key).map(|entry| entry.remembered.history.clone());
+        let history = plans.get(&key).map(|(remembered, _)| remembered.history.clone());
         let history = history.unwrap_or_else(|| Arc::new(History::of(template)));
         let remembered = Remembered { plan, history: history.clone(), answer: Arc::default() };
-        plans.insert(key, Entry { remembered, used: self.clock.fetch_add(1, Ordering::Relaxed) });
-        if plans.len() > PLANS_MAX {
-            let oldest = plans.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest {
-                plans.remove(&oldest);
-            }
-        }
+        make_room(&mut plans, &key, PLANS_MAX);
+        plans.insert(key, (remembered, self.clock.fetch_add(1, Ordering::Relaxed)));
         history
     }
 

@@ -27,6 +27,9 @@ use crate::scram::Verifier;
 pub struct ServerOptions {
     /// Where PostgreSQL's protocol is spoken; nowhere if `None`.
     pub postgres: Option<SocketAddr>,
+    /// The directory of a socket for programs of this machine, `.s.PGSQL.PORT` with the port of `postgres`; none if `None`. Without users only
+    /// the server's own user can connect to it.
+    pub socket_directory: Option<PathBuf>,
     /// Where HTTP is; nowhere if `None`.
     pub http: Option<SocketAddr>,
     /// Who may come; anybody if `None`, which is allowed on loopback only.
@@ -47,6 +50,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             postgres: Some(SocketAddr::from(([127, 0, 0, 1], POSTGRES_PORT))),
+            socket_directory: None,
             http: None,
             users: None,
             tls: None,

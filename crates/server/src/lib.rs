@@ -28,7 +28,7 @@ pub mod pg;
 pub mod process;
 pub mod registry;
 pub mod roles;
-pub mod running;
+mod running;
 pub mod scram;
 pub mod server;
 pub mod sqlstate;

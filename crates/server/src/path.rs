@@ -272,7 +272,10 @@ impl Path {
             Some(plan) => plan,
             None => {
                 let (own, statement, types) = (session.clone(), parsed.clone(), key.types().to_vec());
-                let plan = self.optimize.run(move || Ok(own.plan_generic(&statement, &types).map(Arc::new))).await?;
+                let planning = self.optimize.run(move || own.plan_generic(&statement, &types));
+                // An error may be this session's alone. It is said when the statement is planned with its values.
+                let Ok(plan) = planning.await else { return Ok(None) };
+                let plan = plan.map(Arc::new);
                 let known = Generic { plan: Some(plan.clone()), history: history.clone() };
                 self.cache.put_generic(key.clone(), known);
                 plan
@@ -284,11 +287,12 @@ impl Path {
         let (admitted, passed) = self.admission.enter(asker, query).await?;
         let (own, values) = (session.clone(), values.to_vec());
         let started = self.execute.run(move || {
-            let planned = plan.is_current(&own).then(|| plan.with(&values)).transpose()?;
+            // These values may not suit the plan: then one is made for them.
+            let planned = plan.is_current(&own).then(|| plan.with(&values)).and_then(Result::ok);
             planned.map(|planned| begin(&own, planned, class)).transpose()
         });
         let Some(started) = started.await? else {
-            // Its tables have changed: the next one tries again.
+            // Its tables have changed, most likely: the next one tries again.
             self.cache.put_generic(key.clone(), Generic { plan: None, history });
             return Ok(None);
         };

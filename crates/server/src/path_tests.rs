@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use diligence_base::Result;
+use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 
-use crate::admission::Asker;
+use crate::admission::{Asker, Query};
 use crate::path::{Path, PathOptions};
 use crate::roles::Role;
-use crate::running::Running;
+use crate::running::{Running, begin};
 
 fn path(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<Path>, Session, Asker) {
     let options = DatabaseOptions { memory_bytes: Some(memory_bytes), workers: Some(2), ..DatabaseOptions::default() };
@@ -87,7 +87,9 @@ async fn cheap_statements_that_are_planned_every_time_do_not_wait_for_memory() {
     let answer = tokio::time::timeout(Duration::from_secs(20), answered).await.expect("it waits for others' readers");
     assert_eq!(answer.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
     // A reader that says that he rests lets others start.
+    let end = std::time::Instant::now() + Duration::from_secs(20);
     let begun = loop {
+        assert!(std::time::Instant::now() < end, "nothing was given up");
         readers[0].pause();
         if let std::task::Poll::Ready(batch) = readers[1].next_within(Duration::from_millis(5)) {
             break batch;
@@ -126,8 +128,7 @@ async fn other_values_of_a_cheap_statement_need_no_planning() {
 async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
     let (path, session, asker) = path(256 << 20, None);
     session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
-    let done =
-        |name: &str| path.stages().iter().find(|stage| stage.name == name).map(|stage| stage.done_total).unwrap();
+    let done = |name: &str| done(&path, name);
     for (sql, name) in [("SELECT a AS x FROM t", "x"), ("SELECT 2 AS y", "y")] {
         for turn in 0..4 {
             let before = (done("parse"), done("optimize"));
@@ -146,4 +147,18 @@ async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
     let before = done("optimize");
     path.describe(&session, &parsed, vec![]).await.unwrap();
     assert_eq!(done("optimize"), before + 1);
+}
+
+#[tokio::test]
+async fn a_query_that_was_cancelled_before_it_had_a_number_ends() {
+    let (path, session, asker) = path(256 << 20, None);
+    let sql = "SELECT count(*) FROM generate_series(1, 100000000000)";
+    let parsed = path.parse(&session, sql.to_owned()).await.unwrap();
+    let planned = session.plan(&parsed, &[]).unwrap();
+    let (admitted, passed) = path.admission().enter(&asker, Query::new(sql, planned.needs(), None)).await.unwrap();
+    assert!(!path.cancel(admitted.ticket().number(), |user| user == Some("bob")));
+    assert!(path.cancel(admitted.ticket().number(), |user| user == Some("ann")));
+    let started = begin(&session, planned, passed.class).unwrap();
+    let mut running = Running::new(&path, &asker, started, admitted, passed, None);
+    assert_eq!(rows(&mut running).await.unwrap_err().kind(), ErrorKind::Cancelled);
 }

@@ -35,6 +35,7 @@ pub(crate) fn begin(session: &Session, planned: PlannedStatement, class: Class) 
     let fingerprint = planned.fingerprint();
     let again = if class == Class::Cheap { planned.once_more() } else { None };
     let planned = if again.is_some() { planned.needing_little() } else { planned };
+    let planned = if class == Class::Heavy { planned.taking_long() } else { planned };
     let retry = again.map(|planned| Retry { session: session.clone(), planned });
     Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
 }

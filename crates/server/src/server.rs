@@ -5,6 +5,7 @@
 //! ends everything at once.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,10 +16,11 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::config::{ServerOptions, TlsFiles};
+use crate::config::{POSTGRES_PORT, ServerOptions, TlsFiles};
 use crate::path::Path;
 use crate::registry::Registry;
 use crate::{http, listing, pg, scram};
@@ -36,13 +38,17 @@ pub struct Server {
     secret: Vec<u8>,
     stop: Stop,
     addresses: parking_lot::Mutex<Addresses>,
+    /// What lets PostgreSQL's clients in, until the doors close.
+    doors: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Where the doors are; of port 0, the port that the system chose.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// PostgreSQL's protocol.
     pub postgres: Option<SocketAddr>,
+    /// PostgreSQL's protocol, over a socket among this machine's files.
+    pub socket: Option<PathBuf>,
     /// HTTP.
     pub http: Option<SocketAddr>,
 }
@@ -67,6 +73,7 @@ impl Server {
             secret: scram::random(32)?,
             stop: Stop::default(),
             addresses: parking_lot::Mutex::default(),
+            doors: parking_lot::Mutex::default(),
             path,
             options,
         });
@@ -81,10 +88,17 @@ impl Server {
         let http = bind(server.options.http).await?;
         let address =
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        *server.addresses.lock() = Addresses { postgres: address(&postgres), http: address(&http) };
-        if let Some(listener) = postgres {
-            tokio::spawn(pg::listen(server.clone(), listener));
+        let mut addresses = Addresses { postgres: address(&postgres), socket: None, http: address(&http) };
+        let mut doors = Vec::from_iter(postgres.map(pg::Listener::Network));
+        if let Some(directory) = &server.options.socket_directory {
+            let port = addresses.postgres.map_or(POSTGRES_PORT, |address| address.port());
+            let path = pg::LocalListener::path(directory, port);
+            addresses.socket = Some(path.clone());
+            let only_own_user = server.options.users.is_none();
+            doors.push(pg::Listener::Local(pg::LocalListener::bind(path, only_own_user).await?));
         }
+        *server.addresses.lock() = addresses;
+        *server.doors.lock() = doors.into_iter().map(|door| tokio::spawn(pg::listen(server.clone(), door))).collect();
         if let Some(listener) = http {
             let router = http::router(&server)?;
             tokio::spawn(http::listen(server.clone(), listener, router));
@@ -94,7 +108,7 @@ impl Server {
 
     /// Where the doors are.
     pub fn addresses(&self) -> Addresses {
-        *self.addresses.lock()
+        self.addresses.lock().clone()
     }
 
     /// How it was set up.
@@ -156,6 +170,11 @@ impl Server {
     pub async fn drain(&self) -> bool {
         self.stop.soft.store(true, Ordering::Release);
         self.stop.told.notify_waiters();
+        // So that the file of a socket is gone when the process is.
+        let doors = std::mem::take(&mut *self.doors.lock());
+        for door in doors {
+            let _ = door.await;
+        }
         let limit = self.options.limits.drain_time_max;
         let drained = tokio::time::timeout(limit, self.emptied()).await.is_ok();
         self.stop().await;

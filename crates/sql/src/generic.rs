@@ -32,14 +32,16 @@ use crate::statement::Query;
 #[derive(Debug)]
 pub struct GenericPlan {
     query: Query,
-    types: Vec<DataType>,
+    /// How many it has.
+    parameters: usize,
     uses: Uses,
 }
 
 impl Planner {
-    /// A plan for all values of these types of `$1`, `$2`, …; `None` if there is none.
-    pub fn plan_generic(&self, parsed: &Parsed, types: &[DataType]) -> Option<GenericPlan> {
-        let planned = guarded(|| {
+    /// A plan for all values of these types of `$1`, `$2`, …; `None` if there is none. Fails where the statement cannot be planned without values, or
+    /// not by this session.
+    pub fn plan_generic(&self, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
+        guarded(|| {
             parse::with_stack(parsed.depth, || {
                 if types.is_empty() || parameter_count(parsed)? != types.len() || !is_query(parsed) {
                     return Ok(None);
@@ -55,13 +57,10 @@ impl Planner {
                         is_generic = found;
                         Ok(plan)
                     })?;
-                    let types = types.to_vec();
-                    Ok(is_generic.then_some(GenericPlan { query, types, uses }))
+                    Ok(is_generic.then_some(GenericPlan { query, parameters: types.len(), uses }))
                 })
             })
-        });
-        // What fails without values need not fail with them: then it is said when it is planned with some.
-        planned.ok().flatten()
+        })
     }
 }
 
@@ -78,13 +77,11 @@ impl GenericPlan {
 
     /// The plan for these values, one for each parameter.
     pub fn with(&self, values: &[ScalarValue]) -> Result<Planned> {
-        if values.len() != self.types.len() {
+        if values.len() != self.parameters {
             return Err(Error::bug("a generic plan has other parameters"));
         }
-        let values = values.iter().zip(&self.types).map(|(value, data_type)| value.cast_to(data_type));
-        let values = values.collect::<DataFusionResult<Vec<_>>>().map_err(from_datafusion)?;
         let mut plan = self.query.plan.clone();
-        put(&mut plan, &values)?;
+        put(&mut plan, values)?;
         Ok(Planned::Query(Arc::new(Query { plan }), Some(self.uses.clone())))
     }
 }
@@ -171,10 +168,11 @@ fn with_values(
     let put = condition.clone().transform_up(|node| {
         let function = node.downcast_ref::<ScalarFunctionExpr>().map(|call| call.fun().inner());
         let parameter = function.and_then(|function| function.downcast_ref::<Parameter>());
-        Ok(match parameter.and_then(|parameter| values.get(parameter.number - 1)) {
-            Some(value) => Transformed::yes(Arc::new(Literal::new(value.clone())) as Arc<dyn PhysicalExpr>),
-            None => Transformed::no(node),
-        })
+        let Some(parameter) = parameter else { return Ok(Transformed::no(node)) };
+        let Some(value) = values.get(parameter.number - 1) else { return Ok(Transformed::no(node)) };
+        // What was planned with the parameter takes its type for granted, down to the spelling of a time zone.
+        let value = value.cast_to(&parameter.data_type)?;
+        Ok(Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>))
     })?;
     if !put.transformed {
         return Ok(None);

@@ -22,6 +22,8 @@ pub struct WireServer {
     pub local: Option<Address>,
     /// Its HTTP port, if it has one.
     pub http: Option<SocketAddr>,
+    /// Where our local socket is.
+    _sockets: Option<tempfile::TempDir>,
 }
 
 impl WireServer {
@@ -35,14 +37,25 @@ impl WireServer {
         };
         let mut command = Command::new(&program);
         command.arg("serve").arg("--data").arg(data).args(["--postgres", "0", "--http", "0"]);
-        command.args(["--workers", &workers.to_string()]).args(more);
+        // Short: the path of a socket has 107 bytes at most.
+        let sockets = tempfile::Builder::new().prefix("diligence-").tempdir();
+        let sockets = sockets.map_err(|error| Error::resource(format!("no folder for a local socket: {error}")))?;
+        command.arg("--socket").arg(sockets.path()).args(["--workers", &workers.to_string()]).args(more);
         let (process, mut lines) = start(&program, command)?;
         let postgres = lines.next_with("postgres://")?;
+        let socket = lines.next_with("")?;
         let http = lines.next_with("http://")?;
         let port = postgres.split('/').next().unwrap_or_default();
         let tcp = port.parse().map_err(|error: String| Error::bug(error))?;
         let http = http.trim_end_matches('/').parse().ok();
-        Ok(Self { name: "diligence", process, tcp, local: None, http })
+        Ok(Self {
+            name: "diligence",
+            process,
+            tcp,
+            local: Some(Address::Local(socket.into())),
+            http,
+            _sockets: Some(sockets),
+        })
     }
 
     /// PostgreSQL, which loads the folder's tables the first time.
@@ -54,7 +67,14 @@ impl WireServer {
         let line = lines.next_with("")?;
         let (tcp, local) = line.split_once(' ').ok_or_else(|| Error::bug("postgres does not say where it is"))?;
         let address = |text: &str| text.parse::<Address>().map_err(Error::bug);
-        Ok(Self { name: "postgres", process, tcp: address(tcp)?, local: Some(address(local)?), http: None })
+        Ok(Self {
+            name: "postgres",
+            process,
+            tcp: address(tcp)?,
+            local: Some(address(local)?),
+            http: None,
+            _sockets: None,
+        })
     }
 
     /// Who it is.

@@ -29,6 +29,12 @@ impl Server {
         Self { child, place }
     }
 
+    /// Ends it by a signal, and waits for that.
+    fn end(mut self) {
+        let killed = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(killed.success() && self.child.wait().unwrap().success());
+    }
+
     fn url(&self, who: &str) -> String {
         format!("postgres://{who}{}/diligence", self.place)
     }
@@ -89,6 +95,26 @@ fn an_error_of_a_server_has_its_place_and_a_server_that_is_not_there_is_named() 
     {
         assert_eq!(run(home.path(), wrong, "").code, Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_unix_socket_is_a_door_and_ends_with_its_server() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().to_str().unwrap();
+    let server = Server::start(home.path(), &["--socket", directory]);
+    let port = server.place.rsplit_once(':').unwrap().1;
+    let url = format!("postgres://{}:{port}", directory.replace('/', "%2F"));
+    // The line of the first door may be there before the second is announced, but both listen by then.
+    let ask = |url: &str, sql: &str| run(home.path(), &["sql", "--connect", url, "--format", "csv", sql], "");
+    let there = ask(&url, "SELECT count(*) AS n FROM items; SELECT peer FROM system.sessions");
+    assert_eq!((there.code, there.stdout.as_str()), (Some(0), "n\n2\n\npeer\nlocal\n"), "{}", there.stderr);
+    let strict = ask(&format!("{url}?sslmode=require"), "SELECT 1");
+    assert!(strict.code == Some(2) && strict.stderr.contains("not encrypted"), "{}", strict.stderr);
+    let path = home.path().join(format!(".s.PGSQL.{port}"));
+    assert!(path.exists());
+    server.end();
+    assert!(!path.exists());
+    assert!(ask(&url, "SELECT 1").stderr.contains("cannot be reached"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! a lane of their own ([`lanes`]), so that no cheap query waits for a heavy one. Whoever waits can look where he stands; who
 //! would make a line too long is refused at once, with an error that says so. Nothing is dropped silently.
 //!
-//! A query whose client does not read is not counted as running after a while: it holds its session's memory, but no worker,
+//! A query whose client does not read is not counted as running after a while: it holds what its operators have reserved, but no worker,
 //! and it must not keep others waiting.
 
 pub mod lanes;

@@ -227,8 +227,6 @@ struct Making {
     writer: Option<Writer>,
     step: Step,
     next: Option<RecordBatch>,
-    // Listed as long as the body is made.
-    _entry: Registered,
 }
 
 /// The answer with a query's rows. An error before the first row is an error; later ones break the body off, so that
@@ -251,17 +249,17 @@ pub(crate) async fn response(
         writer: Some(writer),
         step: Step::First(beginning),
         next: first,
-        _entry: entry,
     };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(making.deliver(sender));
-    let body = unfold(Some(receiver), |receiver| async move {
-        let mut receiver = receiver?;
+    // Listed until the connection has taken the last piece: what drains waits for that, and one that does not read stays listed.
+    let body = unfold(Some((receiver, entry)), |taking| async move {
+        let (mut receiver, entry) = taking?;
         match receiver.recv().await {
-            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some(receiver))),
+            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some((receiver, entry)))),
             Some(Piece::End) => None,
             Some(Piece::Failed(error)) => Some((Err(std::io::Error::other(error.to_string())), None)),
-            None => Some((Err(std::io::Error::other("the client did not read")), None)),
+            None => Some((Err(std::io::Error::other("the answer broke off, as the client did not read")), None)),
         }
     });
     // Whoever compresses it looks once more behind its end.
@@ -384,10 +382,15 @@ pub(crate) async fn objects(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use arrow::array::{Int64Array, StringViewArray};
     use arrow::datatypes::{DataType, Field, Schema};
+    use diligence_db::{Database, DatabaseOptions};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::config::ServerOptions;
 
     #[test]
     fn clients_get_what_they_accept() {
@@ -401,6 +404,44 @@ mod tests {
         assert_eq!(accepted("text/csv;q=0.5, application/vnd.apache.arrow.stream"), Some(Format::Arrow));
         assert_eq!(accepted("image/png"), None);
         assert_eq!(Format::accepted(&HeaderMap::new(), false), Some(Format::Json));
+    }
+
+    /// The body of an answer to a statement, as it comes.
+    async fn body(address: std::net::SocketAddr, encoding: &str, sql: &str) -> Vec<u8> {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /v1/sql HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/sql\r\nAccept: text/csv\r\n\
+             Accept-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n{sql}",
+            sql.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+        let head = std::str::from_utf8(&answer[..end]).unwrap().to_ascii_lowercase();
+        assert!(head.contains(" 200 "), "{head}");
+        assert_eq!(head.contains(&format!("content-encoding: {encoding}\r\n")), encoding != "identity", "{head}");
+        answer.split_off(end)
+    }
+
+    #[tokio::test]
+    async fn compressed_bodies_come_whole() {
+        let database = Database::open(DatabaseOptions::default()).unwrap();
+        let http = Some("127.0.0.1:0".parse().unwrap());
+        let options = ServerOptions { postgres: None, http, ..ServerOptions::default() };
+        let server = Server::start(database, options).await.unwrap();
+        let address = server.addresses().http.unwrap();
+        for rows in [0, 1, 100_000] {
+            let sql = format!("SELECT value AS n FROM generate_series(1, {rows})");
+            let plain = body(address, "identity", &sql).await;
+            assert_eq!(plain.iter().filter(|byte| **byte == b'\n').count(), rows + 1);
+            let mut gzip = Vec::new();
+            let packed = body(address, "gzip", &sql).await;
+            flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut gzip).unwrap();
+            let zstd = zstd::decode_all(body(address, "zstd", &sql).await.as_slice()).unwrap();
+            assert!(gzip == plain && zstd == plain, "{rows}: {} {} {}", gzip.len(), zstd.len(), plain.len());
+        }
+        server.stop().await;
     }
 
     #[test]

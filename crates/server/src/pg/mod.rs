@@ -7,6 +7,7 @@
 pub mod commands;
 pub mod copy;
 pub mod encode;
+mod listener;
 pub mod parameters;
 mod portal;
 mod run;
@@ -16,24 +17,28 @@ mod startup;
 mod text;
 mod wire;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::net::{TcpListener, TcpStream};
-
+use self::listener::Peer;
+pub(crate) use self::listener::{Listener, LocalListener};
+use self::wire::Socket;
 use crate::server::Server;
 use crate::stages::Counted;
 
 /// Takes connections until the server stops.
-pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener) {
+pub(crate) async fn listen(server: Arc<Server>, listener: Listener) {
     loop {
         // The connect stage: who finds no place here waits in the system's own queue.
-        let Ok(place) = server.connecting().clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let accept = async {
+            let place = server.connecting().clone().acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accept => accepted,
             () = server.stopping() => return,
         };
+        let Ok(place) = place else { return };
         let Ok((stream, peer)) = accepted else {
             // Out of file descriptors, most likely: others have to leave first.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -44,9 +49,7 @@ pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener) {
     }
 }
 
-async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, place: tokio::sync::OwnedSemaphorePermit) {
-    // Answers are small and wanted now.
-    let _ = stream.set_nodelay(true);
+async fn serve(server: Arc<Server>, stream: Box<dyn Socket>, peer: Peer, place: tokio::sync::OwnedSemaphorePermit) {
     let registry = server.registry().clone();
     let connecting = Counted::new(&registry.connecting);
     let limit = server.options().limits.connect_time_max;

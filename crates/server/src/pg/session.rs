@@ -12,7 +12,6 @@
 //! back. Outside of a block every statement stands by itself and is done when it is answered.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use pgwire::messages::startup::{BackendKeyData, ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
+use super::Peer;
 use super::commands::{self, Command};
 use super::encode::{Columns, Form, form_of};
 use super::parameters::{declared, number_of_object, value};
@@ -93,7 +93,7 @@ pub(super) struct PgSession {
 }
 
 /// Serves a client that was let in until it leaves.
-pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: SocketAddr) {
+pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: Peer) {
     let Arrival { inbox, mut outbox, user, role, parameters, key_bytes } = arrival;
     let most = server.options().limits.sessions_max;
     let refusal = if server.is_stopping() {

@@ -1,9 +1,8 @@
 //! The beginning of a connection: encryption, cancel requests, log-in.
 //!
-//! With a certificate every connection must be encrypted: one that is not is refused, and never served in the clear. A client
+//! With a certificate every connection over the network must be encrypted: one that is not is refused, and never served in the clear. A client
 //! that asks for encryption where there is none is told so, and decides itself.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -14,8 +13,8 @@ use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::startup::{Authentication, NegotiateProtocolVersion, PasswordMessageFamily, Startup};
 use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use super::listener::Peer;
 use super::wire::{Broken, Inbox, Line, Outbox, Socket, error_response};
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
@@ -41,8 +40,7 @@ pub(super) struct Arrival {
 }
 
 /// Lets a client in. `None` if there is nothing more to do: it wanted to cancel, or was told why not.
-pub(super) async fn arrive(server: &Arc<Server>, stream: TcpStream, peer: SocketAddr) -> Option<Arrival> {
-    let mut stream: Box<dyn Socket> = Box::new(stream);
+pub(super) async fn arrive(server: &Arc<Server>, mut stream: Box<dyn Socket>, peer: Peer) -> Option<Arrival> {
     let mut encrypted = false;
     let (buffer, version) = loop {
         let mut packet = first_packet(&mut stream).await?;
@@ -110,7 +108,7 @@ async fn greet(
     encrypted: bool,
     (reader, line): (tokio::io::ReadHalf<Box<dyn Socket>>, Arc<Line>),
     outbox: &mut Outbox,
-    peer: SocketAddr,
+    peer: Peer,
 ) -> Result<Greeted, Broken> {
     let refuse = |text: &str, code| Broken::Malformed(Error::input(text).with_code(code));
     let (major, minor) = (code >> 16, code & 0xffff);
@@ -118,7 +116,7 @@ async fn greet(
         let text = format!("protocol {major}.{minor} is not spoken here; 3.0 and 3.2 are");
         return Err(refuse(&text, sqlstate::UNSUPPORTED));
     }
-    if server.tls().is_some() && !encrypted {
+    if server.tls().is_some() && !encrypted && peer != Peer::Local {
         return Err(Broken::Malformed(
             Error::input("this server only takes encrypted connections")
                 .with_code("28000")
@@ -155,7 +153,7 @@ async fn greet(
             // Who is not known does not get in.
             known.map(|known| known.role.clone()).ok_or(Broken::Gone)?
         }
-        None if peer.ip().is_loopback() => Arc::new(Role::none(server.options().files)),
+        None if peer.is_of_this_machine() => Arc::new(Role::none(server.options().files)),
         None => return Err(refuse("only clients of this machine get in without a password", "28000")),
     };
     outbox.put(PgWireBackendMessage::Authentication(Authentication::Ok));
