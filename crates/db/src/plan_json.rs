@@ -2,32 +2,35 @@
 //!
 //! ```json
 //! { "plan": { "operator": "Limit 1", "rows_estimate": 1, "inputs": [ … ] },
+//!   "could_share": "no, because …",
 //!   "query": { "elapsed_us": 1200, "memory_peak_bytes": 4096, … },
 //!   "pipelines": [ { "stage": "scan", "packets": 2, "operators": [ { "name": "Scan t", "rows": 3, … } ] } ] }
 //! ```
 //!
-//! The last two are there when it ran. An operator of a pipeline has the name of the plan's node that it does the work of; a name
+//! What it could share is there when it did not run, the last two when it did. An operator of a pipeline has the name of the plan's node that it does the work of; a name
 //! that begins with `=> ` is where the pipeline ends.
 
 use diligence_engine::plan::Plan;
 use diligence_engine::query::profile::{OperatorProfile, PipelineProfile, Profile};
 use serde_json::{Value, json};
 
-/// All of it, on one line.
-pub(crate) fn document(plan: &Plan, profile: Option<&Profile>) -> String {
-    let mut document = json!({ "plan": node(plan) });
-    if let Some(profile) = profile {
-        document["query"] = json!({
-            "elapsed_us": profile.elapsed_ns / 1000,
-            "memory_peak_bytes": profile.memory_peak_bytes,
-            "clusters_read": profile.clusters_read,
-            "clusters_pruned": profile.clusters_pruned,
-            "bytes_fetched": profile.bytes_fetched,
-            "sharing": profile.sharing,
-        });
-        document["pipelines"] = profile.pipelines.iter().map(pipeline).collect();
-    }
-    document.to_string()
+/// A plan, and what it could share, on one line.
+pub(crate) fn planned(plan: &Plan, could_share: &str) -> String {
+    json!({ "plan": node(plan), "could_share": could_share }).to_string()
+}
+
+/// A plan, and how it ran, on one line.
+pub(crate) fn ran(plan: &Plan, profile: &Profile) -> String {
+    let query = json!({
+        "elapsed_us": profile.elapsed_ns / 1000,
+        "memory_peak_bytes": profile.memory_peak_bytes,
+        "clusters_read": profile.clusters_read,
+        "clusters_pruned": profile.clusters_pruned,
+        "bytes_fetched": profile.bytes_fetched,
+        "sharing": profile.shared(),
+    });
+    let pipelines = profile.pipelines.iter().map(pipeline).collect::<Vec<_>>();
+    json!({ "plan": node(plan), "query": query, "pipelines": pipelines }).to_string()
 }
 
 fn node(plan: &Plan) -> Value {

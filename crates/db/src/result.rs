@@ -325,7 +325,7 @@ impl QueryResult {
             Body::Analyze(stream, plan) => {
                 let text = match plan {
                     Explained::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
-                    Explained::Json(plan) => plan_json::document(&plan, Some(&stream.profile())),
+                    Explained::Json(plan) => plan_json::ran(&plan, &stream.profile()),
                 };
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }

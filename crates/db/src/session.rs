@@ -166,7 +166,7 @@ impl Session {
                 QueryResult::analyze(engine.run(&query.plan, options)?, plan)
             }
             Statement::Explain { query, json: true, .. } => {
-                QueryResult::lines(&plan_json::document(&query.plan, None))?
+                QueryResult::lines(&plan_json::planned(&query.plan, &engine.explain_sharing(&query.plan, &options)?))?
             }
             Statement::Explain { query, analyze: false, json: false, details } => {
                 let mut text = engine.explain(&query.plan, &options)?;

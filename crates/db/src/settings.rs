@@ -221,7 +221,7 @@ impl Settings {
             label: label.to_owned(),
             memory_limit_bytes: self.query_memory_bytes(&own),
             waits_for_memory: true,
-            is_long: false,
+            work_expected_ns: 0,
             packets: own.packets,
             batch_rows: own.batch_rows,
             sort_plan: own.sort_plan,

@@ -3,6 +3,7 @@
 //! A planned query can be started again as long as [`PlannedStatement::is_current`]: that is what plan caches live from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -40,7 +41,7 @@ pub struct PlannedStatement {
     planned: Planned,
     needs: Needs,
     waits_for_memory: bool,
-    is_long: bool,
+    work_expected_ns: u64,
 }
 
 impl PlannedStatement {
@@ -54,7 +55,7 @@ impl PlannedStatement {
                 _ => Needs::default(),
             },
         };
-        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, is_long: false }
+        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, work_expected_ns: 0 }
     }
 
     /// What running it is expected to need, by its plan alone.
@@ -68,9 +69,9 @@ impl PlannedStatement {
         self
     }
 
-    /// The same statement, whose turns on workers come behind those of short ones from the start.
-    pub fn taking_long(mut self) -> Self {
-        self.is_long = true;
+    /// The same statement, which is expected to use so much of workers: those that are known to need little have their turns before it.
+    pub fn expected_to_work(mut self, work: Duration) -> Self {
+        self.work_expected_ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
@@ -101,7 +102,7 @@ impl PlannedStatement {
     pub fn once_more(&self) -> Option<Self> {
         let Planned::Query(query, uses) = &self.planned else { return None };
         let planned = Planned::Query(query.clone(), uses.clone());
-        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, is_long: false })
+        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, work_expected_ns: 0 })
     }
 
     /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom it is called.
@@ -151,7 +152,7 @@ impl GenericPlan {
             planned,
             needs: self.needs,
             waits_for_memory: true,
-            is_long: false,
+            work_expected_ns: 0,
         })
     }
 }
@@ -192,7 +193,7 @@ impl Session {
     pub fn start_planned(&self, planned: PlannedStatement) -> Result<QueryResult> {
         let options = QueryOptions {
             waits_for_memory: planned.waits_for_memory,
-            is_long: planned.is_long,
+            work_expected_ns: planned.work_expected_ns,
             ..self.query_options(&planned.text)
         };
         self.in_runtime(|| match planned.planned {

@@ -254,6 +254,7 @@ fn plans_are_json_for_programs() {
     let aggregate = &planned["plan"]["inputs"][0];
     assert!(aggregate["operator"].as_str().unwrap().starts_with("Aggregate by a"), "{planned}");
     assert!(planned.get("pipelines").is_none());
+    assert!(planned["could_share"].as_str().unwrap().starts_with("no, because"), "{planned}");
     for explain in
         ["EXPLAIN (ANALYZE, FORMAT JSON)", "explain analyze format json", "EXPLAIN (FORMAT json, ANALYZE ON)"]
     {
@@ -263,7 +264,7 @@ fn plans_are_json_for_programs() {
         let mut operators = pipelines.iter().flat_map(|pipeline| pipeline["operators"].as_array().unwrap());
         let sink = operators.find(|operator| operator["name"] == name.as_str()).unwrap();
         assert_eq!(sink["rows"], 2);
-        assert!(ran["query"]["elapsed_us"].as_u64().is_some());
+        assert!(ran["query"]["elapsed_us"].as_u64().is_some() && ran["query"]["sharing"].is_array());
     }
 }
 

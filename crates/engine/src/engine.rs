@@ -186,15 +186,26 @@ impl Engine {
 
     /// The plan, its pipelines, and what it could share, as text.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
+        let (graph, sharing) = self.compile(plan, options)?;
+        Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
+    }
+
+    /// What a plan could share, as text.
+    pub fn explain_sharing(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
+        self.compile(plan, options).map(|(_, sharing)| sharing)
+    }
+
+    fn compile(&self, plan: &Plan, options: &QueryOptions) -> Result<(Graph, String)> {
         let _entered = sync::enter(&self.launcher.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
         let setup = self.launcher.setup(QueryId(0), options);
-        let graph: Graph = self.launcher.compile(plan, result, &setup, options)?;
+        let graph = self.launcher.compile(plan, result, &setup, options)?;
         let sharing = match Wish::of(plan, options) {
             Ok(wish) => self.running.explain(&wish, plan, options),
             Err(why) => format!("no, because {why}"),
         };
-        Ok(format!("{plan}\n{graph}\nSharing: {sharing}{}\n", graph.tables_text()))
+        let tables = graph.tables_text();
+        Ok((graph, sharing + &tables))
     }
 
     /// What queries share at the moment, and what they have shared.

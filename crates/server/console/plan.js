@@ -144,7 +144,7 @@ function summary({ query, pipelines }, worked) {
     fact(bytes(query.memory_peak_bytes), "memory at most"),
     fact(count(query.clusters_read), `clusters read${query.clusters_pruned ? `, ${count(query.clusters_pruned)} left out` : ""}`),
     fact(bytes(query.bytes_fetched), "fetched"),
-    query.sharing ? fact("Shared", query.sharing) : null,
+    query.sharing.length ? fact("Shared", query.sharing.join("; ")) : null,
   );
 }
 

@@ -212,14 +212,14 @@ impl Path {
             }
             let answer = plan.is_constant().then_some(answer);
             let query = Query::new(parsed.text(), plan.needs(), history.used());
-            let class = query.class;
+            let expected = query.expected;
             let (admitted, passed) = self.admission.enter(asker, query).await?;
             let own = session.clone();
             let started = self.execute.run(move || {
                 if !plan.is_current(&own) {
                     return Ok(None);
                 }
-                plan.again().map(|plan| begin(&own, plan, class)).transpose()
+                plan.again().map(|plan| begin(&own, plan, expected)).transpose()
             });
             if let Some(started) = started.await? {
                 self.cache.count(true);
@@ -265,7 +265,7 @@ impl Path {
     ) -> Result<Option<Running>> {
         let Some(Generic { plan, history }) = self.cache.generic(key) else { return Ok(None) };
         let Some(used) = history.used() else { return Ok(None) };
-        if Query::new(parsed.text(), Needs::default(), Some(used)).class != Class::Cheap {
+        if Query::new(parsed.text(), Needs::default(), Some(used)).expected.class != Class::Cheap {
             return Ok(None);
         }
         let plan = match plan {
@@ -283,13 +283,13 @@ impl Path {
         };
         let Some(plan) = plan else { return Ok(None) };
         let query = Query::new(parsed.text(), plan.needs(), Some(used));
-        let class = query.class;
+        let expected = query.expected;
         let (admitted, passed) = self.admission.enter(asker, query).await?;
         let (own, values) = (session.clone(), values.to_vec());
         let started = self.execute.run(move || {
             // These values may not suit the plan: then one is made for them.
             let planned = plan.is_current(&own).then(|| plan.with(&values)).and_then(Result::ok);
-            planned.map(|planned| begin(&own, planned, class)).transpose()
+            planned.map(|planned| begin(&own, planned, expected)).transpose()
         });
         let Some(started) = started.await? else {
             // Its tables have changed, most likely: the next one tries again.
@@ -331,10 +331,10 @@ impl Path {
         let Ready { planned, history } = ready;
         let used = history.as_ref().and_then(|history| history.used());
         let query = Query::new(statement, planned.needs(), used);
-        let class = query.class;
+        let expected = query.expected;
         let (admitted, passed) = self.admission.enter(asker, query).await?;
         let own = session.clone();
-        let started = self.execute.run(move || begin(&own, planned, class)).await?;
+        let started = self.execute.run(move || begin(&own, planned, expected)).await?;
         Ok(Running::new(self, asker, started, admitted, passed, history))
     }
 

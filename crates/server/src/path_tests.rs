@@ -155,10 +155,11 @@ async fn a_query_that_was_cancelled_before_it_had_a_number_ends() {
     let sql = "SELECT count(*) FROM generate_series(1, 100000000000)";
     let parsed = path.parse(&session, sql.to_owned()).await.unwrap();
     let planned = session.plan(&parsed, &[]).unwrap();
-    let (admitted, passed) = path.admission().enter(&asker, Query::new(sql, planned.needs(), None)).await.unwrap();
+    let query = Query::new(sql, planned.needs(), None);
+    let (admitted, passed) = path.admission().enter(&asker, query).await.unwrap();
     assert!(!path.cancel(admitted.ticket().number(), |user| user == Some("bob")));
     assert!(path.cancel(admitted.ticket().number(), |user| user == Some("ann")));
-    let started = begin(&session, planned, passed.class).unwrap();
+    let started = begin(&session, planned, query.expected).unwrap();
     let mut running = Running::new(&path, &asker, started, admitted, passed, None);
     assert_eq!(rows(&mut running).await.unwrap_err().kind(), ErrorKind::Cancelled);
 }

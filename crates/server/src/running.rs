@@ -11,7 +11,7 @@ use diligence_db::{CancelToken, PlannedStatement, QueryResult, ResultKind, Sessi
 use futures::future::BoxFuture;
 
 use crate::admission::lanes::Ticket;
-use crate::admission::{Admitted, Asker, Class, History, Passed};
+use crate::admission::{Admitted, Asker, Class, Expected, History, Passed};
 use crate::cache::ANSWER_BYTES_MAX;
 use crate::path::{Owner, Path};
 use crate::sqlstate;
@@ -31,11 +31,11 @@ struct Retry {
 }
 
 /// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs more than is free.
-pub(crate) fn begin(session: &Session, planned: PlannedStatement, class: Class) -> Result<Started> {
+pub(crate) fn begin(session: &Session, planned: PlannedStatement, expected: Expected) -> Result<Started> {
+    let planned = planned.expected_to_work(expected.work);
     let fingerprint = planned.fingerprint();
-    let again = if class == Class::Cheap { planned.once_more() } else { None };
+    let again = if expected.class == Class::Cheap { planned.once_more() } else { None };
     let planned = if again.is_some() { planned.needing_little() } else { planned };
-    let planned = if class == Class::Heavy { planned.taking_long() } else { planned };
     let retry = again.map(|planned| Retry { session: session.clone(), planned });
     Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
 }
@@ -235,7 +235,8 @@ impl Running {
         let Some(Retry { session, planned }) = self.retry.take() else { return };
         self.let_go(None, None);
         let path = self.path.clone();
-        let start = async move { path.execute.run(move || begin(&session, planned, Class::Heavy)).await };
+        let start =
+            async move { path.execute.run(move || begin(&session, planned, Expected::unknown(Class::Heavy))).await };
         self.restarting = Some(Box::pin(start));
     }
 

@@ -34,9 +34,9 @@ pub struct QueryOptions {
     /// Whether it waits, before it starts, until the budget has a grant for it. A query that is expected to need little takes what it needs
     /// as it goes instead, so that it is not behind those that wait for much; then others are asked to give back.
     pub waits_for_memory: bool,
-    /// Whether it is expected to take long: then it takes its turns behind queries that have only begun from the start, not once it has used much
-    /// ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
-    pub is_long: bool,
+    /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start, so that one that is known to take long
+    /// is never taken for one that has only begun ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
+    pub work_expected_ns: u64,
     /// Packets that may work on one pipeline at once; one per worker if `None`.
     pub packets: Option<usize>,
     /// Rows in a batch at most.
@@ -55,7 +55,7 @@ impl Default for QueryOptions {
             label: String::new(),
             memory_limit_bytes: None,
             waits_for_memory: true,
-            is_long: false,
+            work_expected_ns: 0,
             packets: None,
             batch_rows: BATCH_ROWS_MAX,
             sort_plan: SortPlan::default(),

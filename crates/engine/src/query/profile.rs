@@ -198,6 +198,21 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// What it had of other queries, for people.
+    pub fn shared(&self) -> Vec<String> {
+        let mut shared = Vec::new();
+        if self.columns_shared > 0 {
+            shared.push(format!("{} columns of clusters were decoded already, by other scans", self.columns_shared));
+        }
+        if let (tables @ 1.., saved_ns) = self.tables_shared {
+            let tables = if tables == 1 { "1 hash table was".to_owned() } else { format!("{tables} hash tables were") };
+            let saved = display_ns(saved_ns);
+            shared.push(format!("{tables} built by another join with the same build side, with {saved} of work"));
+        }
+        shared.extend(self.sharing.clone());
+        shared
+    }
+
     /// Adds what was done before, by another run: its pipelines come first.
     pub(super) fn put_behind(&mut self, earlier: Profile) {
         self.memory_peak_bytes = self.memory_peak_bytes.max(earlier.memory_peak_bytes);
@@ -234,18 +249,8 @@ impl fmt::Display for Profile {
             self.clusters_pruned,
             display_bytes(self.bytes_fetched),
         )?;
-        if self.columns_shared > 0 {
-            writeln!(f, "Sharing: {} columns of clusters were decoded already, by other scans", self.columns_shared)?;
-        }
-        if let (tables @ 1.., saved_ns) = self.tables_shared {
-            let (tables, saved) = (
-                if tables == 1 { "1 hash table was" } else { &format!("{tables} hash tables were") },
-                display_ns(saved_ns),
-            );
-            writeln!(f, "Sharing: {tables} built by another join with the same build side, with {saved} of work")?;
-        }
-        if let Some(sharing) = &self.sharing {
-            writeln!(f, "Sharing: {sharing}")?;
+        for shared in self.shared() {
+            writeln!(f, "Sharing: {shared}")?;
         }
         for pipeline in &self.pipelines {
             writeln!(

@@ -38,7 +38,7 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// What a query counts as having used when it starts, if it is expected to take long: more than any policy calls little.
+/// What a query counts as having used when it starts, at most: more than any policy calls little, and far from the largest number.
 const LONG_NS: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl QueryRun {
             started_ns: clock.now_ns(),
             clock,
             scheduler,
-            attained_ns: Arc::new(AtomicU64::new(if options.is_long { LONG_NS } else { 0 })),
+            attained_ns: Arc::new(AtomicU64::new(options.work_expected_ns.min(LONG_NS))),
             result,
             scans: OnceLock::new(),
             shared: OnceLock::new(),

@@ -447,15 +447,15 @@ impl Work for Noted {
 }
 
 #[test]
-fn a_query_that_takes_long_is_behind_others_from_the_start() {
+fn a_query_that_is_known_to_take_long_is_behind_others_from_the_start() {
     let clock = Arc::new(SystemClock::default());
     let scheduler = Scheduler::inline(1, clock.clone());
     scheduler.set_policy(PolicyKind::default());
     let turns = Arc::new(Mutex::new(Vec::new()));
-    for (id, is_long) in [(1, true), (2, false), (3, true), (4, false)] {
+    for (id, work_expected_ns) in [(1, 7_000_000), (2, 0), (3, u64::MAX), (4, 1_000_000)] {
         let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
         let (result, _receiver) = ResultSink::new(schema());
-        let (options, scheduler) = (QueryOptions { is_long, ..QueryOptions::default() }, scheduler.clone());
+        let (options, scheduler) = (QueryOptions { work_expected_ns, ..QueryOptions::default() }, scheduler.clone());
         let run = QueryRun::new(QueryId(id), &options, setup, result, clock.clone(), scheduler, Box::new(|_| {}));
         run.packet(StageId::Scan, Box::new(Noted(QueryId(id), turns.clone()))).submit(Arrival::New);
     }

@@ -119,13 +119,33 @@ impl Asker {
     }
 }
 
+/// What is known of a query before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its class.
+    pub class: Class,
+    /// What it will use of workers.
+    pub work: Duration,
+}
+
+impl Expected {
+    /// Of one of which nothing but the plan is known: little, or more than any other.
+    pub fn unknown(class: Class) -> Self {
+        let work = match class {
+            Class::Cheap => Duration::ZERO,
+            Class::Heavy => Duration::MAX,
+        };
+        Self { class, work }
+    }
+}
+
 /// A query at the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
     /// Its text.
     pub statement: &'a str,
-    /// Its class.
-    pub class: Class,
+    /// Its class, and what it will use of workers.
+    pub expected: Expected,
     /// Bytes that it is expected to reserve.
     memory_bytes: usize,
     /// Whether that is by its plan alone.
@@ -141,7 +161,8 @@ impl<'a> Query<'a> {
         };
         let is_cheap = is_quick && memory_bytes <= CHEAP_MEMORY_BYTES_MAX;
         let class = if is_cheap { Class::Cheap } else { Class::Heavy };
-        Self { statement, class, memory_bytes, is_guess: used.is_none() }
+        let expected = used.map_or(Expected::unknown(class), |used| Expected { class, work: used.worked });
+        Self { statement, expected, memory_bytes, is_guess: used.is_none() }
     }
 
     /// Bytes that are counted as taken while it runs, where heavy queries together may take `most`. A guess errs towards more, and what
@@ -262,7 +283,7 @@ impl Admission {
     pub async fn enter(self: &Arc<Self>, asker: &Asker, query: Query<'_>) -> Result<(Admitted, Passed)> {
         let (role, memory) = (&asker.role, self.memory_max_bytes());
         let wanted = Wanted {
-            class: query.class,
+            class: query.expected.class,
             memory_bytes: query.memory_counted(memory),
             role: role.name.clone(),
             role_running_max: role.limits.running_max,
@@ -280,7 +301,7 @@ impl Admission {
             state.tell(&tickets);
             if tickets.contains(&ticket) {
                 state.inside.insert(ticket, Inside { user: asker.user.clone(), is_unwanted: false });
-                let passed = Passed { class: query.class, place: None, waited: Duration::ZERO };
+                let passed = Passed { class: query.expected.class, place: None, waited: Duration::ZERO };
                 return Ok((admitted, passed));
             }
             let (sender, told) = oneshot::channel();
@@ -307,7 +328,7 @@ impl Admission {
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => self.admit(),
             }
         }
-        Ok((admitted, Passed { class: query.class, place, waited: began.elapsed() }))
+        Ok((admitted, Passed { class: query.expected.class, place, waited: began.elapsed() }))
     }
 
     /// Lets in whoever may run now.
@@ -466,7 +487,7 @@ mod tests {
     const CHEAP: Query<'_> = of("SELECT 1", Class::Cheap);
 
     const fn of(statement: &str, class: Class) -> Query<'_> {
-        Query { statement, class, memory_bytes: 0, is_guess: true }
+        Query { statement, expected: Expected::unknown(class), memory_bytes: 0, is_guess: true }
     }
 
     async fn until_waiting(admission: &Admission, count: usize) {
@@ -558,7 +579,7 @@ mod tests {
         let used = |memory_bytes, milliseconds| Used { memory_bytes, worked: Duration::from_millis(milliseconds) };
         let of = |expected, before| {
             let query = Query::new("", expected, before);
-            (query.class, query.memory_counted(1 << 20))
+            (query.expected.class, query.memory_counted(1 << 20))
         };
         assert_eq!(of(needs(10, 10), None), (Class::Cheap, 10));
         assert_eq!(of(needs(CHEAP_ROWS_MAX + 1, 0), None), (Class::Heavy, 0));
