@@ -107,7 +107,7 @@ fn a_unix_socket_is_a_door_and_ends_with_its_server() {
     // The line of the first door may be there before the second is announced, but both listen by then.
     let ask = |url: &str, sql: &str| run(home.path(), &["sql", "--connect", url, "--format", "csv", sql], "");
     let there = ask(&url, "SELECT count(*) AS n FROM items; SELECT peer FROM system.sessions");
-    assert_eq!((there.code, there.stdout.as_str()), (Some(0), "n\n2\n\npeer\nlocal\n"), "{}", there.stderr);
+    assert_eq!((there.code, there.stdout.as_str()), (Some(0), "n\n2\npeer\nlocal\n"), "{}", there.stderr);
     let strict = ask(&format!("{url}?sslmode=require"), "SELECT 1");
     assert!(strict.code == Some(2) && strict.stderr.contains("not encrypted"), "{}", strict.stderr);
     let path = home.path().join(format!(".s.PGSQL.{port}"));

@@ -130,7 +130,7 @@ pub struct Expected {
 
 impl Expected {
     /// Of one of which nothing but the plan is known: little, or more than any other.
-    pub fn unknown(class: Class) -> Self {
+    pub const fn unknown(class: Class) -> Self {
         let work = match class {
             Class::Cheap => Duration::ZERO,
             Class::Heavy => Duration::MAX,
