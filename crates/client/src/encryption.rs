@@ -37,16 +37,8 @@ const SYSTEM_ROOTS: [&str; 5] = [
 pub(crate) async fn connect(url: &Url) -> Result<Socket> {
     let failed = |error: &dyn std::fmt::Display| Error::resource(format!("{url} cannot be reached: {error}"));
     if let Some(path) = url.socket() {
-        return match url.encryption {
-            // Nobody listens in between.
-            Encryption::Never | Encryption::IfOffered => {
-                Ok(Socket::Local(UnixStream::connect(path).await.map_err(|error| failed(&error))?))
-            }
-            Encryption::Always | Encryption::Verified => {
-                Err(Error::input(format!("{url} is a Unix socket, which is not encrypted"))
-                    .with_hint("leave sslmode and sslrootcert out"))
-            }
-        };
+        // Nobody listens in between.
+        return Ok(Socket::Local(UnixStream::connect(path).await.map_err(|error| failed(&error))?));
     }
     let candidates = tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(&error))?;
     let mut refused = io::Error::other("its name has no address");

@@ -91,6 +91,10 @@ impl Url {
                 (name, _) => return Err(wrong(&format!("the option '{name}' is not known"))),
             }
         }
+        let wants_encryption = matches!(address.encryption, Encryption::Always | Encryption::Verified);
+        if wants_encryption && address.socket().is_some() {
+            return Err(wrong("a Unix socket is not encrypted; leave sslmode and sslrootcert out"));
+        }
         Ok(address)
     }
 
@@ -189,9 +193,14 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_and_show_no_password() {
-        for url in
-            ["http://x", "postgres://x:y", "postgres://ann:%zz@x", "postgres://x?sslmode=allow", "postgres://x?a=b"]
-        {
+        for url in [
+            "http://x",
+            "postgres://%2Ftmp?sslmode=require",
+            "postgres://x:y",
+            "postgres://ann:%zz@x",
+            "postgres://x?sslmode=allow",
+            "postgres://x?a=b",
+        ] {
             assert!(Url::parse(url).is_err(), "{url}");
         }
         let error = Url::parse("postgres://ann:secret@host:port/").unwrap_err().to_string();
