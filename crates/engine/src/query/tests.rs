@@ -109,7 +109,7 @@ pub(crate) fn options(batch_rows: usize) -> QueryOptions {
 }
 
 /// Waits until a condition holds; fails after ten seconds.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition() {
         assert!(Instant::now() < end, "still not true after ten seconds: {what}");
