@@ -50,14 +50,14 @@ def until(what, found, most=20):
 
 # One that sends no more gets its answer: to a script, and to what it had sent before.
 peer = connect()
-peer.sendall(message(b"Q", slow.format("half", 30000).encode() + b"\0") + message(b"Q", b"SELECT 'second'\0"))
+peer.sendall(message(b"Q", slow.format("half", 150000).encode() + b"\0") + message(b"Q", b"SELECT 'second'\0"))
 peer.shutdown(socket.SHUT_WR)
 until("it runs", lambda: active("half") == 1)
 time.sleep(0.6)
 assert active("half") == 1
 seen = read_until(peer, None)
 rows = [body for kind, body in seen if kind == b"D"]
-assert rows == [b"\0\x01\0\0\0\x0a3000000000", b"\0\x01\0\0\0\x06second"], seen
+assert rows == [b"\0\x01\0\0\0\x0b15000000000", b"\0\x01\0\0\0\x06second"], seen
 assert {kind for kind, _ in seen} == {b"S", b"T", b"D", b"C", b"Z"}, seen
 asked = [body for kind, body in seen if kind == b"S"]
 assert asked and set(asked) == {b"server_encoding\0UTF8\0"}, asked
