@@ -8,6 +8,9 @@ use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
 /// beside so much.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// A process that holds too much although it gave back tries again after so long: what was in use then may be free by now.
+const AGAIN: Duration = Duration::from_millis(250);
+
 /// Changes that are less count as none.
 const CHANGE_BYTES: usize = 1 << 20;
 
@@ -42,6 +45,8 @@ pub(crate) struct Looks {
     still_since: Duration,
     /// Whether it gave back since it is still.
     is_trimmed: bool,
+    /// When it was last to give back.
+    told: Duration,
 }
 
 /// What comes of a look.
@@ -60,12 +65,17 @@ impl Looks {
         if bytes.abs_diff(self.still_bytes) > CHANGE_BYTES {
             (self.still_bytes, self.still_since, self.is_trimmed) = (bytes, now, false);
         }
+        let is_again = bytes > bounds.high_bytes && now.saturating_sub(self.told) >= AGAIN;
         let high = bounds.high_bytes.max(self.floor_bytes + bounds.more_bytes);
         let is_quiet = !self.is_trimmed && now.saturating_sub(self.still_since) >= QUIET;
         // As long as it takes at least to get there.
         let ms = high.saturating_sub(bytes) / (BYTES_PER_SECOND / 1000);
         let next = Duration::from_millis(ms as u64).clamp(LOOK_MIN, LOOK_MAX);
-        Look { is_too_much: bytes > high || is_quiet, next }
+        let is_too_much = bytes > high || is_again || is_quiet;
+        if is_too_much {
+            self.told = now;
+        }
+        Look { is_too_much, next }
     }
 
     /// Memory went back: the process holds so much now.
@@ -101,17 +111,19 @@ mod tests {
     fn what_is_in_use_is_not_asked_for_again_and_again() {
         let bounds = Bounds::within(1000 * MB);
         let mut looks = Looks::default();
-        let mut is_too_much = |bytes: usize, back: Option<usize>| {
-            let is_too_much = looks.look(&bounds, bytes * MB, Duration::ZERO).is_too_much;
+        let mut is_too_much = |bytes: usize, ms: u64, back: Option<usize>| {
+            let is_too_much = looks.look(&bounds, bytes * MB, Duration::from_millis(ms)).is_too_much;
             back.filter(|_| is_too_much).into_iter().for_each(|bytes| looks.gave_back(bytes * MB));
             is_too_much
         };
-        assert!(!is_too_much(1100, None));
-        assert!(is_too_much(1230, Some(1215)));
-        assert!(!is_too_much(1216, None) && !is_too_much(1230, None));
-        assert!(is_too_much(1240, Some(1000)));
-        assert!(!is_too_much(1190, None));
-        assert!(is_too_much(1200, None));
+        assert!(!is_too_much(1100, 1000, None));
+        assert!(is_too_much(1230, 1000, Some(1215)));
+        assert!(!is_too_much(1216, 1010, None) && !is_too_much(1230, 1020, None));
+        assert!(is_too_much(1230, 1250, Some(1225)), "but after some time");
+        assert!(!is_too_much(1230, 1260, None));
+        assert!(is_too_much(1260, 1270, Some(1000)));
+        assert!(!is_too_much(1190, 1280, None) && !is_too_much(1190, 3000, None));
+        assert!(is_too_much(1200, 3010, None));
     }
 
     #[test]

@@ -8,13 +8,18 @@
 //! The system clears and maps huge pages (2 MiB) at once, which is cheap, but one of which a part has gone back comes whole with the next
 //! touch: what the process holds and what it uses drift apart. So processes with small budgets have none.
 //!
+//! What one thread has allocated and another has freed is free only when the first one looks: threads that allocate much call [`tidy`] now and then.
+//!
 //! Linking this crate is enough to use the allocator.
 
 mod bounds;
+mod global;
 mod resident;
 
+use std::cell::Cell;
 use std::ffi::c_long;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +27,7 @@ use bounds::{Bounds, Looks};
 use resident::Resident;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: global::Allocator = global::Allocator;
 
 /// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the allocator keeps.
 pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
@@ -69,8 +74,29 @@ fn set_purge_delay(ms: c_long) {
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, ms) };
 }
 
+/// How often memory went back: threads that have not looked since are to look.
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
+
+/// How long threads have to look at what of theirs is free before it goes back: they do after a quantum of work.
+const TIDYING: Duration = Duration::from_millis(4);
+
+/// Takes back what this thread has allocated and others have freed, if memory is about to go back to the system: else that would not be found. Call it
+/// where nothing is under way, often: it only reads a number most of the time.
+pub fn tidy() {
+    thread_local! {
+        static SEEN: Cell<u32> = const { Cell::new(0) };
+    }
+    let rounds = ROUNDS.load(Ordering::Relaxed);
+    if SEEN.replace(rounds) != rounds {
+        // SAFETY: any thread may call it at any time.
+        unsafe { libmimalloc_sys::mi_collect(false) };
+    }
+}
+
 /// Gives back to the system what is free, whichever thread has freed it.
 fn give_back() {
+    ROUNDS.fetch_add(1, Ordering::Relaxed);
+    thread::sleep(TIDYING);
     // For a thread that has never allocated anything the allocator does nothing.
     drop(black_box(Box::new(0_u8)));
     // SAFETY: any thread may call it at any time.

@@ -3,10 +3,11 @@
 //! One test in this file, because it looks at what the whole process holds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use diligence_allocator::{RESIDENT_BASE_BYTES, keep_within};
+use diligence_allocator::{RESIDENT_BASE_BYTES, keep_within, tidy};
 
 fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -39,4 +40,24 @@ fn what_is_freed_goes_back_when_there_is_too_much_or_nobody_uses_it() {
     drop(keeper);
     drop(blocks(60 << 20));
     wait_below(50 << 20);
+    others_free_what_one_has_allocated();
+}
+
+/// Small blocks in pages that a thread still uses, freed by another: they go back once that thread has looked.
+fn others_free_what_one_has_allocated() {
+    const BYTES: usize = 220 << 20;
+    let (give, take) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let allocates = thread::spawn(move || {
+        let blocks = (0..BYTES / 3000).map(|_| vec![1_u8; 3000]).collect::<Vec<_>>();
+        give.send(blocks).unwrap();
+        while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            tidy();
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    drop(take.recv().unwrap());
+    wait_below(100 << 20);
+    end.send(()).unwrap();
+    allocates.join().unwrap();
 }

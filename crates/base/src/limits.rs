@@ -11,6 +11,10 @@ pub const BATCH_ROWS_MAX: usize = 8192;
 /// for more than a few milliseconds per worker.
 pub const QUANTUM: Duration = Duration::from_millis(2);
 
+/// How long it runs at least if a packet of a short query comes meanwhile: some batches, so that
+/// many short queries do not cut long ones into turns that cost more than they do.
+pub const QUANTUM_CUT: Duration = Duration::from_micros(200);
+
 /// Batches a producer may be ahead of its consumer at one port (Volcano's flow-control slack).
 /// Four hides the hand-over between two workers; more only holds memory.
 pub const PORT_CREDITS: usize = 4;

@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
     let database = Database::open(options)?;
     let broker = Arc::downgrade(database.engine().broker());
     diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+    database.engine().between_turns(diligence_allocator::tidy);
     let session = database.session();
     answer(&json!({"ready": true}))?;
     for line in std::io::stdin().lock().lines() {

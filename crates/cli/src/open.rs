@@ -51,5 +51,6 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
     })?;
     let broker = Arc::downgrade(database.engine().broker());
     diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+    database.engine().between_turns(diligence_allocator::tidy);
     Ok(database)
 }

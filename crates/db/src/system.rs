@@ -276,12 +276,13 @@ fn stages(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     engine.stages().into_iter().map(row).collect()
 }
 
-const WORKERS: [Column; 5] = [
+const WORKERS: [Column; 6] = [
     ("id", Kind::Number),
     ("stage", Kind::Text),
     ("query", Kind::Number),
     ("turns_total", Kind::Number),
     ("busy_us_total", Kind::Number),
+    ("longest_turn_us", Kind::Number),
 ];
 
 fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
@@ -292,6 +293,7 @@ fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             Value::Number(worker.query.and_then(|query| i64::try_from(query).ok())),
             worker.turns_total.into(),
             (worker.busy_ns_total / 1000).into(),
+            (worker.turn_ns_max / 1000).into(),
         ]
     };
     engine.workers().into_iter().map(row).collect()

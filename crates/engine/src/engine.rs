@@ -96,7 +96,7 @@ impl EngineOptions {
 /// Runs plans. One per process is meant; several do not share anything.
 pub struct Engine {
     launcher: Arc<Launcher>,
-    running: Arc<RunningPlan>,
+    pub(crate) running: Arc<RunningPlan>,
     tables: QueryMemory,
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -286,6 +286,12 @@ impl Engine {
     /// The workers at this moment.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.launcher.scheduler.workers()
+    }
+
+    /// Has every worker call `tidy` after each turn: for an allocator that wants to know when a thread has nothing under way. To be said once; later ones
+    /// are ignored.
+    pub fn between_turns(&self, tidy: fn()) {
+        self.launcher.scheduler.set_between_turns(tidy);
     }
 
     /// The engine's scheduler: for measuring what a packet costs.

@@ -22,6 +22,9 @@ const SLACK_BYTES_MIN: usize = 16 << 20;
 /// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
 
+/// What is left at most of a budget by whoever takes modestly: many short queries need no more.
+const LEFT_BYTES_MAX: usize = 64 << 20;
+
 /// The part of the budget, as its divisor, that no grant takes: a query that goes ahead without one finds it, however many others hold
 /// grants that they do not use, as those do whose clients read slowly.
 const UNGRANTED_DIVISOR: usize = 8;
@@ -193,7 +196,7 @@ impl Broker {
 
     /// What is left of a budget by whoever takes modestly.
     fn left_bytes(budget: usize) -> usize {
-        budget / SLACK_DIVISOR
+        (budget / SLACK_DIVISOR).min(LEFT_BYTES_MAX)
     }
 
     /// Has what is spare give back what is missing for `bytes` more that are taken [modestly](Self::try_take_modestly).

@@ -39,7 +39,12 @@ impl Reservation {
             return Ok(());
         }
         let account = &self.account;
-        let within = || account.reserve(bytes, account.limit_bytes, |beyond| account.broker.try_take(beyond)).err();
+        let take = |beyond| match self.holder.kind {
+            // Who can spill leaves a little to those who cannot: a short query would wait until it is given back.
+            Kind::Revocable => account.broker.try_take_modestly(beyond),
+            Kind::Firm | Kind::AtRest => account.broker.try_take(beyond),
+        };
+        let within = || account.reserve(bytes, account.limit_bytes, take).err();
         let mut refused = within();
         if account.is_spare() {
             // Nobody drops, spills or waits for what no query needs.

@@ -160,17 +160,27 @@ impl Books {
     /// Who starts next, together, if `runs` may be at work.
     pub fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
         let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
-        let template = |member: &MemberId| {
-            let template = self.members.get(member).and_then(|member| member.wish.template.as_ref());
-            template.map(|(template, _)| template)
-        };
         let is_free = |wanted: &Signature| {
             has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
         };
-        let first = self.waiting.iter().find(|member| template(member).is_none_or(is_free))?;
-        let Some(shared) = template(first) else { return Some(vec![*first]) };
-        let same = self.waiting.iter().filter(|member| template(member) == Some(shared));
-        Some(same.take(MERGED_QUERIES_MAX).copied().collect())
+        let first = self.waiting.iter().find(|member| self.template(**member).is_none_or(is_free))?;
+        Some(self.together_with(*first))
+    }
+
+    /// Who starts, together, if nobody else has anything for a worker to do.
+    pub fn next_in_spare_time(&self) -> Option<Vec<MemberId>> {
+        self.waiting.front().map(|first| self.together_with(*first))
+    }
+
+    fn template(&self, member: MemberId) -> Option<&Signature> {
+        self.members.get(&member)?.wish.template.as_ref().map(|(template, _)| template)
+    }
+
+    /// One that waits, and all that wait and have its template.
+    fn together_with(&self, first: MemberId) -> Vec<MemberId> {
+        let Some(shared) = self.template(first) else { return vec![first] };
+        let same = self.waiting.iter().filter(|member| self.template(**member) == Some(shared));
+        same.take(MERGED_QUERIES_MAX).copied().collect()
     }
 
     /// Notes that a run starts for these members, which wait.

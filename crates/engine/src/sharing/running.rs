@@ -10,8 +10,8 @@
 //! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at work and fewer
 //! shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest starts, together with all that
 //! wait and have its template: so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
-//! a batch to fill. (Group commit works like this.) A run that takes long stops keeping others from starting after
-//! [`SHARING_PATIENCE`].
+//! a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
+//! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`].
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 
@@ -68,7 +68,14 @@ impl Shapes {
 impl RunningPlan {
     /// Nothing is shared yet.
     pub fn new(launcher: Arc<Launcher>, retained: Arc<Retained>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { launcher, retained, books: Mutex::default(), me: me.clone() })
+        let running = Arc::new_cyclic(|me| Self { launcher, retained, books: Mutex::default(), me: me.clone() });
+        let me = running.me.clone();
+        running.launcher.scheduler.set_spare_work(Box::new(move || {
+            if let Some(me) = me.upgrade() {
+                me.start_in_spare_time();
+            }
+        }));
+        running
     }
 
     /// The states that are kept for later queries.
@@ -126,6 +133,7 @@ impl RunningPlan {
         drop(books);
         if waits {
             self.launcher.scans.expect(&plan);
+            self.launcher.scheduler.want_spare_work();
         }
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
@@ -264,6 +272,21 @@ impl RunningPlan {
         };
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
+    }
+
+    /// A worker has nothing to do: whoever has waited longest starts.
+    pub(super) fn start_in_spare_time(&self) {
+        let (job, timers, some_wait) = {
+            let mut books = self.books.lock();
+            let members = books.next_in_spare_time();
+            let job = members.and_then(|members| books.start(members, self.launcher.next_id()));
+            (job, self.timers(&mut books), !books.waiting.is_empty())
+        };
+        job.into_iter().for_each(|job| self.start(job));
+        self.set(timers);
+        if some_wait {
+            self.launcher.scheduler.want_spare_work();
+        }
     }
 
     /// Starts nothing any more.

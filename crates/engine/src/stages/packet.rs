@@ -9,7 +9,7 @@ use diligence_base::seams::Clock;
 use super::{Arrival, Scheduler, StageId};
 use crate::sync::{
     Mutex,
-    atomic::{AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
 /// What a packet does. Called by one worker at a time.
@@ -36,13 +36,20 @@ pub struct Quantum<'a> {
     clock: &'a dyn Clock,
     start_ns: u64,
     end_ns: u64,
+    /// When it may be cut short, and whether it is to be.
+    cut: Option<(u64, &'a AtomicBool)>,
 }
 
 impl<'a> Quantum<'a> {
     /// A turn that starts now and lasts `length_ns`.
     pub fn new(waker: &'a Waker, clock: &'a dyn Clock, length_ns: u64) -> Self {
         let start_ns = clock.now_ns();
-        Self { waker, clock, start_ns, end_ns: start_ns.saturating_add(length_ns) }
+        Self { waker, clock, start_ns, end_ns: start_ns.saturating_add(length_ns), cut: None }
+    }
+
+    /// The same, which ends after `length_ns` already if `wanted` is true.
+    pub(super) fn with_cut(self, length_ns: u64, wanted: &'a AtomicBool) -> Self {
+        Self { cut: Some((self.start_ns.saturating_add(length_ns), wanted)), ..self }
     }
 
     /// When the turn started.
@@ -57,7 +64,8 @@ impl<'a> Quantum<'a> {
 
     /// True when it is time to yield.
     pub fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.end_ns
+        let is_cut = |(end_ns, wanted): (u64, &AtomicBool)| now_ns >= end_ns && wanted.load(Ordering::Relaxed);
+        now_ns >= self.end_ns || self.cut.is_some_and(is_cut)
     }
 }
 

@@ -37,6 +37,14 @@ pub trait Policy: Send {
     fn pop(&mut self) -> Option<Arc<Packet>>;
     /// The packet that has waited longest, for the guard against starvation.
     fn pop_oldest(&mut self) -> Option<Arc<Packet>>;
+    /// Whether a packet goes before others, whose turns are cut short for it.
+    fn is_urgent(&self, _packet: &Packet) -> bool {
+        false
+    }
+    /// Whether such a packet waits.
+    fn has_urgent(&self) -> bool {
+        false
+    }
     /// Cohorts admitted so far and the packets in them; zero for policies without gates.
     fn cohorts(&self) -> (u64, u64) {
         (0, 0)
@@ -222,9 +230,7 @@ impl TwoLevel {
 
 impl Policy for TwoLevel {
     fn push(&mut self, packet: Arc<Packet>, arrival: Arrival) {
-        // What gives memory back is waited for by others, young ones among them.
-        let is_young = packet.attained_ns() < self.young_ns || packet.stage() == StageId::Memory;
-        let level = if is_young { &mut self.young } else { &mut self.others };
+        let level = if self.is_urgent(&packet) { &mut self.young } else { &mut self.others };
         level.push(packet, arrival);
     }
 
@@ -233,6 +239,15 @@ impl Policy for TwoLevel {
         let young = if other.is_none() { self.young.pop() } else { None };
         self.young_turns = if young.is_some() { self.young_turns.saturating_add(1) } else { 0 };
         other.or(young).or_else(|| self.others.pop())
+    }
+
+    fn is_urgent(&self, packet: &Packet) -> bool {
+        // What gives memory back is waited for by others, young ones among them.
+        packet.attained_ns() < self.young_ns || packet.stage() == StageId::Memory
+    }
+
+    fn has_urgent(&self) -> bool {
+        !self.young.lanes.is_empty()
     }
 
     fn pop_oldest(&mut self) -> Option<Arc<Packet>> {

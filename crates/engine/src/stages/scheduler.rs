@@ -1,10 +1,10 @@
 //! The scheduler: the stages' queues behind one policy, the workers, the counters.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use diligence_base::ids::WorkerId;
-use diligence_base::limits::QUANTUM;
+use diligence_base::limits::{QUANTUM, QUANTUM_CUT};
 use diligence_base::seams::{Clock, Spawn, Thread};
 use diligence_base::{Error, Result};
 
@@ -65,6 +65,8 @@ pub struct WorkerInfo {
     pub turns_total: u64,
     /// Time it has worked, in nanoseconds.
     pub busy_ns_total: u64,
+    /// The longest turn that it has given, in nanoseconds: so long others had to wait behind one.
+    pub turn_ns_max: u64,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +76,7 @@ struct WorkerSlot {
     query: AtomicU64,
     turns_total: AtomicU64,
     busy_ns_total: AtomicU64,
+    turn_ns_max: AtomicU64,
 }
 
 /// The worker that looks for work before it sleeps. There is one at most: more would be in each other's way.
@@ -84,6 +87,13 @@ enum Lingerer {
     Looks,
     /// It has been told of a packet, and will come to the queues.
     Called,
+}
+
+/// A packet's turn on a worker.
+struct Turn {
+    packet: Arc<Packet>,
+    /// Whether it is shorter if a packet comes that goes before it.
+    may_be_cut: bool,
 }
 
 struct Queues {
@@ -102,8 +112,14 @@ pub struct Scheduler {
     available: Condvar,
     /// Tells the worker that lingers that there is work.
     called: AtomicBool,
+    /// Whether a packet waits for which others' turns are cut short.
+    urgent: AtomicBool,
     /// Whether a reader lingers.
     reader_lingers: AtomicBool,
+    /// What a worker does that has looked for a packet and found none, if it is wanted.
+    spare_work: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    spare_work_wanted: AtomicBool,
+    between_turns: OnceLock<fn()>,
     counters: Vec<StageCounters>,
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
@@ -148,12 +164,35 @@ impl Scheduler {
             queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, lingerer: Lingerer::Nobody, stopping: false }),
             available: Condvar::new(),
             called: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
             reader_lingers: AtomicBool::new(false),
+            spare_work: OnceLock::new(),
+            spare_work_wanted: AtomicBool::new(false),
+            between_turns: OnceLock::new(),
             counters: StageId::ALL.iter().map(|_| StageCounters::default()).collect(),
             workers: (0..workers).map(|_| WorkerSlot::default()).collect(),
             clock,
             threads: Mutex::default(),
         }
+    }
+
+    /// What a worker is to do that has no packet, whenever somebody [wants that](Self::want_spare_work). To be said once.
+    pub(crate) fn set_spare_work(&self, work: Box<dyn Fn() + Send + Sync>) {
+        let is_first = self.spare_work.set(work).is_ok();
+        debug_assert!(is_first, "spare work is said once");
+    }
+
+    /// The next worker that finds no packet for some 50 us does the spare work, once.
+    pub(crate) fn want_spare_work(&self) {
+        self.spare_work_wanted.store(true, Ordering::Release);
+        if self.queues.lock().idle > 0 {
+            self.available.notify_one();
+        }
+    }
+
+    /// What each worker does after every turn; only the first is heeded.
+    pub(crate) fn set_between_turns(&self, tidy: fn()) {
+        let _ = self.between_turns.set(tidy);
     }
 
     /// The policy in force.
@@ -208,6 +247,7 @@ impl Scheduler {
                     query: stage.map(|_| slot.query.load(Ordering::Relaxed)),
                     turns_total: slot.turns_total.load(Ordering::Relaxed),
                     busy_ns_total: slot.busy_ns_total.load(Ordering::Relaxed),
+                    turn_ns_max: slot.turn_ns_max.load(Ordering::Relaxed),
                 }
             })
             .collect()
@@ -223,6 +263,7 @@ impl Scheduler {
         packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
         let mut queues = self.queues.lock();
         queues.policy.push(packet, arrival);
+        self.urgent.store(queues.policy.has_urgent(), Ordering::Relaxed);
         if queues.lingerer == Lingerer::Looks {
             queues.lingerer = Lingerer::Called;
             self.called.store(true, Ordering::Release);
@@ -232,9 +273,16 @@ impl Scheduler {
         }
     }
 
-    fn pop(queues: &mut Queues) -> Option<Arc<Packet>> {
+    fn pop(&self, queues: &mut Queues) -> Option<Turn> {
         queues.pops += 1;
-        if queues.pops.is_multiple_of(OLDEST_FIRST_EVERY) { queues.policy.pop_oldest() } else { queues.policy.pop() }
+        let policy = &mut queues.policy;
+        let is_guarded = queues.pops.is_multiple_of(OLDEST_FIRST_EVERY);
+        let packet = if is_guarded { policy.pop_oldest() } else { policy.pop() }?;
+        let some_urgent = policy.has_urgent();
+        self.urgent.store(some_urgent, Ordering::Relaxed);
+        // Who had its turn although such packets waited has all of it.
+        let may_be_cut = !some_urgent && !policy.is_urgent(&packet);
+        Some(Turn { packet, may_be_cut })
     }
 
     /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the workers that they
@@ -250,28 +298,32 @@ impl Scheduler {
 
     /// Runs one packet on the calling thread. False if none is queued.
     pub fn run_one(&self) -> bool {
-        let packet = Self::pop(&mut self.queues.lock());
-        let Some(packet) = packet else { return false };
-        self.turn(0, &packet);
+        let turn = self.pop(&mut self.queues.lock());
+        let Some(turn) = turn else { return false };
+        self.give(0, &turn);
         true
     }
 
     fn serve(&self, index: usize) {
-        while let Some(packet) = self.wait_for_packet() {
-            self.turn(index, &packet);
+        while let Some(turn) = self.wait_for_packet() {
+            self.give(index, &turn);
+            drop(turn);
+            if let Some(tidy) = self.between_turns.get() {
+                tidy();
+            }
         }
     }
 
     /// The next packet; `None` when the scheduler stops.
-    fn wait_for_packet(&self) -> Option<Arc<Packet>> {
+    fn wait_for_packet(&self) -> Option<Turn> {
         let mut queues = self.queues.lock();
         let mut may_linger = true;
         loop {
             if queues.stopping {
                 return None;
             }
-            if let Some(packet) = Self::pop(&mut queues) {
-                return Some(packet);
+            if let Some(turn) = self.pop(&mut queues) {
+                return Some(turn);
             }
             if may_linger && queues.lingerer == Lingerer::Nobody {
                 queues.lingerer = Lingerer::Looks;
@@ -283,6 +335,15 @@ impl Scheduler {
                 may_linger = false;
                 continue;
             }
+            if !may_linger
+                && self.spare_work_wanted.swap(false, Ordering::AcqRel)
+                && let Some(work) = self.spare_work.get()
+            {
+                drop(queues);
+                work();
+                queues = self.queues.lock();
+                continue;
+            }
             queues.idle += 1;
             self.available.wait(&mut queues);
             queues.idle -= 1;
@@ -290,7 +351,8 @@ impl Scheduler {
         }
     }
 
-    fn turn(&self, index: usize, packet: &Arc<Packet>) {
+    fn give(&self, index: usize, turn: &Turn) {
+        let packet = &turn.packet;
         let counters = &self.counters[packet.stage() as usize];
         let slot = &self.workers[index];
         counters.queued.fetch_sub(1, Ordering::Relaxed);
@@ -299,7 +361,10 @@ impl Scheduler {
         slot.stage.store(packet.stage() as usize + 1, Ordering::Relaxed);
 
         let waker = Waker::from(packet.clone());
-        let quantum = Quantum::new(&waker, self.clock.as_ref(), QUANTUM.as_nanos() as u64);
+        let mut quantum = Quantum::new(&waker, self.clock.as_ref(), QUANTUM.as_nanos() as u64);
+        if turn.may_be_cut {
+            quantum = quantum.with_cut(QUANTUM_CUT.as_nanos() as u64, &self.urgent);
+        }
         let waited_ns = quantum.start_ns().saturating_sub(packet.queued_at_ns.load(Ordering::Relaxed));
         packet.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
         let again = packet.run(&quantum);
@@ -312,6 +377,7 @@ impl Scheduler {
         counters.running.fetch_sub(1, Ordering::Relaxed);
         slot.turns_total.fetch_add(1, Ordering::Relaxed);
         slot.busy_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
+        slot.turn_ns_max.fetch_max(worked_ns, Ordering::Relaxed);
         slot.stage.store(0, Ordering::Relaxed);
         if again {
             self.enqueue(packet.clone(), Arrival::Yielded);
@@ -406,6 +472,51 @@ mod tests {
         assert_eq!(order.into_iter().collect::<Vec<_>>(), [1, 1, 1, 2, 2, 1, 2, 1]);
     }
 
+    /// Works until its turn is over, says how long that was, and has another come in between.
+    struct Long {
+        clock: Arc<ManualClock>,
+        lengths_ns: mpsc::Sender<u64>,
+        comes: Option<Arc<Packet>>,
+        left: usize,
+    }
+
+    impl Work for Long {
+        fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+            while !quantum.is_over(quantum.now_ns()) {
+                self.clock.advance(100_000);
+                if let Some(packet) = self.comes.take() {
+                    packet.submit(Arrival::New);
+                }
+            }
+            self.lengths_ns.send(quantum.now_ns() - quantum.start_ns()).unwrap();
+            self.left -= 1;
+            if self.left == 0 { Step::Done } else { Step::Yield }
+        }
+    }
+
+    #[test]
+    fn a_turn_is_cut_short_for_who_has_used_little() {
+        let run = |attained_ns: u64, comes_attained_ns: u64| {
+            let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
+            let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, clock.clone()));
+            let (lengths_ns, lengths) = mpsc::channel();
+            let packet = |query: u64, attained_ns: u64, work: Box<dyn Work>| {
+                let attained = Arc::new(AtomicU64::new(attained_ns));
+                Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler)
+            };
+            let (seen, _order) = mpsc::channel();
+            let comes = packet(2, comes_attained_ns, Box::new(Turns { query: 2, left: 1, seen }));
+            let long = Long { clock, lengths_ns, comes: Some(comes), left: 2 };
+            packet(1, attained_ns, Box::new(long)).submit(Arrival::New);
+            while scheduler.run_one() {}
+            lengths.into_iter().collect::<Vec<_>>()
+        };
+        let (long, cut) = (QUANTUM.as_nanos() as u64, QUANTUM_CUT.as_nanos() as u64);
+        assert_eq!(run(9_000_000, 0), [cut.next_multiple_of(100_000), long]);
+        assert_eq!(run(9_000_000, 9_000_000), [long, long], "not for one that has used as much");
+        assert_eq!(run(0, 0), [long, long], "nor one's that has used as little");
+    }
+
     #[test]
     fn many_that_have_used_little_leave_turns_to_the_others() {
         let kind = PolicyKind::TwoLevel(1);
@@ -439,6 +550,22 @@ mod tests {
             let turn = order.iter().position(|&query| query == 2).unwrap();
             assert!(turn <= 2 * OLDEST_FIRST_EVERY as usize, "{kind} served the short query in turn {turn}");
         }
+    }
+
+    #[test]
+    fn a_worker_without_packets_does_spare_work_once_for_each_time_it_is_wanted() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let clock = Arc::new(SystemClock::default());
+        let scheduler =
+            Scheduler::start(2, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let (done, times) = mpsc::channel();
+        scheduler.set_spare_work(Box::new(move || done.send(()).unwrap()));
+        for _ in 0..3 {
+            scheduler.want_spare_work();
+            times.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        scheduler.stop();
+        assert!(times.try_recv().is_err());
     }
 
     #[test]

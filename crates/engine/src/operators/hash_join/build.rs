@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::assemble::{Assembling, Chunk, Filters, finishing_bytes};
+use super::assemble::{Assembling, Chunk, Filters, Needs, finishing_bytes};
 use super::at_rest::{AtRest, TableAtRest};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
@@ -32,6 +32,12 @@ use crate::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use crate::temp::SpillBuffers;
+
+/// What is done in a turn: the rows of a chunk or two by partition, some hundred rows at a step.
+const STEPS_MAX: usize = 64;
+
+/// The part of the memory that may be borrowed while chunks are split.
+const BORROWED_SHARE: usize = 64;
 
 /// The sink that builds.
 pub(super) struct Build {
@@ -179,11 +185,11 @@ impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
         if self.shared.partitions.get().is_none() {
-            let gives_way = self.incoming.is_asked() && self.begin_partitions().is_some();
+            let gives_way = self.incoming.is_asked() && self.begin_partitions(0).is_some();
             if !gives_way {
                 match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
                     Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
-                    Err(error) => self.partition(error)?,
+                    Err(error) => self.partition(error, 0)?,
                 }
             }
         }
@@ -196,7 +202,7 @@ impl SinkState for BuildState {
     }
 
     fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
-        if self.shared.partitions.get().is_none() && (!self.incoming.is_asked() || self.begin_partitions().is_none()) {
+        if self.shared.partitions.get().is_none() && (!self.incoming.is_asked() || self.begin_partitions(0).is_none()) {
             return Ok(Accept::More);
         }
         self.work(waker)
@@ -228,8 +234,8 @@ impl SinkState for BuildState {
             let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
             drop(gathered);
             match (resident, shared.partitions.get()) {
-                (Some(resident), Some(partitions)) if resident.spill_largest(partitions) => {}
-                (None, None) => self.partition(error)?,
+                (Some(resident), Some(partitions)) if resident.spill_largest(partitions, 0) => {}
+                (None, None) => self.partition(error, self.memory.limit_bytes())?,
                 _ => {
                     // All is in temp space that can be: what is left is needed.
                     let mut gathered = shared.gathered.lock();
@@ -244,17 +250,34 @@ impl SinkState for BuildState {
 
 impl BuildState {
     /// What did not fit makes the join a partitioned one, if there is temp space.
-    fn partition(&self, error: Error) -> Result<()> {
+    fn partition(&self, error: Error, most_bytes: usize) -> Result<()> {
         if error.kind() != ErrorKind::Resource {
             return Err(error);
         }
-        self.begin_partitions().map(|_| ()).ok_or(error)
+        self.begin_partitions(most_bytes).map(|_| ()).ok_or(error)
     }
 
-    /// All that the query has by now is about what it may have.
-    fn begin_partitions(&self) -> Option<&Arc<Partitions>> {
+    /// All that the query has by now is about what it may have; or so many bytes, if that is more.
+    fn begin_partitions(&self, most_bytes: usize) -> Option<&Arc<Partitions>> {
         let bytes = self.memory.reserved_bytes();
-        self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))
+        let is_first = self.shared.partitions.get().is_none();
+        let partitions = self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))?;
+        if is_first {
+            let resident = self.resident_partitions(partitions.len(), bytes, bytes.max(most_bytes));
+            (resident..partitions.len()).for_each(|partition| partitions.spill(partition));
+        }
+        Some(partitions)
+    }
+
+    /// How many of so many partitions can stay in memory at most, with a table of their rows, if none came any more: with the others in temp space
+    /// from the first, what is split into partitions makes room for their blocks and clusters. Without that each refusal would send
+    /// another partition there that holds next to nothing yet.
+    fn resident_partitions(&self, partitions: usize, bytes: usize, most_bytes: usize) -> usize {
+        let own_bytes = self.incoming.bytes().max(1);
+        let finishing_bytes = Needs::of(&self.incoming).compact_bytes(&self.config);
+        let wanted_bytes = bytes as f64 * (1.0 + finishing_bytes as f64 / own_bytes as f64);
+        let resident = (partitions as f64 * most_bytes as f64 / wanted_bytes.max(1.0)) as usize;
+        resident.clamp(1, partitions)
     }
 
     /// Does what is to be done before the next batch is taken.
@@ -264,7 +287,14 @@ impl BuildState {
         let bytes = self.memory.reserved_bytes();
         let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
         let resident = shared.resident.get_or_init(new);
+        let mut steps = 0;
         while let Some(todo) = self.next(partitions, resident) {
+            steps += 1;
+            if steps > STEPS_MAX {
+                self.todo.push_front(todo);
+                waker.wake_by_ref();
+                return Ok(Accept::Wait);
+            }
             match todo {
                 Todo::Split(rows, reservation) => self.split(rows, reservation, partitions)?,
                 Todo::Place(partition, batch, reservation) => {
@@ -308,7 +338,8 @@ impl BuildState {
     fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
         resident.pop_spilled(&self.config, partitions).or_else(|| {
             // As long as rows are on their way into partitions, none of these is as large as it will be.
-            let is_asked = self.incoming.is_asked() && self.incoming.is_empty() && resident.spill_largest(partitions);
+            let share = self.memory.reserved_bytes() / partitions.len() / 2;
+            let is_asked = self.incoming.is_asked() && resident.spill_largest(partitions, share);
             if is_asked { resident.pop_spilled(&self.config, partitions) } else { None }
         })
     }
@@ -321,9 +352,10 @@ impl BuildState {
         let reservation = reservation.map(Arc::new);
         let hashes = self.config.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
-        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)? {
+        // Before whatever else there is: the rows that came last wait for chunks, and each chunk's rows are to be gone before the next is split.
+        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)?.into_iter().rev() {
             partitions.belong(partition);
-            self.todo.push_back(Todo::Place(partition, batch, reservation.clone()));
+            self.todo.push_front(Todo::Place(partition, batch, reservation.clone()));
         }
         Ok(())
     }
@@ -342,7 +374,11 @@ impl BuildState {
             return Ok(());
         }
         // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
-        let soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+        let mut soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
+        if reservation.is_some() {
+            // Of each chunk some rows go to temp space; until enough have, the partitions' first blocks are made of nothing.
+            soon_free = soon_free.max(self.memory.limit_bytes() / BORROWED_SHARE);
+        }
         let mut borrowed = 0;
         let rows = self.config.unspilled(&batch)?;
         let borrow_bytes = soon_free.saturating_sub(self.borrowed);
@@ -351,7 +387,7 @@ impl BuildState {
             Kept::Yes => self.borrowed += borrowed,
             Kept::Spilled => self.todo.push_front(Todo::Write(partition, batch, reservation)),
             Kept::Refused => {
-                if !resident.spill_largest(partitions) {
+                if !resident.spill_largest(partitions, 0) {
                     partitions.spill(partition);
                 }
                 self.todo.push_front(Todo::Place(partition, batch, reservation));

@@ -106,9 +106,10 @@ impl Resident {
         None
     }
 
-    /// Spills the partition that holds most, if one holds anything: from then on its rows are there to be popped.
-    pub fn spill_largest(&self, partitions: &Partitions) -> bool {
-        let resident = |partition: &usize| self.bytes(*partition) > 0 && !partitions.is_spilled(*partition);
+    /// Spills the partition that holds most, if that is anything, and so many bytes: from then on its rows are there to be popped.
+    pub fn spill_largest(&self, partitions: &Partitions, bytes_min: usize) -> bool {
+        let is_worth = |partition: usize| self.bytes(partition) >= bytes_min.max(1);
+        let resident = |partition: &usize| is_worth(*partition) && !partitions.is_spilled(*partition);
         let largest = (0..self.stores.len()).filter(resident).max_by_key(|partition| self.bytes(*partition));
         largest.inspect(|partition| partitions.spill(*partition)).is_some()
     }

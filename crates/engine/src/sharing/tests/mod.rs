@@ -114,7 +114,8 @@ fn merged_queries_answer_as_lone_ones() {
         judge(&engine, &wanted.iter().map(|wanted| tables.groups(wanted)).collect::<Vec<_>>());
         judge(&engine, &wanted.iter().map(|wanted| tables.total(wanted)).collect::<Vec<_>>());
         let info = engine.sharing();
-        assert!(info.merged_builds_total >= 2 && info.merged_queries_total > 50, "{info:?}");
+        // On threads it depends on who comes when, and on whether a worker has something to do.
+        assert!(!is_inline(&engine) || (info.merged_builds_total >= 2 && info.merged_queries_total > 50), "{info:?}");
         assert_eq!(info.retries_total, 0);
     }
 }
@@ -140,9 +141,7 @@ fn masks_meet_in_joins() {
                 judge(&engine, &plans.collect::<Vec<_>>());
             }
         }
-        // On threads it depends on who comes when.
-        let merged_min = if is_inline(&engine) { 14 } else { 1 };
-        assert!(engine.sharing().merged_builds_total >= merged_min, "{:?}", engine.sharing());
+        assert!(!is_inline(&engine) || engine.sharing().merged_builds_total >= 14, "{:?}", engine.sharing());
     }
 }
 
@@ -190,7 +189,7 @@ fn an_error_belongs_to_the_query_that_causes_it() {
         let failed = plans.iter().filter(|plan| alone(&engine, plan).is_err()).count();
         assert_eq!(failed, 7);
         judge(&engine, &plans);
-        assert!(engine.sharing().retries_total > 0);
+        assert!(!is_inline(&engine) || engine.sharing().retries_total > 0);
         let error = engine.run(&plans[0], options(SharingMode::All)).unwrap().next_blocking().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Value);
     }
@@ -278,6 +277,27 @@ fn the_profile_says_what_was_shared() {
         Some("merged, one run for 2 different queries; this is a host beside 2 other queries")
     );
     assert!(said[3].as_ref().is_some_and(|said| said.contains("satellite")));
+}
+
+#[test]
+fn who_waits_for_a_run_of_the_template_starts_when_a_worker_has_nothing_to_do() {
+    let engine = Engine::start(inline(1)).unwrap();
+    let tables = Tables::new(2000);
+    let plans = [0, 1, 2].map(|low| tables.groups(&Wanted::between(low, 9)));
+    let expected = plans.iter().map(|plan| alone(&engine, plan)).collect::<Vec<_>>();
+    let streams = plans.iter().map(|plan| engine.run(plan, options(SharingMode::All)).unwrap()).collect::<Vec<_>>();
+    let states = || {
+        let mut states = engine.sharing().builds.iter().map(|build| (build.state, build.queries)).collect::<Vec<_>>();
+        states.sort();
+        states
+    };
+    assert_eq!(states(), [("building", 1), ("waiting", 1), ("waiting", 1)]);
+    engine.running.start_in_spare_time();
+    assert_eq!(states(), [("building", 1), ("building", 2)]);
+    engine.running.start_in_spare_time();
+    assert_eq!(states().len(), 2, "nobody waits any more");
+    assert_eq!(streams.into_iter().map(answer).collect::<Vec<_>>(), expected);
+    is_free(&engine);
 }
 
 #[test]
