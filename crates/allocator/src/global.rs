@@ -38,17 +38,21 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: mimalloc takes any size and any power of two.
-        Self::block(layout, |bytes| unsafe { mi::mi_malloc(bytes) }.cast(), || {
-            unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()) }.cast()
-        })
+        Self::block(
+            layout,
+            |bytes| unsafe { mi::mi_malloc(bytes) }.cast(),
+            || unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()) }.cast(),
+        )
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        Self::block(layout, |bytes| unsafe { mi::mi_zalloc(bytes) }.cast(), || {
-            unsafe { mi::mi_zalloc_aligned(layout.size(), layout.align()) }.cast()
-        })
+        Self::block(
+            layout,
+            |bytes| unsafe { mi::mi_zalloc(bytes) }.cast(),
+            || unsafe { mi::mi_zalloc_aligned(layout.size(), layout.align()) }.cast(),
+        )
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
+use diligence_base::limits::MEMORY_BYTES_MIN;
 
 use super::account::{Account, HolderInfo, Owner, QueryMemory};
 use super::reclaim::Reclaim;
@@ -197,6 +198,19 @@ impl Broker {
     /// What is left of a budget by whoever takes modestly.
     fn left_bytes(budget: usize) -> usize {
         (budget / SLACK_DIVISOR).min(LEFT_BYTES_MAX)
+    }
+
+    /// Takes bytes for somebody who can spill, if they are free and a little is left for those who cannot: a short query would wait until others
+    /// have given back what it needs.
+    pub(super) fn try_take_to_spill(&self, bytes: usize) -> bool {
+        self.take_below(bytes, self.spillable_bytes())
+    }
+
+    /// What of the budget those may take who can spill.
+    pub(crate) fn spillable_bytes(&self) -> usize {
+        let budget = self.budget_bytes();
+        let is_accepted = budget >= MEMORY_BYTES_MIN;
+        budget - if is_accepted { Self::left_bytes(budget) } else { 0 }
     }
 
     /// Has what is spare give back what is missing for `bytes` more that are taken [modestly](Self::try_take_modestly).

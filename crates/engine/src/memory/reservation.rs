@@ -40,8 +40,7 @@ impl Reservation {
         }
         let account = &self.account;
         let take = |beyond| match self.holder.kind {
-            // Who can spill leaves a little to those who cannot: a short query would wait until it is given back.
-            Kind::Revocable => account.broker.try_take_modestly(beyond),
+            Kind::Revocable => account.broker.try_take_to_spill(beyond),
             Kind::Firm | Kind::AtRest => account.broker.try_take(beyond),
         };
         let within = || account.reserve(bytes, account.limit_bytes, take).err();

@@ -27,8 +27,8 @@ const BLOCK_BYTES_MIN: usize = if cfg!(test) { 200 } else { 16 << 10 };
 pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
 const BLOCK_PART: usize = 8;
 
-/// Bytes that one piece of copying work moves: about a millisecond.
-const COPY_BYTES: usize = if cfg!(test) { 256 } else { 4 << 20 };
+/// Bytes that one piece of copying work moves: less than a millisecond, or a few where the system has to find fresh memory for the copy.
+const COPY_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 
 /// One packet's part of one column.
 pub(super) struct ColumnChunks {

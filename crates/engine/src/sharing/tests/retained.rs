@@ -121,7 +121,7 @@ fn whoever_needs_the_memory_has_it() {
     // Inline, so that the reader is still there when somebody looks.
     for seed in 0..8 {
         let engine = Engine::start(EngineOptions::inline(seed)).unwrap();
-        let budget = engine.broker().budget_bytes();
+        let (budget, spillable) = (engine.broker().budget_bytes(), engine.broker().spillable_bytes());
         let other = engine.broker().account(diligence_base::ids::QueryId(1_000_000), None);
         // Rows that can spill do not, and what cannot is not refused.
         for revocable in [true, false] {
@@ -129,7 +129,7 @@ fn whoever_needs_the_memory_has_it() {
             is_free(&engine);
             assert_eq!(engine.sharing().retained_states, 1);
             let mut rows = if revocable { other.revocable("Sort") } else { other.reservation("Sort") };
-            rows.grow(budget - 1).unwrap();
+            rows.grow(if revocable { spillable } else { budget } - 1).unwrap();
             assert_eq!((engine.sharing().retained_states, engine.broker().asks_total()), (0, 0));
         }
         // Nobody waits for a grant, either, and a state that is read at the moment is kept by its reader alone.
@@ -262,8 +262,9 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
                     let taken = engine.broker().taken_bytes() - engine.sharing().retained_bytes;
                     let is_read =
                         engine.sharing().builds.iter().any(|build| build.readers > 0 && build.state == "retained");
-                    let grown = account.revocable("Sort").grow(memory_bytes.saturating_sub(taken));
-                    assert!(grown.is_ok() || is_read || taken > memory_bytes, "seed {seed}: {grown:?}");
+                    let spillable = engine.broker().spillable_bytes();
+                    let grown = account.revocable("Sort").grow(spillable.saturating_sub(taken));
+                    assert!(grown.is_ok() || is_read || taken > spillable, "seed {seed}: {grown:?}");
                 }
                 3..6 => {
                     let (stream, plan) = running.swap_remove(random.below(running.len()));

@@ -4,6 +4,7 @@ use diligence_base::seams::MemoryTempFiles;
 
 use super::cases::{int_join, numbers};
 use super::*;
+use crate::pipeline::{Accept, SinkState};
 use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// Temp space in memory, with and without threads.
@@ -115,6 +116,20 @@ fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
 
 /// A filter of a build side that went to temp space knows all of its keys, those on the disk too.
 #[test]
+fn what_fits_stays_when_rows_in_memory_are_split() {
+    let (left, right) = (pairs_of_numbers(200_000), pairs_of_numbers(20_000));
+    let (expected, _, most) = join_numbers(JoinType::Inner, &left, &right, 1 << 30, 1, None);
+    for packets in [1, 2, 3] {
+        let (rows, spilled, _) = join_numbers(JoinType::Inner, &left, &right, most * 3 / 4, packets, None);
+        assert!(rows == expected, "{packets} packets");
+        assert!(
+            spilled.partitions_spilled > 0 && spilled.partitions_spilled * 4 <= spilled.partitions * 3,
+            "{spilled:?}"
+        );
+    }
+}
+
+#[test]
 fn a_filter_of_a_spilled_build_side_is_complete() {
     let (join, schema) = int_join(JoinType::Inner, 1);
     for packets in [1, 3] {
@@ -200,6 +215,15 @@ fn a_table_that_was_probed_is_not_reversed() {
 }
 
 /// Somebody else needs memory while the build side comes in: partitions go.
+/// Pushes a batch, and has the rest of what that takes done as well.
+fn push(builder: &mut dyn SinkState, batch: Batch) {
+    let mut accept = builder.push(batch, Waker::noop()).unwrap();
+    while accept == Accept::Wait {
+        accept = builder.ready(Waker::noop()).unwrap();
+    }
+    assert_eq!(accept, Accept::More);
+}
+
 #[test]
 fn a_build_side_gives_way() {
     let (join, schema) = int_join(JoinType::Inner, 1);
@@ -218,7 +242,7 @@ fn a_build_side_gives_way() {
     let mut wanted = other.reservation("Scan");
     wanted.grow(broker.budget_bytes() - broker.taken_bytes()).unwrap();
     wanted.grow(200_000).unwrap();
-    builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
+    push(builder.as_mut(), batches.next().unwrap());
     let spilled = parts.spilled();
     assert!(spilled.partitions_spilled > 0, "{spilled:?}");
     assert!(broker.taken_bytes() <= broker.budget_bytes() + 150_000, "{}", broker.taken_bytes());
@@ -290,10 +314,9 @@ fn a_join_that_is_dropped_leaves_nothing() {
         let mut next = || numbers(rows.by_ref().take(500).collect::<Vec<_>>().into_iter());
         let mut builder = parts.build.open(&setup).unwrap();
         let (build_batches, probe_batches) = (batches.min(40), batches - batches.min(40));
-        (0..build_batches)
-            .for_each(|_| assert_eq!(builder.push(next(), Waker::noop()).unwrap(), crate::pipeline::Accept::More));
+        (0..build_batches).for_each(|_| push(builder.as_mut(), next()));
         if probe_batches > 0 {
-            builder.finish(Waker::noop()).unwrap();
+            while builder.finish(Waker::noop()).unwrap() == Accept::Wait {}
             drop(builder);
             (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &setup).unwrap());
             parts.build.complete().unwrap();
