@@ -8,8 +8,8 @@ use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
 use crate::failure::Failure;
 
-/// Opens it. A folder that is not there or a setting that does not exist is a mistake of the command line.
-pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
+/// Opens it; workers stand back so far. A folder that is not there or a setting that does not exist is a mistake of the command line.
+pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, Failure> {
     if let Some(data) = &arguments.data
         && !data.is_dir()
     {
@@ -40,6 +40,7 @@ pub fn open(arguments: &DatabaseArguments) -> Result<Database, Failure> {
     let options = DatabaseOptions {
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
+        worker_nice,
         memory_bytes: arguments.memory,
         temp: Some(temp),
         settings: arguments.settings.clone(),

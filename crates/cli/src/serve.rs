@@ -4,7 +4,7 @@ use std::io::{BufRead, Write, stdin, stdout};
 use std::time::Duration;
 
 use diligence_base::ErrorKind;
-use diligence_server::config::{HTTP_PORT, Limits, POSTGRES_PORT};
+use diligence_server::config::{HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
 use diligence_server::path::PathOptions;
 use diligence_server::scram::Verifier;
 use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
@@ -26,7 +26,7 @@ pub fn run(arguments: &ServeArguments) -> Done {
     let mut opened = arguments.database.clone();
     // Clients expect a TIMESTAMP WITH TIME ZONE to have one.
     opened.settings.insert(0, (TIME_ZONE.to_owned(), "+00:00".to_owned()));
-    let database = open(&opened)?;
+    let database = open(&opened, arguments.worker_nice.unwrap_or(WORKER_NICE))?;
     for (name, why) in database.left_out() {
         complain(format!("warning: the folder '{name}' is no table: {why}"));
     }

@@ -22,7 +22,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
     let interrupt = Interrupt::install()?;
     let target: Box<dyn Target> = match &arguments.connect {
         Some(url) => Box::new(Remote::open(url, &arguments.database.settings)?),
-        None => Box::new(open(&arguments.database)?.session()),
+        None => Box::new(open(&arguments.database, 0)?.session()),
     };
     let runner = Runner::new(target.as_ref(), &interrupt, &arguments.output, terminal);
     for source in &sources {

@@ -33,6 +33,9 @@ pub struct DatabaseOptions {
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
+    /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a server, whose clients wait
+    /// for the threads of its network as well.
+    pub worker_nice: u8,
     /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
     /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters that go well
@@ -108,6 +111,7 @@ impl Database {
         let memory_bytes = memory_bytes.unwrap_or(base.memory_bytes);
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
+            worker_nice: options.worker_nice,
             memory_bytes,
             temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
             runtime_env: runtime_env.clone(),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use diligence_client::Address;
 use diligence_db::{Database, DatabaseOptions};
+use diligence_server::config::WORKER_NICE;
 use diligence_server::{ServerOptions, process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves until a signal, with so much memory, and says where.
 pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
-    let options = DatabaseOptions { memory_bytes, workers: Some(2), ..DatabaseOptions::default() };
+    let (workers, worker_nice) = (Some(2), WORKER_NICE);
+    let options = DatabaseOptions { memory_bytes, workers, worker_nice, ..DatabaseOptions::default() };
     let loopback = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     let server = ServerOptions { postgres: loopback, http: loopback, ..ServerOptions::default() };
     let served = Database::open(options).and_then(|database| {

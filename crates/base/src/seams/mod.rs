@@ -15,6 +15,6 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use files::{FileMeta, Files, LocalFiles, ReadAt};
 pub use memory_temp_files::{Fault, MemoryTempFiles};
 pub use random::Random;
-pub use spawn::{Spawn, Thread, ThreadSpawn};
+pub use spawn::{NiceSpawn, Spawn, Thread, ThreadSpawn};
 pub use temp_files::{LocalTempFiles, TEMP_FILE_PREFIX, TempFile, TempFiles};
 pub use temp_queue::{Bell, Completion, Memory, Request, TempQueue, Transfer, transfer_now};

@@ -29,10 +29,63 @@ impl Spawn for ThreadSpawn {
     }
 }
 
+/// Threads that stand back behind the others of their process, and of other programs: the system gives them less of its time while those want
+/// some, and has them wait when one of those wakes.
+#[derive(Debug)]
+pub struct NiceSpawn<'a> {
+    /// Starts them.
+    pub spawn: &'a dyn Spawn,
+    /// How far, as nice(2) counts it: from 0, which is not at all, to 19.
+    pub nice: u8,
+}
+
+impl Spawn for NiceSpawn<'_> {
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>> {
+        let nice = self.nice;
+        self.spawn.spawn(
+            name,
+            Box::new(move || {
+                stand_back(nice);
+                body();
+            }),
+        )
+    }
+}
+
+/// Where the system has no such thing, or for one thread alone, all stay equal.
+fn stand_back(nice: u8) {
+    #[cfg(target_os = "linux")]
+    if nice > 0 {
+        // SAFETY: it changes the priority of the calling thread (0) and touches no memory; any process may make it lower.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = nice;
+}
+
 impl Thread for JoinHandle<()> {
     fn join(self: Box<Self>) {
         if self.thread().id() != std::thread::current().id() {
             let _ = (*self).join();
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_stand_back_as_far_as_they_are_to() {
+        // SAFETY: it reads the priority of the calling thread.
+        let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = nice();
+        for (wanted, found) in [(0, before), (7, before.max(7)), (19, 19)] {
+            let (give, take) = std::sync::mpsc::channel();
+            let body = Box::new(move || give.send(nice()).unwrap());
+            NiceSpawn { spawn: &ThreadSpawn, nice: wanted }.spawn("nice".to_owned(), body).unwrap().join();
+            assert_eq!(take.recv().unwrap(), found);
+        }
+        assert_eq!(nice(), before, "only those threads do");
     }
 }

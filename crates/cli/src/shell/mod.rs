@@ -52,7 +52,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
             place = format!(" on {}", remote.address());
             Box::new(remote)
         }
-        None => Box::new(open(&arguments.database)?.session()),
+        None => Box::new(open(&arguments.database, 0)?.session()),
     };
     let target = target.as_ref();
     let runner = Runner::new(target, &interrupt, &arguments.output, true);
