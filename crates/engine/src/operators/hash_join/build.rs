@@ -185,7 +185,7 @@ impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
         if self.shared.partitions.get().is_none() {
-            let gives_way = self.incoming.is_asked() && self.begin_partitions(0).is_some();
+            let gives_way = self.incoming.is_asked() && self.begin_partitions(usize::MAX).is_some();
             if !gives_way {
                 match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
                     Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
@@ -202,7 +202,9 @@ impl SinkState for BuildState {
     }
 
     fn give_back(&mut self, waker: &Waker) -> Result<Accept> {
-        if self.shared.partitions.get().is_none() && (!self.incoming.is_asked() || self.begin_partitions(0).is_none()) {
+        if self.shared.partitions.get().is_none()
+            && (!self.incoming.is_asked() || self.begin_partitions(usize::MAX).is_none())
+        {
             return Ok(Accept::More);
         }
         self.work(waker)
@@ -257,7 +259,7 @@ impl BuildState {
         self.begin_partitions(most_bytes).map(|_| ()).ok_or(error)
     }
 
-    /// All that the query has by now is about what it may have; or so many bytes, if that is more.
+    /// All that the query has by now is about what it may have; or so many bytes, if that is more: any number if it has enough, and is only asked for some.
     fn begin_partitions(&self, most_bytes: usize) -> Option<&Arc<Partitions>> {
         let bytes = self.memory.reserved_bytes();
         let is_first = self.shared.partitions.get().is_none();
