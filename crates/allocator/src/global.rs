@@ -2,7 +2,8 @@
 //!
 //! Not the `mimalloc` crate: that asks for each object by its alignment, for which mimalloc takes a block of the alignment's bytes more,
 //! whichever they are, and finds an aligned place in it. Objects of 8 KiB, 64 KiB or 128 KiB, of which arrays of a batch are made, then have
-//! blocks of the next size: a third more, or twice as much. But blocks are aligned to 16 bytes anyway, and those of an even size to more.
+//! blocks of the next size: a third more, or twice as much. But blocks of such sizes are
+//! aligned anyway.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;

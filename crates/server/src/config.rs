@@ -22,8 +22,8 @@ use crate::path::PathOptions;
 use crate::roles::{Role, RoleEntry, roles};
 use crate::scram::Verifier;
 
-/// How far workers stand back behind the threads of the network unless it is said otherwise, as nice(2) counts it. With as many threads that want a core
-/// as there are beside 50 heavy queries, a `SELECT 1` waits half as long as with 0; with 10 a little less still, but other programs on the machine would take more.
+/// How far workers stand back behind the threads of the network unless it is said otherwise, as nice(2) counts it. Beside 50 heavy
+/// queries a `SELECT 1` waits less than with 0 (docs/benchmarks.md); with 10 less still, but other programs on the machine would take more.
 pub const WORKER_NICE: u8 = 5;
 
 /// How a server is set up.

@@ -259,7 +259,8 @@ impl BuildState {
         self.begin_partitions(most_bytes).map(|_| ()).ok_or(error)
     }
 
-    /// All that the query has by now is about what it may have; or so many bytes, if that is more: any number if it has enough, and is only asked for some.
+    /// All that the query has by now is about what it may have; or `most_bytes`, if that is more: `usize::MAX` if it has enough, and is only asked
+    /// for some.
     fn begin_partitions(&self, most_bytes: usize) -> Option<&Arc<Partitions>> {
         let bytes = self.memory.reserved_bytes();
         let is_first = self.shared.partitions.get().is_none();
