@@ -276,8 +276,9 @@ fn stages(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     engine.stages().into_iter().map(row).collect()
 }
 
-const WORKERS: [Column; 6] = [
+const WORKERS: [Column; 7] = [
     ("id", Kind::Number),
+    ("serves", Kind::Text),
     ("stage", Kind::Text),
     ("query", Kind::Number),
     ("turns_total", Kind::Number),
@@ -289,6 +290,7 @@ fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
     let row = |worker: diligence_engine::stages::WorkerInfo| {
         vec![
             u64::from(worker.id.0).into(),
+            if worker.is_express { "short queries" } else { "all" }.into(),
             Value::Text(worker.stage.map(str::to_owned)),
             Value::Number(worker.query.and_then(|query| i64::try_from(query).ok())),
             worker.turns_total.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{COLUMNS_PERCENT, IO_THREADS, RETAINED_PERCENT};
-use diligence_base::seams::{Clock, ManualClock, NiceSpawn, Spawn, SystemClock, ThreadSpawn};
+use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
 use crate::launcher::{Launcher, Listed};
@@ -44,7 +44,8 @@ pub enum Mode {
 pub struct EngineOptions {
     /// Worker threads. Default: one per core.
     pub workers: usize,
-    /// How far workers stand back behind other threads, as nice(2) counts it, from 0 to 19. Default: 0. See [`NiceSpawn`].
+    /// How far workers stand back behind other threads, as nice(2) counts it, from 0 to 19. Default: 0. See
+    /// [`NiceSpawn`](diligence_base::seams::NiceSpawn).
     pub worker_nice: u8,
     /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
     pub memory_bytes: usize,
@@ -320,8 +321,7 @@ fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> R
         Mode::Inline { seed } => Ok((IoPool::start(0, clock.clone(), spawn)?, Scheduler::inline(seed, clock.clone()))),
         Mode::Threads => {
             let pool = IoPool::start(IO_THREADS, clock.clone(), spawn)?;
-            let spawn = &NiceSpawn { spawn, nice: options.worker_nice };
-            Scheduler::start(options.workers, options.policy, clock.clone(), spawn, runtime.clone())
+            Scheduler::start(options.workers, options.worker_nice, options.policy, clock.clone(), spawn, runtime.clone())
                 .inspect_err(|_| pool.stop())
                 .map(|scheduler| (pool.clone(), scheduler))
         }

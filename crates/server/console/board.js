@@ -85,7 +85,7 @@ export class Board {
     const used = status.stages.filter((stage) => stage.turns_total + stage.queued + stage.running > 0);
     const rows = used.map((stage) => {
       const busy = (share.get(stage.name).at(-1) ?? 0) / 1e6;
-      const part = Math.min(1, busy / Math.max(1, status.workers.length));
+      const part = Math.min(1, busy / Math.max(1, status.workers.filter((worker) => !worker.is_express).length));
       return h(
         "tr",
         { class: stage.running ? "busy" : null },
@@ -103,8 +103,8 @@ export class Board {
   #drawMachine(status) {
     const workers = status.workers.map((worker) => {
       const busy = Math.min(1, (this.#rates((look) => look.workers.find((other) => other.id === worker.id)?.busy_us_total).at(-1) ?? 0) / 1e6);
-      const title = `worker ${worker.id}: ${worker.stage ? `in stage ${worker.stage}, query ${worker.query}` : "at rest"}, ${Math.round(busy * 100)} % busy`;
-      return h("li", { title, class: worker.stage ? "busy" : null }, h("i", { style: { height: `${Math.max(2, busy * 100)}%` } }), h("span", {}, worker.stage ?? "–"));
+      const title = `${worker.is_express ? "express worker" : `worker ${worker.id}`}: ${worker.stage ? `in stage ${worker.stage}, query ${worker.query}` : "at rest"}, ${Math.round(busy * 100)} % busy`;
+      return h("li", { title, class: worker.stage ? "busy" : null }, h("i", { style: { height: `${Math.max(2, busy * 100)}%` } }), h("span", {}, worker.stage ?? (worker.is_express ? "express" : "–")));
     });
     byId("workers").replaceChildren(...workers);
     const { memory, sessions, plan_cache: cache, temp } = status;

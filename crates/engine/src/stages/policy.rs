@@ -37,6 +37,10 @@ pub trait Policy: Send {
     fn pop(&mut self) -> Option<Arc<Packet>>;
     /// The packet that has waited longest, for the guard against starvation.
     fn pop_oldest(&mut self) -> Option<Arc<Packet>>;
+    /// The packet that runs next of those that are urgent.
+    fn pop_urgent(&mut self) -> Option<Arc<Packet>> {
+        None
+    }
     /// Whether a packet goes before others, whose turns are cut short for it.
     fn is_urgent(&self, _packet: &Packet) -> bool {
         false
@@ -239,6 +243,10 @@ impl Policy for TwoLevel {
         let young = if other.is_none() { self.young.pop() } else { None };
         self.young_turns = if young.is_some() { self.young_turns.saturating_add(1) } else { 0 };
         other.or(young).or_else(|| self.others.pop())
+    }
+
+    fn pop_urgent(&mut self) -> Option<Arc<Packet>> {
+        self.young.pop()
     }
 
     fn is_urgent(&self, packet: &Packet) -> bool {

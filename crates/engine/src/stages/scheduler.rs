@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use diligence_base::ids::WorkerId;
 use diligence_base::limits::{QUANTUM, QUANTUM_CUT};
-use diligence_base::seams::{Clock, Spawn, Thread};
+use diligence_base::seams::{Clock, NiceSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
 
 use super::policy::AnyOrder;
@@ -57,6 +57,8 @@ pub struct StageInfo {
 pub struct WorkerInfo {
     /// Its number.
     pub id: WorkerId,
+    /// Whether it is the express worker, which runs packets of short queries only.
+    pub is_express: bool,
     /// The stage whose packet it runs, if any.
     pub stage: Option<&'static str>,
     /// The query whose packet it runs, if any.
@@ -92,7 +94,9 @@ enum Lingerer {
 /// A packet's turn on a worker.
 struct Turn {
     packet: Arc<Packet>,
-    /// Whether it is shorter if a packet comes that goes before it.
+    /// Whether the packet is one of those that go before others.
+    is_urgent: bool,
+    /// Whether the turn is shorter if such a packet comes.
     may_be_cut: bool,
 }
 
@@ -102,14 +106,25 @@ struct Queues {
     pops: u64,
     /// Workers that sleep.
     idle: usize,
+    /// Workers that run packets which others go before.
+    long_turns: usize,
+    express_sleeps: bool,
     lingerer: Lingerer,
     stopping: bool,
+}
+
+impl Queues {
+    /// Whether a packet that goes before others would have to wait for the end of another's turn.
+    fn needs_express(&self) -> bool {
+        self.idle == 0 && self.long_turns > 0 && self.policy.has_urgent()
+    }
 }
 
 /// The stages' queues, their policy, and the workers that serve them.
 pub struct Scheduler {
     queues: Mutex<Queues>,
     available: Condvar,
+    express: Condvar,
     /// Tells the worker that lingers that there is work.
     called: AtomicBool,
     /// Whether a packet waits for which others' turns are cut short.
@@ -127,24 +142,29 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler whose packets run on `workers` threads, started now. Each of them is in `runtime` as long as it lives.
+    /// A scheduler whose packets run on `workers` threads and the express worker, started now. Each of them is in `runtime` as long as it lives.
+    /// The workers stand back as far as `nice` says (see [`NiceSpawn`]), the express worker does not.
     pub fn start(
         workers: usize,
+        nice: u8,
         kind: PolicyKind,
         clock: Arc<dyn Clock>,
         spawn: &dyn Spawn,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Self>> {
-        let scheduler = Arc::new(Self::new(workers, kind.build(), kind, clock));
-        for index in 0..workers {
+        let scheduler = Arc::new(Self::new(workers + 1, kind.build(), kind, clock));
+        for index in 0..=workers {
             // A worker holds the scheduler strongly; `stop` ends it.
             let own = scheduler.clone();
             let runtime = runtime.clone();
+            let is_express = index == workers;
             let body = Box::new(move || {
                 let _entered = sync::enter(&runtime);
-                own.serve(index);
+                own.serve(index, if is_express { Self::wait_for_urgent } else { Self::wait_for_packet });
             });
-            let thread = spawn.spawn(format!("diligence-worker-{index}"), body).map_err(|error| {
+            let spawn = &NiceSpawn { spawn, nice: if is_express { 0 } else { nice } };
+            let name = if is_express { "diligence-express".to_owned() } else { format!("diligence-worker-{index}") };
+            let thread = spawn.spawn(name, body).map_err(|error| {
                 scheduler.stop();
                 Error::resource(format!("the system refuses to start worker {index} of {workers}: {error}"))
             })?;
@@ -161,8 +181,18 @@ impl Scheduler {
 
     fn new(workers: usize, policy: Box<dyn Policy>, kind: PolicyKind, clock: Arc<dyn Clock>) -> Self {
         Self {
-            queues: Mutex::new(Queues { policy, kind, pops: 0, idle: 0, lingerer: Lingerer::Nobody, stopping: false }),
+            queues: Mutex::new(Queues {
+                policy,
+                kind,
+                pops: 0,
+                idle: 0,
+                long_turns: 0,
+                express_sleeps: false,
+                lingerer: Lingerer::Nobody,
+                stopping: false,
+            }),
             available: Condvar::new(),
+            express: Condvar::new(),
             called: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             reader_lingers: AtomicBool::new(false),
@@ -243,6 +273,7 @@ impl Scheduler {
                 let stage = slot.stage.load(Ordering::Relaxed).checked_sub(1).map(|stage| StageId::ALL[stage].name());
                 WorkerInfo {
                     id: WorkerId(index as u32),
+                    is_express: index > 0 && index + 1 == self.workers.len(),
                     stage,
                     query: stage.map(|_| slot.query.load(Ordering::Relaxed)),
                     turns_total: slot.turns_total.load(Ordering::Relaxed),
@@ -270,6 +301,14 @@ impl Scheduler {
         } else if queues.idle > 0 {
             drop(queues);
             self.available.notify_one();
+        } else {
+            self.call_express(&queues);
+        }
+    }
+
+    fn call_express(&self, queues: &Queues) {
+        if queues.express_sleeps && queues.needs_express() {
+            self.express.notify_one();
         }
     }
 
@@ -280,9 +319,13 @@ impl Scheduler {
         let packet = if is_guarded { policy.pop_oldest() } else { policy.pop() }?;
         let some_urgent = policy.has_urgent();
         self.urgent.store(some_urgent, Ordering::Relaxed);
+        let is_urgent = policy.is_urgent(&packet);
+        if !is_urgent {
+            queues.long_turns += 1;
+            self.call_express(queues);
+        }
         // Who had its turn although such packets waited has all of it.
-        let may_be_cut = !some_urgent && !policy.is_urgent(&packet);
-        Some(Turn { packet, may_be_cut })
+        Some(Turn { packet, is_urgent, may_be_cut: !some_urgent && !is_urgent })
     }
 
     /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the workers that they
@@ -301,11 +344,14 @@ impl Scheduler {
         let turn = self.pop(&mut self.queues.lock());
         let Some(turn) = turn else { return false };
         self.give(0, &turn);
+        self.queues.lock().long_turns -= usize::from(!turn.is_urgent);
         true
     }
 
-    fn serve(&self, index: usize) {
-        while let Some(turn) = self.wait_for_packet() {
+    fn serve(&self, index: usize, wait: fn(&Self, bool) -> Option<Turn>) {
+        let mut was_long = false;
+        while let Some(turn) = wait(self, was_long) {
+            was_long = !turn.is_urgent;
             self.give(index, &turn);
             drop(turn);
             if let Some(tidy) = self.between_turns.get() {
@@ -314,9 +360,26 @@ impl Scheduler {
         }
     }
 
-    /// The next packet; `None` when the scheduler stops.
-    fn wait_for_packet(&self) -> Option<Turn> {
+    /// The next packet that goes before others and would have to wait otherwise; `None` when the scheduler stops.
+    fn wait_for_urgent(&self, _was_long: bool) -> Option<Turn> {
         let mut queues = self.queues.lock();
+        while !queues.stopping {
+            let packet = if queues.needs_express() { queues.policy.pop_urgent() } else { None };
+            if let Some(packet) = packet {
+                self.urgent.store(queues.policy.has_urgent(), Ordering::Relaxed);
+                return Some(Turn { packet, is_urgent: true, may_be_cut: false });
+            }
+            queues.express_sleeps = true;
+            self.express.wait(&mut queues);
+            queues.express_sleeps = false;
+        }
+        None
+    }
+
+    /// The next packet, for a worker whose last turn was one that others go before, or not; `None` when the scheduler stops.
+    fn wait_for_packet(&self, was_long: bool) -> Option<Turn> {
+        let mut queues = self.queues.lock();
+        queues.long_turns -= usize::from(was_long);
         let mut may_linger = true;
         loop {
             if queues.stopping {
@@ -392,6 +455,7 @@ impl Scheduler {
     pub fn stop(&self) {
         self.queues.lock().stopping = true;
         self.available.notify_all();
+        self.express.notify_all();
         // Not under the lock: a worker may be here as well.
         let threads = std::mem::take(&mut *self.threads.lock());
         threads.into_iter().for_each(Thread::join);
@@ -406,7 +470,7 @@ mod tests {
     use diligence_base::ids::QueryId;
     use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 
-    use super::super::{Step, Work};
+    use super::super::{PacketState, Step, Work};
     use super::*;
 
     /// Runs for so many turns, reports each, then is done.
@@ -557,7 +621,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let clock = Arc::new(SystemClock::default());
         let scheduler =
-            Scheduler::start(2, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+            Scheduler::start(2, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
         let (done, times) = mpsc::channel();
         scheduler.set_spare_work(Box::new(move || done.send(()).unwrap()));
         for _ in 0..3 {
@@ -568,12 +632,56 @@ mod tests {
         assert!(times.try_recv().is_err());
     }
 
+    /// Works until it is told to stop.
+    struct Occupies {
+        began: mpsc::Sender<()>,
+        ends: Arc<Mutex<mpsc::Receiver<()>>>,
+    }
+
+    impl Work for Occupies {
+        fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+            self.began.send(()).unwrap();
+            self.ends.lock().recv().unwrap();
+            Step::Done
+        }
+    }
+
+    #[test]
+    fn a_short_query_does_not_wait_for_the_end_of_a_long_ones_turn() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let clock = Arc::new(SystemClock::default());
+        let scheduler =
+            Scheduler::start(1, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let packet = |query: u64, attained_ns: u64, work: Box<dyn Work>| {
+            let attained = Arc::new(AtomicU64::new(attained_ns));
+            let packet = Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler);
+            packet.submit(Arrival::New);
+            packet
+        };
+        let long_ns = 1_000_000_000;
+        let (began, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let first = packet(1, long_ns, Box::new(Occupies { began, ends: Arc::new(Mutex::new(ends)) }));
+        begins.recv_timeout(Duration::from_secs(10)).unwrap();
+        let (seen, order) = mpsc::channel();
+        let second = packet(2, long_ns, Box::new(Turns { query: 2, left: 1, seen: seen.clone() }));
+        packet(3, 0, Box::new(Turns { query: 3, left: 3, seen }));
+        let turns: Vec<_> = (0..3).map(|_| order.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        assert_eq!((turns, first.state(), second.state()), (vec![3; 3], PacketState::Running, PacketState::Queued));
+        end.send(()).unwrap();
+        assert_eq!(order.recv_timeout(Duration::from_secs(10)), Ok(2));
+        scheduler.stop();
+        let workers = scheduler.workers();
+        let served = workers.iter().map(|worker| (worker.is_express, worker.turns_total));
+        assert_eq!(served.collect::<Vec<_>>(), [(false, 2), (true, 3)]);
+    }
+
     #[test]
     fn workers_serve_from_many_threads_and_stop() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let clock = Arc::new(SystemClock::default());
         let scheduler =
-            Scheduler::start(3, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+            Scheduler::start(3, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
         let (seen, order) = mpsc::channel();
         for query in 0..20 {
             let work = Turns { query, left: 10, seen: seen.clone() };

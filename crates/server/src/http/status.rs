@@ -35,7 +35,7 @@ fn value(server: &Server) -> Value {
     });
     let workers = engine.workers().into_iter().map(|worker| {
         json!({
-            "id": worker.id.0, "stage": worker.stage, "query": worker.query, "turns_total": worker.turns_total,
+            "id": worker.id.0, "is_express": worker.is_express, "stage": worker.stage, "query": worker.query, "turns_total": worker.turns_total,
             "busy_us_total": worker.busy_ns_total / 1000, "longest_turn_us": worker.turn_ns_max / 1000,
         })
     });
