@@ -11,6 +11,12 @@ const QUIET: Duration = Duration::from_secs(5);
 /// A process that holds too much although it gave back tries again after so long: what was in use then may be free by now.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// What the process holds beside what is accounted for is looked at again after so long at least: others are to have given back by then.
+const CHARGE_AGAIN: Duration = Duration::from_millis(100);
+
+/// The part of the budget, as its divisor, that is charged at most.
+const CHARGE_DIVISOR: usize = 8;
+
 /// Changes that are less count as none.
 const CHANGE_BYTES: usize = 1 << 20;
 
@@ -24,6 +30,8 @@ pub(crate) struct Bounds {
     high_bytes: usize,
     /// How much more there has to be since the last time: what is in use does not become less by trying.
     more_bytes: usize,
+    /// What is charged at most.
+    charge_bytes_max: usize,
 }
 
 impl Bounds {
@@ -31,7 +39,11 @@ impl Bounds {
     pub fn within(budget_bytes: usize) -> Self {
         let most = budget_bytes + budget_bytes / 10 + RESIDENT_BASE_BYTES;
         let margin = (24 << 20) + budget_bytes / 32;
-        Self { high_bytes: most - margin, more_bytes: (4 << 20) + budget_bytes / 64 }
+        Self {
+            high_bytes: most - margin,
+            more_bytes: (4 << 20) + budget_bytes / 64,
+            charge_bytes_max: budget_bytes / CHARGE_DIVISOR,
+        }
     }
 }
 
@@ -47,6 +59,9 @@ pub(crate) struct Looks {
     is_trimmed: bool,
     /// When it was last to give back.
     told: Duration,
+    /// What is charged, and when that was last said.
+    charged_bytes: usize,
+    charged: Duration,
 }
 
 /// What comes of a look.
@@ -81,6 +96,20 @@ impl Looks {
     /// Memory went back: the process holds so much now.
     pub fn gave_back(&mut self, bytes: usize) {
         (self.floor_bytes, self.still_bytes, self.is_trimmed) = (bytes, bytes, true);
+    }
+
+    /// What is to be charged from now on, if that changes; `bytes` is what the process holds, after memory went back if it did. It is charged with what
+    /// is too much although all that is free went back: with so much less in use it would not be.
+    pub fn charge(&mut self, bounds: &Bounds, bytes: usize, went_back: bool, now: Duration) -> Option<usize> {
+        if now.saturating_sub(self.charged) < CHARGE_AGAIN {
+            return None;
+        }
+        let charge = (self.charged_bytes + bytes).saturating_sub(bounds.high_bytes).min(bounds.charge_bytes_max);
+        if charge == self.charged_bytes || charge > self.charged_bytes && !went_back {
+            return None;
+        }
+        (self.charged_bytes, self.charged) = (charge, now);
+        Some(charge)
     }
 }
 
@@ -124,6 +153,28 @@ mod tests {
         assert!(is_too_much(1260, 1270, Some(1000)));
         assert!(!is_too_much(1190, 1280, None) && !is_too_much(1190, 3000, None));
         assert!(is_too_much(1200, 3010, None));
+    }
+
+    #[test]
+    fn what_is_held_beside_what_is_accounted_for_is_charged_until_it_fits() {
+        let bounds = Bounds::within(1000 * MB);
+        let mut looks = Looks::default();
+        let (mut accounted, mut now, mut charged) = (950 * MB, Duration::ZERO, 0);
+        // Of what is in use a quarter more is held, and what is charged is given back by others.
+        let mut most = 0;
+        for _ in 0..50 {
+            now += CHARGE_AGAIN;
+            let bytes = 60 * MB + (accounted - charged) * 5 / 4;
+            charged = looks.charge(&bounds, bytes, true, now).unwrap_or(charged);
+            most = most.max(charged);
+        }
+        let bytes = 60 * MB + (accounted - charged) * 5 / 4;
+        assert!(bytes.abs_diff(bounds.high_bytes) < MB && charged > 40 * MB && most < 60 * MB, "{bytes} {charged} {most}");
+        assert_eq!(looks.charge(&bounds, bytes + 20 * MB, false, now + CHARGE_AGAIN), None, "some may be free");
+        assert_eq!(looks.charge(&bounds, bytes + 20 * MB, true, now), None, "nobody can have given back yet");
+        assert_eq!(looks.charge(&bounds, 5000 * MB, true, now + CHARGE_AGAIN), Some(125 * MB));
+        accounted = 100 * MB;
+        assert_eq!(looks.charge(&bounds, accounted, false, now + 2 * CHARGE_AGAIN), Some(0));
     }
 
     #[test]

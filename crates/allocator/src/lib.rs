@@ -44,8 +44,11 @@ const NEVER_MS: c_long = c_long::MAX / 1000;
 /// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
 /// was quiet for some time. `budget` gives the bytes of the budget at the moment; with `None` this ends.
 ///
+/// What the process holds too much all the same is told to `charge`, in bytes, and told again whenever it changes: whoever keeps the budget is to have so
+/// much less in use.
+///
 /// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a second.
-pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static) {
+pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static, charge: impl Fn(usize) + Send + 'static) {
     let (Some(mut resident), Some(budget_bytes)) = (Resident::open(), budget()) else { return };
     if budget_bytes < HUGE_PAGES_BUDGET_BYTES {
         without_huge_pages();
@@ -54,11 +57,15 @@ pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static) {
         let began = Instant::now();
         let mut looks = Looks::default();
         while let Some(bounds) = budget().map(Bounds::within) {
-            let Some(bytes) = resident.bytes() else { return set_purge_delay(1000) };
+            let Some(mut bytes) = resident.bytes() else { return set_purge_delay(1000) };
             let look = looks.look(&bounds, bytes, began.elapsed());
             if look.is_too_much {
                 give_back();
-                looks.gave_back(resident.bytes().unwrap_or(bytes));
+                bytes = resident.bytes().unwrap_or(bytes);
+                looks.gave_back(bytes);
+            }
+            if let Some(bytes) = looks.charge(&bounds, bytes, look.is_too_much, began.elapsed()) {
+                charge(bytes);
             }
             thread::sleep(look.next);
         }

@@ -26,7 +26,8 @@ fn wait_below(bytes: usize) {
 #[test]
 fn what_is_freed_goes_back_when_there_is_too_much_or_nobody_uses_it() {
     static BUDGET: AtomicUsize = AtomicUsize::new(400 << 20);
-    keep_within(|| Some(BUDGET.load(Ordering::Relaxed)));
+    static CHARGED: AtomicUsize = AtomicUsize::new(0);
+    keep_within(|| Some(BUDGET.load(Ordering::Relaxed)), |bytes| CHARGED.store(bytes, Ordering::Relaxed));
     let blocks = |bytes: usize| (0..bytes >> 20).map(|_| vec![1_u8; 1 << 20]).collect::<Vec<_>>();
     let held = blocks(300 << 20);
     assert!(resident_bytes() > 300 << 20);
@@ -41,6 +42,19 @@ fn what_is_freed_goes_back_when_there_is_too_much_or_nobody_uses_it() {
     drop(blocks(60 << 20));
     wait_below(50 << 20);
     others_free_what_one_has_allocated();
+    // What is in use cannot go back: it is charged, as far as that goes.
+    let held = blocks(200 << 20);
+    wait_until_charged(&CHARGED, 2 << 20);
+    drop(held);
+    wait_until_charged(&CHARGED, 0);
+}
+
+fn wait_until_charged(charged: &AtomicUsize, bytes: usize) {
+    let begin = Instant::now();
+    while charged.load(Ordering::Relaxed) != bytes {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{charged:?} bytes are charged, not {bytes}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Small blocks in pages that a thread still uses, freed by another: they go back once that thread has looked.

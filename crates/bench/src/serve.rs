@@ -47,7 +47,11 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
     };
     let database = Database::open(options)?;
     let broker = Arc::downgrade(database.engine().broker());
-    diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+    let charged = broker.clone();
+    diligence_allocator::keep_within(
+        move || Some(broker.upgrade()?.budget_bytes()),
+        move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
+    );
     database.engine().between_turns(diligence_allocator::tidy);
     let session = database.session();
     answer(&json!({"ready": true}))?;

@@ -51,7 +51,11 @@ pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, 
         _ => Failure::Other(error.to_string()),
     })?;
     let broker = Arc::downgrade(database.engine().broker());
-    diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+    let charged = broker.clone();
+    diligence_allocator::keep_within(
+        move || Some(broker.upgrade()?.budget_bytes()),
+        move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
+    );
     database.engine().between_turns(diligence_allocator::tidy);
     Ok(database)
 }

@@ -28,7 +28,12 @@ pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
     let server = ServerOptions { postgres: loopback, http: loopback, ..ServerOptions::default() };
     let served = Database::open(options).and_then(|database| {
         let broker = Arc::downgrade(database.engine().broker());
-        diligence_allocator::keep_within(move || Some(broker.upgrade()?.budget_bytes()));
+        let charged = broker.clone();
+        diligence_allocator::keep_within(
+            move || Some(broker.upgrade()?.budget_bytes()),
+            move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
+        );
+        database.engine().between_turns(diligence_allocator::tidy);
         process::serve(database, server, |addresses| {
             if let (Some(postgres), Some(http)) = (addresses.postgres, addresses.http) {
                 println!("postgres://{postgres}/diligence\nhttp://{http}/");

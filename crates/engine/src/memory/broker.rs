@@ -42,6 +42,8 @@ pub struct Broker {
     budget_bytes: AtomicUsize,
     /// Reserved, and granted without being reserved yet.
     taken_bytes: AtomicUsize,
+    /// What the process holds beside what is reserved, as far as it is charged: see [`charge`](Self::charge). Part of what is taken.
+    charged_bytes: Mutex<usize>,
     refusals_total: AtomicU64,
     asks_total: AtomicU64,
     waits_total: AtomicU64,
@@ -69,6 +71,7 @@ impl Broker {
         Arc::new(Self {
             budget_bytes: AtomicUsize::new(budget_bytes),
             taken_bytes: AtomicUsize::new(0),
+            charged_bytes: Mutex::new(0),
             refusals_total: AtomicU64::new(0),
             asks_total: AtomicU64::new(0),
             waits_total: AtomicU64::new(0),
@@ -122,9 +125,37 @@ impl Broker {
         self.waiting.lock().admissions.iter().map(|(query, _)| *query).collect()
     }
 
-    /// Who holds what: by query, or the tables, and by operator.
+    /// Who holds what: by query, or the tables, and by operator; and what is [charged](Self::charge).
     pub fn holders(&self) -> Vec<HolderInfo> {
-        self.accounts().iter().flat_map(|account| account.holders()).collect()
+        let bytes = *self.charged_bytes.lock();
+        let charged = HolderInfo { query: None, operator: "Allocator", bytes, is_revocable: true, asked_bytes: 0 };
+        let holders = self.accounts().into_iter().flat_map(|account| account.holders());
+        holders.chain((bytes > 0).then_some(charged)).collect()
+    }
+
+    /// Takes so many bytes of the budget, no more and no less than that, for what the process holds beside what is reserved: blocks of the allocator of
+    /// which only a part is used. Others give back for it as for anybody; but no firm reservation is refused because of it.
+    pub fn charge(&self, bytes: usize) {
+        let before = {
+            let mut charged = self.charged_bytes.lock();
+            self.overdraw(bytes.saturating_sub(*charged));
+            std::mem::replace(&mut *charged, bytes)
+        };
+        self.give_back(before.saturating_sub(bytes));
+        if bytes > before {
+            self.drop_spare(0);
+            let short = self.taken_bytes().saturating_sub(self.budget_bytes());
+            if short > 0 {
+                self.ask(short, None);
+            }
+        }
+    }
+
+    /// Gives up what is charged. False if that is nothing.
+    pub(super) fn drop_charge(&self) -> bool {
+        let charged = std::mem::take(&mut *self.charged_bytes.lock());
+        self.give_back(charged);
+        charged > 0
     }
 
     /// An account for one query; `limit_bytes` bounds it on top of the budget. It has no grant before it is admitted.

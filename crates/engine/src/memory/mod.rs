@@ -405,6 +405,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_charged_is_given_back_by_others_and_given_up_before_a_firm_reservation_fails() {
+        let broker = Broker::new(1000);
+        let mut held = broker.account(QueryId(1), None).revocable("Sort");
+        held.grow(900).unwrap();
+        broker.charge(80);
+        assert!(!held.is_asked());
+        broker.charge(200);
+        assert!(held.is_asked() && held.grow(1).is_err());
+        held.shrink(100);
+        broker.charge(150);
+        assert_eq!((broker.taken_bytes(), broker.reserved_bytes()), (950, 800));
+        let charged = || broker.holders().iter().find(|holder| holder.operator == "Allocator").map(|holder| holder.bytes);
+        assert_eq!(charged(), Some(150));
+        let mut firm = broker.table_account().reservation("a table in memory");
+        assert!(held.grow(100).is_err(), "who can spill does so instead");
+        firm.grow(50).unwrap();
+        assert_eq!((charged(), broker.taken_bytes()), (Some(150), 1000));
+        firm.grow(50).unwrap();
+        assert_eq!((charged(), broker.taken_bytes()), (None, 900));
+        broker.charge(0);
+        drop((held, firm));
+        assert_eq!(broker.taken_bytes(), 0);
+    }
+
+    #[test]
     fn what_is_held_is_settled_and_one_row_may_have_as_much_again() {
         let broker = Broker::new(1000);
         let memory = broker.account(QueryId(1), Some(600));

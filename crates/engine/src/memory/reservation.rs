@@ -60,6 +60,10 @@ impl Reservation {
             let limit = account.limit_bytes.saturating_add(slack_bytes(account.limit_bytes) / part);
             refused = account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, part)).err();
         }
+        let is_firm = self.holder.kind != Kind::Revocable;
+        while is_firm && matches!(refused, Some(Refused::Budget)) && account.broker.drop_charge() {
+            refused = within();
+        }
         match refused {
             None => {
                 self.hold(bytes);

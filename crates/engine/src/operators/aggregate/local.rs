@@ -42,6 +42,10 @@ const TABLES_SHARE: usize = 8;
 /// A table of so few bytes is not flushed for its size.
 const TABLE_BYTES_MIN: usize = 32 * 1024;
 
+/// Somewhat fewer than a power of two, and a number of full batches: so the arrays of a flush's pieces, all of about the same size, fit what allocators have
+/// blocks for, which are powers of two and quarters between them. With the power of two itself half of them are a little larger.
+const LOCAL_GROUPS: usize = 26 * 1024;
+
 /// When tables are flushed and how work is split. Tests make everything small.
 #[derive(Clone, Debug)]
 pub(super) struct Tuning {
@@ -61,7 +65,7 @@ pub(super) struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            local_groups: 32 * 1024,
+            local_groups: LOCAL_GROUPS,
             handed_groups: 16 * 1024,
             part_groups: 32 * 1024,
             spread_flushes: 16,
