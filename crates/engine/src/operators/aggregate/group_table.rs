@@ -17,6 +17,10 @@ use crate::memory::Reservation;
 pub(super) const PARTITION_BITS: u32 = 8;
 pub(super) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
+/// What a chunk is counted with beyond its arrays, as the divisor: the allocator keeps arrays of several pieces in a page, which is free only when all of
+/// them are, and has blocks of some sizes only.
+const CHUNK_REST_DIVISOR: usize = 4;
+
 /// Groups that are merged at a time: their numbers stay in the L1 cache.
 const MERGE_GROUPS: usize = 4096;
 
@@ -175,8 +179,10 @@ impl GroupTable {
         let chunks = cut.into_iter().zip(ranges).zip(states).map(|((partitions, groups), states)| {
             let keys = keys.permuted(bytes_words, &order[groups.clone()]);
             let starts = starts[partitions.start..=partitions.end].iter().map(|start| start - groups.start as u32);
-            let mut held = reservation.split(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
-            held.settle(keys.bytes() + states.iter().map(State::bytes).sum::<usize>());
+            let bytes = keys.bytes() + states.iter().map(State::bytes).sum::<usize>();
+            let bytes = bytes + bytes / CHUNK_REST_DIVISOR;
+            let mut held = reservation.split(bytes);
+            held.settle(bytes);
             Chunk { keys, states, partitions, starts: starts.collect(), reservation: held }
         });
         let chunks = chunks.collect();
