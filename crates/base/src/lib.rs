@@ -4,6 +4,7 @@
 //! * [`ids`]: newtypes for everything that is counted.
 //! * [`limits`]: every bound of the engine with its unit and its reason.
 //! * [`panics`]: panics that are expected, as errors.
+//! * [`recent`]: so many values at most, the latest that were used.
 //! * [`seams`]: the clock, randomness, threads, files and temp files, so that a test can replace them.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
@@ -12,6 +13,7 @@ pub mod error;
 pub mod ids;
 pub mod limits;
 pub mod panics;
+pub mod recent;
 pub mod seams;
 
 pub use error::{Error, ErrorKind, Result, Span};

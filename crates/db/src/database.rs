@@ -22,6 +22,7 @@ use diligence_storage::external::{Discovered, OpenOptions, discover};
 use parking_lot::RwLock;
 
 use crate::postgres;
+use crate::plans::Plans;
 use crate::session::{Session, SessionOptions};
 use crate::settings::{Defaults, budget};
 use crate::system;
@@ -58,6 +59,7 @@ struct Inner {
     defaults: Defaults,
     /// What sessions' planners begin as.
     planner: Planner,
+    plans: Plans,
     postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// System tables of whoever serves the database.
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
@@ -132,6 +134,7 @@ impl Database {
             files,
             planner: Planner::new(catalogs, runtime_env, planning),
             postgres,
+            plans: Plans::default(),
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
         };
@@ -226,6 +229,10 @@ impl Database {
 
     pub(crate) fn files(&self) -> &Arc<dyn Files> {
         &self.0.files
+    }
+
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.0.plans
     }
 
     pub(crate) fn defaults(&self) -> &Defaults {

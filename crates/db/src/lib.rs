@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The life of a statement: [`Session::execute`] plans it (`diligence_sql`), the engine starts it, and its rows come out of a
-//! [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that change something are done when
+//! [`QueryResult`] as they appear. A text that comes again is not planned again while its tables are as they were. Dropping the result cancels the query. Statements that change something are done when
 //! `execute` returns.
 //!
 //! Servers take a statement's steps one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), and find the
@@ -24,6 +24,7 @@
 mod beginning;
 mod database;
 mod plan_json;
+mod plans;
 pub mod postgres;
 mod result;
 mod session;

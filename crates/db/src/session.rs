@@ -132,11 +132,19 @@ impl Session {
 
     /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
     pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
-        let statement = self.in_runtime(|| self.0.planner.plan(sql))?;
+        let (text, plans) = (sql.trim(), self.0.database.plans());
+        let planned = match plans.find(self, text) {
+            Some(planned) => planned,
+            None => {
+                let planned = self.plan(&self.parse(text)?, &[])?;
+                plans.keep(self, text, &planned);
+                planned
+            }
+        };
         if given_up.load(Ordering::Relaxed) {
             return Err(Error::cancelled());
         }
-        self.in_runtime(|| self.start_statement(statement, self.query_options(sql.trim())))
+        self.start_planned(planned)
     }
 
     /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they are made.
@@ -184,7 +192,11 @@ impl Session {
                 write.target.begin()?;
                 QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
             }
-            Statement::Command(command) => QueryResult::done(command.apply(parts.database.catalog())?),
+            Statement::Command(command) => {
+                let done = command.apply(parts.database.catalog());
+                parts.database.plans().clear();
+                QueryResult::done(done?)
+            }
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;
                 QueryResult::done("SET")

@@ -6,15 +6,14 @@
 //! A statement that comes again with other values of its parameters gets a generic plan, if it has one and is cheap: then planning is what it
 //! costs most. For heavy ones it pays to plan with the values.
 
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use diligence_base::recent::Recent;
 use diligence_db::{GenericPlan, Needs, ParsedStatement, PlannedStatement, Session};
 use parking_lot::Mutex;
 
@@ -82,16 +81,6 @@ impl GenericKey {
     /// The types of the parameters.
     pub fn types(&self) -> &[DataType] {
         &self.types
-    }
-}
-
-/// Forgets what was used longest ago, if there is no room for one more.
-fn make_room<K: Clone + Eq + Hash, V>(map: &mut HashMap<K, (V, u64)>, key: &K, most: usize) {
-    if map.len() >= most
-        && !map.contains_key(key)
-        && let Some(oldest) = map.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
-    {
-        map.remove(&oldest);
     }
 }
 
@@ -207,18 +196,28 @@ impl TemplateKey {
 }
 
 /// The plans.
-#[derive(Default)]
 pub struct PlanCache {
-    /// What is remembered, and when it was asked for last; so in all of these.
-    plans: Mutex<HashMap<PlanKey, (Remembered, u64)>>,
+    plans: Mutex<Recent<PlanKey, Remembered>>,
     /// What statements needed that differ in constants only.
-    templates: Mutex<HashMap<TemplateKey, (Arc<History>, u64)>>,
-    generics: Mutex<HashMap<GenericKey, (Generic, u64)>>,
+    templates: Mutex<Recent<TemplateKey, Arc<History>>>,
+    generics: Mutex<Recent<GenericKey, Generic>>,
     /// Syntax trees of texts that are one statement for the engine.
-    parsed: Mutex<HashMap<TextKey, (ParsedStatement, u64)>>,
-    clock: AtomicU64,
+    parsed: Mutex<Recent<TextKey, ParsedStatement>>,
     hits: AtomicU64,
     misses: AtomicU64,
+}
+
+impl Default for PlanCache {
+    fn default() -> Self {
+        Self {
+            plans: Mutex::new(Recent::new(PLANS_MAX)),
+            templates: Mutex::new(Recent::new(PLANS_MAX)),
+            generics: Mutex::new(Recent::new(PLANS_MAX)),
+            parsed: Mutex::new(Recent::new(PARSED_MAX)),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A plan, and what it needed when it ran.
@@ -255,10 +254,7 @@ pub struct CacheInfo {
 impl PlanCache {
     /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
     pub fn get(&self, key: &PlanKey) -> Option<Remembered> {
-        let mut plans = self.plans.lock();
-        let (remembered, used) = plans.get_mut(key)?;
-        *used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(remembered.clone())
+        self.plans.lock().get(key).cloned()
     }
 
     /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
@@ -273,37 +269,25 @@ impl PlanCache {
         let template = self.template(TemplateKey::new(&key, needs));
         let plan = Arc::new(plan);
         let mut plans = self.plans.lock();
-        let history = plans.get(&key).map(|(remembered, _)| remembered.history.clone());
+        let history = plans.get(&key).map(|remembered| remembered.history.clone());
         let history = history.unwrap_or_else(|| Arc::new(History::of(template)));
         let remembered = Remembered { plan, history: history.clone(), answer: Arc::default() };
-        make_room(&mut plans, &key, PLANS_MAX);
-        plans.insert(key, (remembered, self.clock.fetch_add(1, Ordering::Relaxed)));
+        plans.insert(key, remembered);
         history
     }
 
     fn template(&self, key: TemplateKey) -> Arc<History> {
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut templates = self.templates.lock();
-        make_room(&mut templates, &key, PLANS_MAX);
-        let entry = templates.entry(key).or_default();
-        entry.1 = now;
-        entry.0.clone()
+        self.templates.lock().get_or_default(key).clone()
     }
 
     /// What is known of a statement with parameters for other values.
     pub fn generic(&self, key: &GenericKey) -> Option<Generic> {
-        let mut generics = self.generics.lock();
-        let (generic, used) = generics.get_mut(key)?;
-        *used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(generic.clone())
+        self.generics.lock().get(key).cloned()
     }
 
     /// Remembers what is known of a statement with parameters.
     pub fn put_generic(&self, key: GenericKey, generic: Generic) {
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut generics = self.generics.lock();
-        make_room(&mut generics, &key, PLANS_MAX);
-        generics.insert(key, (generic, now));
+        self.generics.lock().insert(key, generic);
     }
 
     /// The syntax tree of a text.
@@ -312,10 +296,7 @@ impl PlanCache {
             return None;
         }
         let key = (text.to_owned(), session.planning_identity());
-        let mut parsed = self.parsed.lock();
-        let (statement, used) = parsed.get_mut(&key)?;
-        *used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(statement.clone())
+        self.parsed.lock().get(&key).cloned()
     }
 
     /// Remembers the syntax tree of a text.
@@ -324,10 +305,7 @@ impl PlanCache {
             return;
         }
         let key = (text.to_owned(), session.planning_identity());
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut parsed = self.parsed.lock();
-        make_room(&mut parsed, &key, PARSED_MAX);
-        parsed.insert(key, (statement.clone(), now));
+        self.parsed.lock().insert(key, statement.clone());
     }
 
     /// Counts a statement that was found, and current, or was not.

@@ -47,9 +47,31 @@ const PASSED_PERCENT_MAX: u64 = 80;
 #[derive(Default)]
 pub struct RuntimeFilter {
     state: OnceLock<State>,
+    judgement: Judgement,
+}
+
+/// Whether a filter is worth asking, by what it has let pass so far.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
     rows_tested: AtomicU64,
     rows_passed: AtomicU64,
     gave_up: AtomicBool,
+}
+
+impl Judgement {
+    /// So many more rows were tested, and so many of them passed.
+    pub fn watch(&self, tested: usize, passed: usize) {
+        let passed = self.rows_passed.fetch_add(passed as u64, Ordering::Relaxed) + passed as u64;
+        let tested = self.rows_tested.fetch_add(tested as u64, Ordering::Relaxed) + tested as u64;
+        if tested >= JUDGED_ROWS && passed * 100 > tested * PASSED_PERCENT_MAX {
+            self.gave_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// False once most rows have passed.
+    pub fn is_worthwhile(&self) -> bool {
+        !self.gave_up.load(Ordering::Relaxed)
+    }
 }
 
 enum State {
@@ -142,16 +164,8 @@ impl RuntimeFilter {
             }
             _ => test.run(kind, array)?,
         };
-        self.watch(array.len(), kept.count_set_bits());
+        self.judgement.watch(array.len(), kept.count_set_bits());
         Ok(BooleanArray::new(kept, None))
-    }
-
-    fn watch(&self, tested: usize, passed: usize) {
-        let passed = self.rows_passed.fetch_add(passed as u64, Ordering::Relaxed) + passed as u64;
-        let tested = self.rows_tested.fetch_add(tested as u64, Ordering::Relaxed) + tested as u64;
-        if tested >= JUDGED_ROWS && passed * 100 > tested * PASSED_PERCENT_MAX {
-            self.gave_up.store(true, Ordering::Relaxed);
-        }
     }
 }
 
@@ -173,7 +187,7 @@ impl RowFilter for ColumnFilter {
     }
 
     fn is_worthwhile(&self) -> bool {
-        self.filter.state.get().is_some() && !self.filter.gave_up.load(Ordering::Relaxed)
+        self.filter.state.get().is_some() && self.filter.judgement.is_worthwhile()
     }
 }
 
@@ -247,11 +261,6 @@ impl FilterWork {
         }
     }
 
-    /// Which of these hashes may have been added.
-    pub fn test_hashes(&self, hashes: &[u64]) -> BooleanBuffer {
-        BooleanBuffer::collect_bool(hashes.len(), |row| self.is_in_bloom(hashes[row]))
-    }
-
     /// Looks before it writes: keys repeat, and a write takes the cache line from the other workers.
     #[inline(always)]
     fn set(&self, at: usize, bits: u64) {
@@ -268,8 +277,9 @@ impl FilterWork {
         (at, bit(0) | bit(6) | bit(12) | bit(18))
     }
 
+    /// Whether a hash may have been added to the Bloom filter.
     #[inline(always)]
-    fn is_in_bloom(&self, hash: u64) -> bool {
+    pub fn is_in_bloom(&self, hash: u64) -> bool {
         let (at, bits) = self.bloom(hash);
         self.words[at].load(Ordering::Relaxed) & bits == bits
     }

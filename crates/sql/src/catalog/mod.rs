@@ -159,6 +159,11 @@ impl Catalog {
         TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Another number whenever a relation has been made, changed or dropped, and now and then in between.
+    pub fn version(&self) -> u64 {
+        self.versions.load(Ordering::Relaxed)
+    }
+
     /// The files at a path that a statement names.
     pub fn path(&self, path: &str, files: &Arc<dyn Files>) -> Arc<FileRelation> {
         let mut paths = self.paths.lock();
@@ -202,6 +207,7 @@ impl Catalog {
             }
         }
         schema.insert(name.name.clone(), relation);
+        self.next_version();
         Ok(())
     }
 
@@ -212,6 +218,7 @@ impl Catalog {
         let Some(relation) = schema.get(&name.name) else { return Ok(false) };
         wanted(relation)?;
         schema.remove(&name.name);
+        self.next_version();
         Ok(true)
     }
 

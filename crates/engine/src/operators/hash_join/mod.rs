@@ -355,7 +355,8 @@ impl Shared {
     fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers()?;
         if let Some(filters) = filters.filter(|_| !config.keys.is_empty()) {
-            self.filters.get_or_init(|| SpilledFilters::new(filters, memory_bytes, buffers.sibling()));
+            let new = || SpilledFilters::new(filters, config.keys.len(), memory_bytes, buffers.sibling());
+            self.filters.get_or_init(new);
         }
         Some(self.partitions.get_or_init(|| {
             let partitions = match config.can_partition() {

@@ -123,23 +123,20 @@ impl ProbeState {
             *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
         }
         // Without a table at hand, all rows must go where the build rows are.
-        let may_match = match (self.table.get(), self.shared.filters.get()) {
-            (Some(_), Some(filters)) if config.can_partition() => filters.may_match(&hashes),
-            _ => None,
-        };
-        let can_match = |row: usize| {
-            valid.as_ref().is_none_or(|valid| valid.is_valid(row))
-                && may_match.as_ref().is_none_or(|may_match| may_match.value(row))
-        };
-        let mut stay = vec![];
+        let filters = self.shared.filters.get().filter(|_| self.table.get().is_some() && config.can_partition());
         let mut away = vec![vec![]; partitions.len()];
         for (row, &hash) in hashes.iter().enumerate() {
             let partition = partitions.of(hash);
-            match is_away[partition] && can_match(row) {
-                true => away[partition].push(row as u32),
-                false => stay.push(row as u32),
+            if is_away[partition] && valid.as_ref().is_none_or(|valid| valid.is_valid(row)) {
+                away[partition].push(row as u32);
             }
         }
+        if let Some(filters) = filters {
+            away.iter_mut().filter(|rows| !rows.is_empty()).for_each(|rows| filters.retain(rows, &hashes));
+        }
+        let mut stays = vec![true; input.rows()];
+        away.iter().flatten().for_each(|&row| stays[row as usize] = false);
+        let stay = (0..input.rows() as u32).filter(|&row| stays[row as usize]).collect::<Vec<_>>();
         if stay.len() == input.rows() {
             return Ok(Some(input));
         }

@@ -1,13 +1,12 @@
 //! Runtime filters of a build side that does not fit (Gamma's bit vector filters): a Bloom filter for each key that a scan wants to
-//! know, and one of whole rows' hashes, which keeps probe rows without a partner from being written. They are filled as rows are told
-//! apart by partition.
+//! know, and, unless a scan knows the only key, one of whole rows' hashes, which keeps probe rows without a partner from being written.
+//! They are filled as rows are told apart by partition.
 //!
 //! Invariant: every row of the build side is told apart once and added then, wherever it stays; so when the build side is complete, the
 //! filter is. It is only shown to a scan then, and only if it has not become too full.
 
 use std::sync::Arc;
 
-use arrow::buffer::BooleanBuffer;
 use diligence_base::Result;
 
 use super::Config;
@@ -15,7 +14,7 @@ use super::assemble::Filters;
 use super::keys::words_are_ordered;
 use super::rows::BuildRows;
 use crate::memory::Reservation;
-use crate::operators::runtime_filter::FilterWork;
+use crate::operators::runtime_filter::{FilterWork, Judgement};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The share of the memory that filters may have, and what they need not more than.
@@ -32,6 +31,7 @@ const OVERFULL: usize = 2;
 pub(super) struct SpilledFilters {
     keys: Vec<KeyFilter>,
     hashes: Option<FilterWork>,
+    judgement: Judgement,
     keys_max: usize,
     rows: AtomicUsize,
     _reservation: Option<Reservation>,
@@ -46,20 +46,23 @@ struct KeyFilter {
 }
 
 impl SpilledFilters {
-    /// Empty filters of these keys.
-    pub fn new(keys: &[usize], memory_bytes: usize, mut reservation: Reservation) -> Self {
-        let bytes = (memory_bytes / MEMORY_SHARE / (keys.len() + 1)).min(BYTES_MAX);
+    /// Empty filters of these keys, of so many that the join has.
+    pub fn new(keys: &[usize], keys_total: usize, memory_bytes: usize, mut reservation: Reservation) -> Self {
+        let has_hashes = (keys.len(), keys_total) != (1, 1);
+        let filters = keys.len() + usize::from(has_hashes);
+        let bytes = (memory_bytes / MEMORY_SHARE / filters).min(BYTES_MAX);
         let keys_max = bytes * 8 / BITS_PER_KEY;
         // Memory is short now, but rows are about to leave it, and what is not written for it is much more.
-        reservation.overdraw((keys.len() + 1) * bytes);
+        reservation.overdraw(filters * bytes);
         let filter = |&key: &usize| {
             let work = Arc::new(FilterWork::new(None, keys_max, keys_max)?);
             let (min, max) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
             Some(KeyFilter { key, work, min, max, has_null: AtomicBool::new(false) })
         };
         let keys = keys.iter().filter_map(filter).collect();
-        let hashes = FilterWork::new(None, keys_max, keys_max);
-        Self { keys, hashes, keys_max, rows: AtomicUsize::new(0), _reservation: Some(reservation) }
+        let hashes = has_hashes.then(|| FilterWork::new(None, keys_max, keys_max)).flatten();
+        let judgement = Judgement::default();
+        Self { keys, hashes, judgement, keys_max, rows: AtomicUsize::new(0), _reservation: Some(reservation) }
     }
 
     /// Adds rows with their hashes.
@@ -82,9 +85,14 @@ impl SpilledFilters {
         self.rows.load(Ordering::Relaxed) <= OVERFULL * self.keys_max
     }
 
-    /// All rows are in: which of these hashes some row may have; `None` if that cannot be said.
-    pub fn may_match(&self, hashes: &[u64]) -> Option<BooleanBuffer> {
-        self.hashes.as_ref().filter(|_| self.is_useful()).map(|filter| filter.test_hashes(hashes))
+    /// All rows are in: leaves out what has no hash that some row may have, as far as that can be said and is worth it.
+    pub fn retain(&self, rows: &mut Vec<u32>, hashes: &[u64]) {
+        let Some(filter) = self.hashes.as_ref().filter(|_| self.is_useful() && self.judgement.is_worthwhile()) else {
+            return;
+        };
+        let tested = rows.len();
+        rows.retain(|&row| filter.is_in_bloom(hashes[row as usize]));
+        self.judgement.watch(tested, rows.len());
     }
 
     /// All rows are in: shows the filters to those who asked for them.
