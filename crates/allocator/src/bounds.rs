@@ -151,7 +151,7 @@ mod tests {
         assert!(is_too_much(1230, 1250, Some(1225)), "but after some time");
         assert!(!is_too_much(1230, 1260, None));
         assert!(is_too_much(1260, 1270, Some(1000)));
-        assert!(!is_too_much(1190, 1280, None) && !is_too_much(1190, 3000, None));
+        assert!(!is_too_much(1180, 1280, None) && !is_too_much(1180, 3000, None));
         assert!(is_too_much(1200, 3010, None));
     }
 
@@ -169,10 +169,10 @@ mod tests {
             most = most.max(charged);
         }
         let bytes = 60 * MB + (accounted - charged) * 5 / 4;
-        assert!(bytes.abs_diff(bounds.high_bytes) < MB && charged > 40 * MB && most < 60 * MB, "{bytes} {charged} {most}");
+        assert!(bytes.abs_diff(bounds.high_bytes) < MB && charged > 40 * MB && most < 70 * MB, "{bytes} {charged} {most}");
         assert_eq!(looks.charge(&bounds, bytes + 20 * MB, false, now + CHARGE_AGAIN), None, "some may be free");
-        assert_eq!(looks.charge(&bounds, bytes + 20 * MB, true, now), None, "nobody can have given back yet");
         assert_eq!(looks.charge(&bounds, 5000 * MB, true, now + CHARGE_AGAIN), Some(125 * MB));
+        assert_eq!(looks.charge(&bounds, 100 * MB, true, now + CHARGE_AGAIN), None, "nobody can have given back yet");
         accounted = 100 * MB;
         assert_eq!(looks.charge(&bounds, accounted, false, now + 2 * CHARGE_AGAIN), Some(0));
     }

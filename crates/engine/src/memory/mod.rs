@@ -422,10 +422,13 @@ mod tests {
         assert!(held.grow(100).is_err(), "who can spill does so instead");
         firm.grow(50).unwrap();
         assert_eq!((charged(), broker.taken_bytes()), (Some(150), 1000));
+        drop(held);
+        broker.charge(950);
+        assert_eq!((charged(), broker.taken_bytes()), (Some(950), 1000));
         firm.grow(50).unwrap();
-        assert_eq!((charged(), broker.taken_bytes()), (None, 900));
+        assert_eq!((charged(), broker.taken_bytes()), (None, 100));
         broker.charge(0);
-        drop((held, firm));
+        drop(firm);
         assert_eq!(broker.taken_bytes(), 0);
     }
 
