@@ -169,7 +169,10 @@ mod tests {
             most = most.max(charged);
         }
         let bytes = 60 * MB + (accounted - charged) * 5 / 4;
-        assert!(bytes.abs_diff(bounds.high_bytes) < MB && charged > 40 * MB && most < 70 * MB, "{bytes} {charged} {most}");
+        assert!(
+            bytes.abs_diff(bounds.high_bytes) < MB && charged > 40 * MB && most < 70 * MB,
+            "{bytes} {charged} {most}"
+        );
         assert_eq!(looks.charge(&bounds, bytes + 20 * MB, false, now + CHARGE_AGAIN), None, "some may be free");
         assert_eq!(looks.charge(&bounds, 5000 * MB, true, now + CHARGE_AGAIN), Some(125 * MB));
         assert_eq!(looks.charge(&bounds, 100 * MB, true, now + CHARGE_AGAIN), None, "nobody can have given back yet");

@@ -21,8 +21,8 @@ use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use parking_lot::RwLock;
 
-use crate::postgres;
 use crate::plans::Plans;
+use crate::postgres;
 use crate::session::{Session, SessionOptions};
 use crate::settings::{Defaults, budget};
 use crate::system;

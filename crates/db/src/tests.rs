@@ -384,7 +384,8 @@ fn scans_share_what_they_decode_and_answer_the_same() {
     });
     let sharing = session.database().engine().sharing();
     assert!(sharing.columns_left_total > 0 && sharing.columns_read_total > sharing.columns_left_total, "{sharing:?}");
-    let shown = rows(&session, "SELECT DISTINCT state, bytes > 0, uses > 0 FROM system.sharing WHERE state = 'decoded'");
+    let shown =
+        rows(&session, "SELECT DISTINCT state, bytes > 0, uses > 0 FROM system.sharing WHERE state = 'decoded'");
     assert_eq!(shown, ["decoded true true"]);
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", queries[0])).join("\n");
     assert!(analyzed.contains("columns of clusters were decoded already"), "{analyzed}");

@@ -321,9 +321,16 @@ fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> R
         Mode::Inline { seed } => Ok((IoPool::start(0, clock.clone(), spawn)?, Scheduler::inline(seed, clock.clone()))),
         Mode::Threads => {
             let pool = IoPool::start(IO_THREADS, clock.clone(), spawn)?;
-            Scheduler::start(options.workers, options.worker_nice, options.policy, clock.clone(), spawn, runtime.clone())
-                .inspect_err(|_| pool.stop())
-                .map(|scheduler| (pool.clone(), scheduler))
+            Scheduler::start(
+                options.workers,
+                options.worker_nice,
+                options.policy,
+                clock.clone(),
+                spawn,
+                runtime.clone(),
+            )
+            .inspect_err(|_| pool.stop())
+            .map(|scheduler| (pool.clone(), scheduler))
         }
     }
 }

@@ -160,7 +160,16 @@ fn options_reach_the_engine() {
     let query = "SELECT name, value FROM system.settings WHERE name = 'batch_rows'";
     let ran = sql(home.path(), &["--format", "csv", "--set", "batch_rows=77", "--workers", "1", query]);
     assert_eq!(ran.stdout, "name,value\nbatch_rows,77\n", "{}", ran.stderr);
-    let ran = sql(home.path(), &["--format", "csv", "--workers", "3", "SELECT serves, count(*) AS n FROM system.workers GROUP BY 1 ORDER BY 1"]);
+    let ran = sql(
+        home.path(),
+        &[
+            "--format",
+            "csv",
+            "--workers",
+            "3",
+            "SELECT serves, count(*) AS n FROM system.workers GROUP BY 1 ORDER BY 1",
+        ],
+    );
     assert_eq!(ran.stdout, "serves,n\nall,3\nshort queries,1\n", "{}", ran.stderr);
 }
 

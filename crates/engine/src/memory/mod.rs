@@ -416,7 +416,8 @@ mod tests {
         held.shrink(100);
         broker.charge(150);
         assert_eq!((broker.taken_bytes(), broker.reserved_bytes()), (950, 800));
-        let charged = || broker.holders().iter().find(|holder| holder.operator == "Allocator").map(|holder| holder.bytes);
+        let charged =
+            || broker.holders().iter().find(|holder| holder.operator == "Allocator").map(|holder| holder.bytes);
         assert_eq!(charged(), Some(150));
         let mut firm = broker.table_account().reservation("a table in memory");
         assert!(held.grow(100).is_err(), "who can spill does so instead");
