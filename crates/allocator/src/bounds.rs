@@ -98,14 +98,15 @@ impl Looks {
         (self.floor_bytes, self.still_bytes, self.is_trimmed) = (bytes, bytes, true);
     }
 
-    /// What is to be charged from now on, if that changes; `bytes` is what the process holds, after memory went back if it did. It is charged with what
+    /// What is to be charged from now on, if that is anything or changes; `bytes` is what the process holds, after memory went back if it did. It is charged with what
     /// is too much although all that is free went back: with so much less in use it would not be.
     pub fn charge(&mut self, bounds: &Bounds, bytes: usize, went_back: bool, now: Duration) -> Option<usize> {
         if now.saturating_sub(self.charged) < CHARGE_AGAIN {
             return None;
         }
         let charge = (self.charged_bytes + bytes).saturating_sub(bounds.high_bytes).min(bounds.charge_bytes_max);
-        if charge == self.charged_bytes || charge > self.charged_bytes && !went_back {
+        // Said again as long as there is something: it may have been given up meanwhile.
+        if charge == 0 && self.charged_bytes == 0 || charge > self.charged_bytes && !went_back {
             return None;
         }
         (self.charged_bytes, self.charged) = (charge, now);

@@ -44,7 +44,7 @@ const NEVER_MS: c_long = c_long::MAX / 1000;
 /// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
 /// was quiet for some time. `budget` gives the bytes of the budget at the moment; with `None` this ends.
 ///
-/// What the process holds too much all the same is told to `charge`, in bytes, and told again whenever it changes: whoever keeps the budget is to have so
+/// What the process holds too much all the same is told to `charge`, in bytes, again and again until it is 0: whoever keeps the budget is to have so
 /// much less in use.
 ///
 /// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a second.

@@ -27,52 +27,56 @@ pub(crate) struct Plans(Mutex<Kept>);
 struct Kept {
     plans: Recent<Key, Arc<PlannedStatement>>,
     /// The catalog's when they were made.
-    catalog_version: u64,
+    changes: u64,
+}
+
+/// A text that is about to be planned, with the state of things before that.
+pub(crate) struct Begun {
+    key: Key,
+    changes: u64,
 }
 
 impl Default for Plans {
     fn default() -> Self {
-        Self(Mutex::new(Kept { plans: Recent::new(PLANS_MAX), catalog_version: 0 }))
+        Self(Mutex::new(Kept { plans: Recent::new(PLANS_MAX), changes: 0 }))
     }
 }
 
 impl Plans {
+    /// What a text is remembered under, to be said before it is planned; `None` for one that is too long.
+    pub fn begin(&self, session: &Session, text: &str) -> Option<Begun> {
+        let changes = session.database().catalog().changes();
+        (text.len() <= TEXT_BYTES_MAX).then(|| Begun { key: (text.to_owned(), session.planning_identity()), changes })
+    }
+
     /// The statement of this text, to be started, if its plan is known and current. May look at files.
-    pub fn find(&self, session: &Session, text: &str) -> Option<PlannedStatement> {
-        let key = Self::key(session, text)?;
-        let planned = {
-            let mut kept = self.0.lock();
-            kept.heed(session);
-            kept.plans.get(&key)?.clone()
-        };
+    pub fn find(&self, session: &Session, begun: &Begun) -> Option<PlannedStatement> {
+        self.heed(session);
+        let planned = self.0.lock().plans.get(&begun.key)?.clone();
         if planned.is_current(session) { planned.again() } else { None }
     }
 
-    /// Remembers a plan, if it can run again.
-    pub fn keep(&self, session: &Session, text: &str, planned: &PlannedStatement) {
-        if let (Some(key), Some(again)) = (Self::key(session, text), planned.again()) {
-            let mut kept = self.0.lock();
-            kept.heed(session);
-            kept.plans.insert(key, Arc::new(again));
+    /// Remembers a plan, if it can run again, and neither the catalog nor the session's settings have changed since it was begun.
+    pub fn keep(&self, session: &Session, begun: Begun, planned: &PlannedStatement) {
+        let Some(again) = planned.again() else { return };
+        if begun.key.1 != session.planning_identity() {
+            return;
+        }
+        self.heed(session);
+        let mut kept = self.0.lock();
+        if kept.changes == begun.changes {
+            kept.plans.insert(begun.key, Arc::new(again));
         }
     }
 
-    /// Forgets all: the catalog may have changed.
-    pub fn clear(&self) {
-        self.0.lock().plans.clear();
-    }
-
-    fn key(session: &Session, text: &str) -> Option<Key> {
-        (text.len() <= TEXT_BYTES_MAX).then(|| (text.to_owned(), session.planning_identity()))
-    }
-}
-
-impl Kept {
-    fn heed(&mut self, session: &Session) {
-        let version = session.database().catalog().version();
-        if version != self.catalog_version {
-            self.plans.clear();
-            self.catalog_version = version;
+    /// Forgets all if the catalog has changed.
+    pub fn heed(&self, session: &Session) {
+        let catalog = session.database().catalog();
+        let mut kept = self.0.lock();
+        let changes = catalog.changes();
+        if changes != kept.changes {
+            kept.plans.clear();
+            kept.changes = changes;
         }
     }
 }

@@ -105,6 +105,7 @@ impl Session {
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let mut result = self.start(sql)?;
         result.settle()?;
+        self.0.database.plans().heed(self);
         Ok(result)
     }
 
@@ -115,6 +116,7 @@ impl Session {
         let planned = planning.await.map_err(|error| Error::bug(format!("planning ended early: {error}")))?;
         let mut result = planned?;
         result.settle_async().await?;
+        self.0.database.plans().heed(self);
         Ok(result)
     }
 
@@ -133,11 +135,14 @@ impl Session {
     /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
     pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
         let (text, plans) = (sql.trim(), self.0.database.plans());
-        let planned = match plans.find(self, text) {
+        let begun = plans.begin(self, text);
+        let planned = match begun.as_ref().and_then(|begun| plans.find(self, begun)) {
             Some(planned) => planned,
             None => {
                 let planned = self.plan(&self.parse(text)?, &[])?;
-                plans.keep(self, text, &planned);
+                if let Some(begun) = begun {
+                    plans.keep(self, begun, &planned);
+                }
                 planned
             }
         };
@@ -194,7 +199,7 @@ impl Session {
             }
             Statement::Command(command) => {
                 let done = command.apply(parts.database.catalog());
-                parts.database.plans().clear();
+                parts.database.plans().heed(self);
                 QueryResult::done(done?)
             }
             Statement::Set { name, value } => {

@@ -254,6 +254,7 @@ impl Session {
             full.push(RecordBatch::try_new(schema, arrays).map_err(from_arrow)?);
         }
         relation.insert(&full, memory, false, self.database().catalog())?;
+        self.database().plans().heed(self);
         Ok(rows)
     }
 

@@ -37,27 +37,6 @@ fn command(session: &Session, sql: &str) -> (String, Option<u64>) {
 
 /// The groups of a query share the memory of their text; a table made of them counts, and keeps, what its rows need.
 #[test]
-fn a_text_that_comes_again_sees_what_has_changed_and_keeps_no_table_that_is_gone() {
-    let session = session();
-    let engine = session.database().engine().clone();
-    let before = engine.table_memory().reserved_bytes();
-    session.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 100000)").unwrap();
-    let count = || rows(&session, "SELECT count(*) FROM t");
-    assert_eq!([count(), count()], [["100000"], ["100000"]]);
-    session.execute("INSERT INTO t VALUES (1)").unwrap();
-    assert_eq!([count(), count()], [["100001"], ["100001"]]);
-    session.execute("CREATE OR REPLACE TABLE t AS SELECT 1 AS a").unwrap();
-    assert_eq!([count(), count()], [["1"], ["1"]]);
-    session.execute("SET datafusion.execution.time_zone = 'UTC'").unwrap();
-    assert_eq!(count(), ["1"]);
-    let now = || rows(&session, "SELECT now()");
-    assert_ne!(now(), now(), "a plan with the time in it was used again");
-    session.execute("DROP TABLE t").unwrap();
-    assert!(session.execute("SELECT count(*) FROM t").is_err());
-    assert_eq!(engine.table_memory().reserved_bytes(), before);
-}
-
-#[test]
 fn a_table_of_grouped_text_needs_the_memory_of_its_rows() {
     let session = session();
     let text = "lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 200000) t(value)";
@@ -514,4 +493,25 @@ fn too_many_workers_are_refused() {
     let error = Database::open(options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
     assert!(error.message().contains("at most 1024"), "{error}");
+}
+
+#[test]
+fn a_text_that_comes_again_sees_what_has_changed_and_keeps_no_table_that_is_gone() {
+    let session = session();
+    let engine = session.database().engine().clone();
+    let before = engine.table_memory().reserved_bytes();
+    session.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 100000)").unwrap();
+    let count = || rows(&session, "SELECT count(*) FROM t");
+    assert_eq!([count(), count()], [["100000"], ["100000"]]);
+    session.execute("INSERT INTO t VALUES (1)").unwrap();
+    assert_eq!([count(), count()], [["100001"], ["100001"]]);
+    session.execute("CREATE OR REPLACE TABLE t AS SELECT 1 AS a").unwrap();
+    assert_eq!([count(), count()], [["1"], ["1"]]);
+    session.execute("SET datafusion.execution.time_zone = 'UTC'").unwrap();
+    assert_eq!(count(), ["1"]);
+    let now = || rows(&session, "SELECT now()");
+    assert_ne!(now(), now(), "a plan with the time in it was used again");
+    session.execute("DROP TABLE t").unwrap();
+    assert!(session.execute("SELECT count(*) FROM t").is_err());
+    assert_eq!(engine.table_memory().reserved_bytes(), before);
 }

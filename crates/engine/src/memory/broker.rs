@@ -151,11 +151,18 @@ impl Broker {
         }
     }
 
-    /// Gives up what is charged. False if that is nothing.
-    pub(super) fn drop_charge(&self) -> bool {
-        let charged = std::mem::take(&mut *self.charged_bytes.lock());
+    /// Gives up what is charged, if there is room for so many bytes then. False if that is not so, or nothing is charged.
+    pub(super) fn drop_charge(&self, bytes: usize) -> bool {
+        let charged = {
+            let mut charged = self.charged_bytes.lock();
+            let left = self.taken_bytes().saturating_sub(*charged);
+            if *charged == 0 || left.saturating_add(bytes) > self.budget_bytes() {
+                return false;
+            }
+            std::mem::take(&mut *charged)
+        };
         self.give_back(charged);
-        charged > 0
+        true
     }
 
     /// An account for one query; `limit_bytes` bounds it on top of the budget. It has no grant before it is admitted.

@@ -61,7 +61,7 @@ impl Reservation {
             refused = account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, part)).err();
         }
         let is_firm = self.holder.kind != Kind::Revocable;
-        while is_firm && matches!(refused, Some(Refused::Budget)) && account.broker.drop_charge() {
+        while is_firm && matches!(refused, Some(Refused::Budget)) && account.broker.drop_charge(bytes) {
             refused = within();
         }
         match refused {

@@ -164,9 +164,9 @@ impl Scheduler {
             });
             let spawn = &NiceSpawn { spawn, nice: if is_express { 0 } else { nice } };
             let name = if is_express { "diligence-express".to_owned() } else { format!("diligence-worker-{index}") };
-            let thread = spawn.spawn(name, body).map_err(|error| {
+            let thread = spawn.spawn(name.clone(), body).map_err(|error| {
                 scheduler.stop();
-                Error::resource(format!("the system refuses to start worker {index} of {workers}: {error}"))
+                Error::resource(format!("the system refuses to start {name} beside {index} other workers: {error}"))
             })?;
             scheduler.threads.lock().push(thread);
         }
@@ -322,8 +322,8 @@ impl Scheduler {
         let is_urgent = policy.is_urgent(&packet);
         if !is_urgent {
             queues.long_turns += 1;
-            self.call_express(queues);
         }
+        self.call_express(queues);
         // Who had its turn although such packets waited has all of it.
         Some(Turn { packet, is_urgent, may_be_cut: !some_urgent && !is_urgent })
     }

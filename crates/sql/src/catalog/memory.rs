@@ -172,6 +172,7 @@ impl MemoryRelation {
     fn become_state(&self, pieces: Vec<(RecordBatch, Arc<Reservation>)>, catalog: &Catalog) -> Result<()> {
         let next = Arc::new(State::new(&self.name, &self.schema, pieces, catalog)?);
         let before = std::mem::replace(&mut *self.state.write(), next);
+        catalog.note_change();
         // Freeing many rows takes a while: not while readers wait for the lock.
         drop(before);
         Ok(())

@@ -134,6 +134,7 @@ pub struct Catalog {
     /// Files that statements named by their path, so that the next one need not open them again.
     paths: Mutex<HashMap<String, Arc<FileRelation>>>,
     versions: AtomicU64,
+    changes: AtomicU64,
     /// Folders that look like tables and are none, with the reason.
     left_out: RwLock<BTreeMap<String, String>>,
 }
@@ -148,6 +149,7 @@ impl Default for Catalog {
             schemas: RwLock::new(schemas),
             paths: Mutex::default(),
             versions: AtomicU64::new(1),
+            changes: AtomicU64::new(0),
             left_out: RwLock::default(),
         }
     }
@@ -159,9 +161,14 @@ impl Catalog {
         TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Another number whenever a relation has been made, changed or dropped, and now and then in between.
-    pub fn version(&self) -> u64 {
-        self.versions.load(Ordering::Relaxed)
+    /// How often a name was given or taken away, or a table in memory became another: whoever keeps what he found here looks whether that is still the same.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Something has changed.
+    pub(super) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The files at a path that a statement names.
@@ -207,7 +214,7 @@ impl Catalog {
             }
         }
         schema.insert(name.name.clone(), relation);
-        self.next_version();
+        self.note_change();
         Ok(())
     }
 
@@ -218,7 +225,7 @@ impl Catalog {
         let Some(relation) = schema.get(&name.name) else { return Ok(false) };
         wanted(relation)?;
         schema.remove(&name.name);
-        self.next_version();
+        self.note_change();
         Ok(true)
     }
 
@@ -248,6 +255,7 @@ impl Catalog {
             .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
         }
         schemas.remove(name);
+        self.note_change();
         Ok(true)
     }
 

@@ -7,7 +7,7 @@
 //! most goes to temp space (dynamic destaging), written by whichever packets come by.
 //!
 //! Invariants:
-//! * When the last packet finishes, what finishing needs is reserved: finishing is never refused.
+//! * The last packet to finish has seen to it that what finishing needs is reserved: finishing is never refused.
 //! * A packet that waits for temp space holds at most one batch that is not reserved.
 
 use std::collections::VecDeque;
@@ -53,10 +53,8 @@ pub(super) struct Build {
 /// What finished packets have handed over.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Packets whose input has not ended. What finishing needs is known when there are none: the others wait until then, because if that is refused, all of
-    /// them split what they have kept.
+    /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
     open: usize,
-    waiting: Vec<Waker>,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming>,
     /// For what finishing needs.
@@ -223,10 +221,8 @@ impl SinkState for BuildState {
             gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
             gathered.open -= usize::from(std::mem::take(&mut self.is_open));
             if gathered.open > 0 {
-                gathered.waiting.push(waker.clone());
-                return Ok(Accept::Wait);
+                return Ok(Accept::More);
             }
-            std::mem::take(&mut gathered.waiting).into_iter().for_each(Waker::wake);
             let resident = shared.resident.get();
             if shared.partitions.get().is_some() && !gathered.unsplit.is_empty() {
                 // From before the join was partitioned.
@@ -242,8 +238,6 @@ impl SinkState for BuildState {
             match (resident, shared.partitions.get()) {
                 (Some(resident), Some(partitions)) if resident.spill_largest(partitions, 0) => {}
                 (None, None) => self.partition(error, self.memory.limit_bytes())?,
-                // Another packet has begun that in between.
-                (None, Some(_)) => {}
                 _ => {
                     // All is in temp space that can be: what is left is needed.
                     let mut gathered = shared.gathered.lock();

@@ -355,7 +355,9 @@ impl Shared {
     fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers()?;
         if let Some(filters) = filters.filter(|_| !config.keys.is_empty()) {
-            let new = || SpilledFilters::new(filters, config.keys.len(), memory_bytes, buffers.sibling());
+            // A scan that knows the only key has asked it of every row, unless NULL has to pass there.
+            let has_hashes = filters.len() != 1 || config.keys.len() != 1 || config.null_equal;
+            let new = || SpilledFilters::new(filters, has_hashes, memory_bytes, buffers.sibling());
             self.filters.get_or_init(new);
         }
         Some(self.partitions.get_or_init(|| {

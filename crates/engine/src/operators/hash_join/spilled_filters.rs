@@ -46,9 +46,8 @@ struct KeyFilter {
 }
 
 impl SpilledFilters {
-    /// Empty filters of these keys, of so many that the join has.
-    pub fn new(keys: &[usize], keys_total: usize, memory_bytes: usize, mut reservation: Reservation) -> Self {
-        let has_hashes = (keys.len(), keys_total) != (1, 1);
+    /// Empty filters of these keys; `has_hashes` if one of whole rows is wanted as well.
+    pub fn new(keys: &[usize], has_hashes: bool, memory_bytes: usize, mut reservation: Reservation) -> Self {
         let filters = keys.len() + usize::from(has_hashes);
         let bytes = (memory_bytes / MEMORY_SHARE / filters).min(BYTES_MAX);
         let keys_max = bytes * 8 / BITS_PER_KEY;
