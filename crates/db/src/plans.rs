@@ -80,3 +80,53 @@ impl Plans {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Database;
+
+    #[test]
+    fn a_text_is_found_planned_by_every_session_that_plans_alike_until_something_changes() {
+        let database = Database::in_memory().unwrap();
+        let [session, other] = [(); 2].map(|()| database.session());
+        let is_found = |session: &Session, text: &str| {
+            let plans = database.plans();
+            plans.begin(session, text).is_some_and(|begun| plans.find(session, &begun).is_some())
+        };
+        let run = |text: &str| drop(session.execute(text).unwrap().collect().unwrap());
+        run("CREATE TABLE t AS SELECT 1 AS a");
+        let (text, long) = ("SELECT a FROM t", format!("SELECT a FROM t --{}", "x".repeat(TEXT_BYTES_MAX)));
+        assert!(!is_found(&session, text));
+        run(text);
+        run(&long);
+        run("SELECT now()");
+        assert!(is_found(&session, text) && is_found(&other, text));
+        assert!(!is_found(&session, &long) && !is_found(&session, "SELECT now()"));
+        other.execute("SET datafusion.execution.time_zone = 'UTC'").unwrap();
+        assert!(is_found(&session, text) && !is_found(&other, text));
+        run("SELECT * FROM system.settings");
+        assert!(is_found(&session, text), "to look at the system changes nothing");
+        for change in ["INSERT INTO t VALUES (2)", "CREATE TABLE u AS SELECT 1 AS b", "DROP TABLE u"] {
+            run(text);
+            assert!(is_found(&session, text));
+            run(change);
+            assert!(!is_found(&session, text), "{change}");
+        }
+    }
+
+    #[test]
+    fn a_plan_made_while_something_changed_is_not_kept() {
+        let session = Database::in_memory().unwrap().session();
+        session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
+        let (plans, text) = (session.database().plans(), "SELECT a FROM t");
+        for change in ["INSERT INTO t VALUES (2)", "SET datafusion.execution.time_zone = 'UTC'"] {
+            let begun = plans.begin(&session, text).unwrap();
+            let planned = session.plan(&session.parse(text).unwrap(), &[]).unwrap();
+            session.execute(change).unwrap();
+            plans.keep(&session, begun, &planned);
+            assert!(plans.find(&session, &plans.begin(&session, text).unwrap()).is_none(), "{change}");
+            assert!(plans.0.lock().plans.is_empty(), "{change}");
+        }
+    }
+}

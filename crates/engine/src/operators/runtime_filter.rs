@@ -307,6 +307,21 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_filter_that_lets_most_pass_is_not_worthwhile() {
+        let (rows, most) = (JUDGED_ROWS as usize, PASSED_PERCENT_MAX as usize);
+        let judgement = Judgement::default();
+        judgement.watch(rows - 1, rows - 1);
+        assert!(judgement.is_worthwhile(), "too few to judge by");
+        judgement.watch(1, 1);
+        assert!(!judgement.is_worthwhile());
+        let judgement = Judgement::default();
+        judgement.watch(100 * rows, most * rows);
+        assert!(judgement.is_worthwhile());
+        judgement.watch(100, 100);
+        assert!(!judgement.is_worthwhile());
+    }
+
     fn filled(array: ArrayRef, logical: &DataType) -> Arc<RuntimeFilter> {
         let kind = KeyKind::of(logical).unwrap();
         let column = kind.column(&array).unwrap();

@@ -273,6 +273,7 @@ impl Scheduler {
                 let stage = slot.stage.load(Ordering::Relaxed).checked_sub(1).map(|stage| StageId::ALL[stage].name());
                 WorkerInfo {
                     id: WorkerId(index as u32),
+                    // The last; without threads there is only one slot, and no express worker.
                     is_express: index > 0 && index + 1 == self.workers.len(),
                     stage,
                     query: stage.map(|_| slot.query.load(Ordering::Relaxed)),
@@ -344,14 +345,11 @@ impl Scheduler {
         let turn = self.pop(&mut self.queues.lock());
         let Some(turn) = turn else { return false };
         self.give(0, &turn);
-        self.queues.lock().long_turns -= usize::from(!turn.is_urgent);
         true
     }
 
-    fn serve(&self, index: usize, wait: fn(&Self, bool) -> Option<Turn>) {
-        let mut was_long = false;
-        while let Some(turn) = wait(self, was_long) {
-            was_long = !turn.is_urgent;
+    fn serve(&self, index: usize, wait: fn(&Self) -> Option<Turn>) {
+        while let Some(turn) = wait(self) {
             self.give(index, &turn);
             drop(turn);
             if let Some(tidy) = self.between_turns.get() {
@@ -361,7 +359,7 @@ impl Scheduler {
     }
 
     /// The next packet that goes before others and would have to wait otherwise; `None` when the scheduler stops.
-    fn wait_for_urgent(&self, _was_long: bool) -> Option<Turn> {
+    fn wait_for_urgent(&self) -> Option<Turn> {
         let mut queues = self.queues.lock();
         while !queues.stopping {
             let packet = if queues.needs_express() { queues.policy.pop_urgent() } else { None };
@@ -376,10 +374,9 @@ impl Scheduler {
         None
     }
 
-    /// The next packet, for a worker whose last turn was one that others go before, or not; `None` when the scheduler stops.
-    fn wait_for_packet(&self, was_long: bool) -> Option<Turn> {
+    /// The next packet; `None` when the scheduler stops.
+    fn wait_for_packet(&self) -> Option<Turn> {
         let mut queues = self.queues.lock();
-        queues.long_turns -= usize::from(was_long);
         let mut may_linger = true;
         loop {
             if queues.stopping {
@@ -442,6 +439,9 @@ impl Scheduler {
         slot.busy_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
         slot.turn_ns_max.fetch_max(worked_ns, Ordering::Relaxed);
         slot.stage.store(0, Ordering::Relaxed);
+        if !turn.is_urgent {
+            self.queues.lock().long_turns -= 1;
+        }
         if again {
             self.enqueue(packet.clone(), Arrival::Yielded);
         } else {
@@ -498,6 +498,14 @@ mod tests {
         while scheduler.run_one() {}
         drop(seen);
         order.into_iter().collect()
+    }
+
+    /// With so many workers on threads, in a runtime that is to live as long.
+    fn started(workers: usize) -> (Arc<Scheduler>, tokio::runtime::Runtime) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (kind, clock) = (PolicyKind::default(), Arc::new(SystemClock::default()));
+        let scheduler = Scheduler::start(workers, 0, kind, clock, &ThreadSpawn, runtime.handle().clone());
+        (scheduler.unwrap(), runtime)
     }
 
     #[test]
@@ -618,10 +626,7 @@ mod tests {
 
     #[test]
     fn a_worker_without_packets_does_spare_work_once_for_each_time_it_is_wanted() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let clock = Arc::new(SystemClock::default());
-        let scheduler =
-            Scheduler::start(2, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let (scheduler, _runtime) = started(2);
         let (done, times) = mpsc::channel();
         scheduler.set_spare_work(Box::new(move || done.send(()).unwrap()));
         for _ in 0..3 {
@@ -648,10 +653,7 @@ mod tests {
 
     #[test]
     fn a_short_query_does_not_wait_for_the_end_of_a_long_ones_turn() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let clock = Arc::new(SystemClock::default());
-        let scheduler =
-            Scheduler::start(1, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let (scheduler, _runtime) = started(1);
         let packet = |query: u64, attained_ns: u64, work: Box<dyn Work>| {
             let attained = Arc::new(AtomicU64::new(attained_ns));
             let packet = Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler);
@@ -678,10 +680,7 @@ mod tests {
 
     #[test]
     fn workers_serve_from_many_threads_and_stop() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let clock = Arc::new(SystemClock::default());
-        let scheduler =
-            Scheduler::start(3, 0, PolicyKind::default(), clock, &ThreadSpawn, runtime.handle().clone()).unwrap();
+        let (scheduler, _runtime) = started(3);
         let (seen, order) = mpsc::channel();
         for query in 0..20 {
             let work = Turns { query, left: 10, seen: seen.clone() };

@@ -289,11 +289,8 @@ fn run_giving_back(
             accept = builders[packet].ready(waker).unwrap();
         }
     }
-    let mut open = (0..builders.len()).collect::<Vec<_>>();
-    while !open.is_empty() {
-        // Packets wait for each other, too.
-        open.retain(|&packet| builders[packet].finish(waker).unwrap() == Accept::Wait);
-        if !open.is_empty() {
+    for builder in &mut builders {
+        while builder.finish(waker).unwrap() == Accept::Wait {
             wait();
         }
     }
