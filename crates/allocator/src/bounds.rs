@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
 
-/// A process that holds the same for so long is quiet: what it does not need goes back. A busy one may seem so as well; then it takes little time
-/// beside so much.
-const QUIET: Duration = Duration::from_secs(5);
+/// A process that holds the same for so long is quiet: what it does not need goes back. Somebody who thinks between two questions does not make it
+/// quiet: where a host has to find each page, a gigabyte that comes again takes seconds.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// A process that holds too much although it gave back tries again after so long: what was in use then may be free by now.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -185,12 +185,15 @@ mod tests {
     fn a_quiet_process_gives_back_once() {
         let bounds = Bounds::within(1000 * MB);
         let mut looks = Looks::default();
-        let mut is_quiet = |bytes: usize, ms: u64| looks.look(&bounds, bytes, Duration::from_millis(ms)).is_too_much;
-        assert!(!is_quiet(500 * MB, 10_000) && !is_quiet(500 * MB + 1000, 14_999));
-        assert!(is_quiet(500 * MB, 15_000));
+        let second = Duration::from_secs(1);
+        let mut is_quiet = |bytes: usize, at: Duration| looks.look(&bounds, bytes, at).is_too_much;
+        let began = 10 * second;
+        assert!(!is_quiet(500 * MB, began) && !is_quiet(500 * MB + 1000, began + QUIET - second));
+        assert!(is_quiet(500 * MB, began + QUIET));
         looks.gave_back(100 * MB);
-        assert!(!looks.look(&bounds, 100 * MB, Duration::from_secs(60)).is_too_much);
-        assert!(!looks.look(&bounds, 300 * MB, Duration::from_secs(61)).is_too_much);
-        assert!(looks.look(&bounds, 300 * MB, Duration::from_secs(66)).is_too_much);
+        let mut is_quiet = |bytes: usize, at: Duration| looks.look(&bounds, bytes, at).is_too_much;
+        let again = began + 3 * QUIET;
+        assert!(!is_quiet(100 * MB, again) && !is_quiet(300 * MB, again + second));
+        assert!(is_quiet(300 * MB, again + second + QUIET));
     }
 }

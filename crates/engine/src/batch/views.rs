@@ -36,8 +36,14 @@ pub(crate) fn bytes<'a>(view: &'a u128, buffers: &'a [Buffer]) -> &'a [u8] {
         // every platform that Rust's arrow supports.
         return unsafe { std::slice::from_raw_parts((view as *const u128).cast::<u8>().add(4), length) };
     }
-    let (buffer, offset) = ((*view >> 64) as u32 as usize, (*view >> 96) as usize);
+    let (buffer, offset) = place(*view);
     &buffers[buffer].as_slice()[offset..offset + length]
+}
+
+/// The buffer of a long string and the offset in it.
+#[inline(always)]
+pub(crate) fn place(view: u128) -> (usize, usize) {
+    ((view >> 64) as u32 as usize, (view >> 96) as usize)
 }
 
 /// Whether two views show the same bytes.

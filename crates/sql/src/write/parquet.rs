@@ -1,8 +1,10 @@
 //! Parquet files as they are written: row groups of bounded size, encoded side by side, appended in the order of their rows.
 //!
 //! ```text
-//!   batches ──▶ gathered ──▶ encoded, up to two row groups at a time ──▶ appended ──▶ parts of the file
+//!   batches ──▶ gathered ──▶ encoded, up to two row groups at a time ──▶ appended ──▶ sent, as parts of the file
 //! ```
+//!
+//! All of this goes on at the same time: a row group is gathered while those before it are encoded, one is appended, and one is sent.
 //!
 //! This takes the place of DataFusion's own sink, whose row groups have a number of rows but no number of bytes, and whose uploads are
 //! not counted. Here rows are counted as long as they are gathered or encoded; where memory is short, a row group ends early,
@@ -21,7 +23,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::common::config::{ConfigOptions, TableParquetOptions};
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::file_format::parquet::ParquetSink;
 use datafusion::datasource::file_format::write::demux::DemuxedStreamReceiver;
 use datafusion::datasource::file_format::write::get_writer_schema;
@@ -35,7 +37,7 @@ use datafusion::parquet::arrow::arrow_writer::{
 };
 use datafusion::parquet::basic::{Encoding, PageType};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, SortingColumn};
-use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use datafusion::parquet::file::writer::SerializedFileWriter;
 use datafusion::parquet::schema::types::ColumnPath;
 use datafusion::physical_expr::LexRequirement;
@@ -49,7 +51,7 @@ use object_store::buffered::BufWriter;
 use object_store::path::Path as StorePath;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{self, Receiver};
 
 use super::is_local;
 use super::local::PAGE_BYTES;
@@ -239,16 +241,58 @@ struct FileWriter {
     skip_arrow_metadata: bool,
     /// Leaf columns without a dictionary, beside those that were not to have one.
     plain: HashSet<ColumnPath>,
-    file: SerializedFileWriter<Outbox>,
-    outbox: Outbox,
-    store: BufWriter,
-    part_bytes: usize,
-    /// For the parts that the store has, one being filled and others on their way; nothing before it has any.
-    parts: MemoryReservation,
+    properties: WriterPropertiesPtr,
     rows_max: usize,
     bytes_max: usize,
     gathered: Gathered,
+    row_groups: usize,
     encoding: VecDeque<SpawnedTask<Result<Encoded>>>,
+    appender: Appending,
+}
+
+/// Where the file is.
+enum Appending {
+    /// Nothing is appended to it.
+    Idle(Box<Appender>),
+    /// A row group is encoded and appended; gives back the leaf columns whose dictionary became too large.
+    Busy(SpawnedTask<Result<(Box<Appender>, Vec<ColumnPath>)>>),
+    /// It failed.
+    Failed,
+}
+
+/// What has been written of a file.
+struct Appender {
+    file: SerializedFileWriter<Outbox>,
+    outbox: Outbox,
+    /// Has room for the blocks of a row group.
+    sender: mpsc::Sender<Sent>,
+    sending: SpawnedTask<Result<()>>,
+}
+
+/// What goes to the store, in order.
+enum Sent {
+    Block(Bytes),
+    /// What was reserved for the blocks before it.
+    End(#[expect(dead_code, reason = "it is dropped")] MemoryReservation),
+}
+
+/// Gives the store what comes until there is no more; then the file is complete. `parts` is for the parts that the store has, one being filled and
+/// others on their way.
+async fn send_all(
+    mut sent: Receiver<Sent>,
+    mut store: BufWriter,
+    part_bytes: usize,
+    parts: MemoryReservation,
+) -> Result<()> {
+    while let Some(next) = sent.recv().await {
+        if let Sent::Block(block) = next {
+            if parts.size() == 0 {
+                parts.grow((PARTS_AT_ONCE + 1) * part_bytes);
+            }
+            store.put(block).await?;
+        }
+    }
+    Ok(store.shutdown().await?)
 }
 
 /// Rows of the row group that comes next.
@@ -265,7 +309,7 @@ struct Encoded {
     chunks: Vec<ArrowColumnChunk>,
     /// Leaf columns whose dictionary became too large.
     outgrown: Vec<ColumnPath>,
-    _reservation: MemoryReservation,
+    reservation: MemoryReservation,
 }
 
 impl FileWriter {
@@ -286,19 +330,23 @@ impl FileWriter {
         let reservation = MemoryConsumer::new("ParquetSink").with_can_spill(true).register(context.memory_pool());
         let is_local = is_local(&sink.config.object_store_url);
         let part_bytes = if is_local { BLOCK_BYTES } else { execution.objectstore_writer_buffer_size };
+        let properties = file.properties().clone();
+        let bytes_max = (limit / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX);
+        let store = BufWriter::with_capacity(store, path, part_bytes).with_max_concurrency(PARTS_AT_ONCE);
+        let (sender, sent) = mpsc::channel(bytes_max / BLOCK_BYTES);
+        let sending = SpawnedTask::spawn(send_all(sent, store, part_bytes, reservation.new_empty()));
+        let appender = Appender { file, outbox, sender, sending };
         Ok(Self {
             columns,
             skip_arrow_metadata,
             plain: HashSet::new(),
-            file,
-            outbox,
-            store: BufWriter::with_capacity(store, path, part_bytes).with_max_concurrency(PARTS_AT_ONCE),
-            part_bytes,
-            parts: reservation.new_empty(),
+            properties,
             rows_max: options.global.max_row_group_size.max(1),
-            bytes_max: (limit / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX),
+            bytes_max,
             gathered: Gathered::new(&sink.schema, reservation),
+            row_groups: 0,
             encoding: VecDeque::new(),
+            appender: Appending::Idle(Box::new(appender)),
             schema: sink.schema.clone(),
         })
     }
@@ -321,9 +369,7 @@ impl FileWriter {
         while !self.encoding.is_empty() {
             self.append_oldest().await?;
         }
-        self.file.finish()?;
-        self.send(true).await?;
-        self.store.shutdown().await?;
+        self.appended().await?.finish().await?;
         Ok(rows)
     }
 
@@ -335,9 +381,7 @@ impl FileWriter {
         while self.gathered.reservation.try_grow(bytes).is_err() {
             if self.gathered.rows > 0 {
                 self.encode().await?;
-            } else if !self.encoding.is_empty() {
-                self.append_oldest().await?;
-            } else {
+            } else if !self.hold_less().await? {
                 // Nothing else is held: a batch can always be written.
                 self.gathered.reservation.grow(bytes);
                 break;
@@ -356,42 +400,112 @@ impl FileWriter {
             self.append_oldest().await?;
         }
         let rows = self.gathered.take(&self.schema);
-        let writers = self.columns.create_column_writers(self.file.flushed_row_groups().len())?;
+        let writers = self.columns.create_column_writers(self.row_groups)?;
+        self.row_groups += 1;
         let schema = self.schema.clone();
         self.encoding.push_back(SpawnedTask::spawn_blocking(move || rows.encode(&schema, writers)));
         Ok(())
     }
 
+    /// Has the oldest row group appended beside whatever comes next, once those before it are.
     async fn append_oldest(&mut self) -> Result<()> {
-        let Some(oldest) = self.encoding.pop_front() else { return Ok(()) };
-        let encoded = oldest.join_unwind().await.map_err(joined)??;
-        let mut row_group = self.file.next_row_group()?;
-        for chunk in encoded.chunks {
-            chunk.append_to_row_group(&mut row_group)?;
+        let appender = self.appended().await?;
+        self.appender = match self.encoding.pop_front() {
+            Some(oldest) => Appending::Busy(SpawnedTask::spawn(appender.append(oldest))),
+            None => Appending::Idle(appender),
+        };
+        Ok(())
+    }
+
+    /// Waits until a row group is a step further on its way. False if there is none.
+    async fn hold_less(&mut self) -> Result<bool> {
+        if !self.encoding.is_empty() {
+            self.append_oldest().await?;
+            return Ok(true);
         }
-        row_group.close()?;
+        let was_busy = matches!(self.appender, Appending::Busy(_));
+        let appender = self.appended().await?;
+        let is_sending = appender.is_sending();
+        if !was_busy && is_sending {
+            appender.sent().await;
+        }
+        self.appender = Appending::Idle(appender);
+        Ok(was_busy || is_sending)
+    }
+
+    /// Takes the file, once nothing is appended to it.
+    async fn appended(&mut self) -> Result<Box<Appender>> {
+        match std::mem::replace(&mut self.appender, Appending::Failed) {
+            Appending::Idle(appender) => Ok(appender),
+            Appending::Busy(task) => {
+                let (appender, outgrown) = task.join_unwind().await.map_err(joined)??;
+                self.go_on_without_dictionaries(outgrown)?;
+                Ok(appender)
+            }
+            Appending::Failed => internal_err!("a file is written after that failed"),
+        }
+    }
+
+    fn go_on_without_dictionaries(&mut self, outgrown: Vec<ColumnPath>) -> Result<()> {
         let known = self.plain.len();
-        self.plain.extend(encoded.outgrown);
+        self.plain.extend(outgrown);
         if self.plain.len() > known {
-            let builder = self.file.properties().as_ref().clone().into_builder();
+            let builder = self.properties.as_ref().clone().into_builder();
             let plain = |builder: WriterPropertiesBuilder, path| builder.set_column_dictionary_enabled(path, false);
             let properties = self.plain.iter().cloned().fold(builder, plain).build();
             // The file's writer has the properties that it was made with; those of its columns' writers may be others.
             (_, self.columns) = writers(std::io::sink(), &self.schema, properties, self.skip_arrow_metadata)?;
         }
-        self.send(false).await
+        Ok(())
+    }
+}
+
+impl Appender {
+    /// Appends a row group once it is encoded. It is sent beside whatever comes next.
+    async fn append(
+        mut self: Box<Self>,
+        encoding: SpawnedTask<Result<Encoded>>,
+    ) -> Result<(Box<Self>, Vec<ColumnPath>)> {
+        let encoded = encoding.join_unwind().await.map_err(joined)??;
+        let mut row_group = self.file.next_row_group()?;
+        for chunk in encoded.chunks {
+            chunk.append_to_row_group(&mut row_group)?;
+        }
+        row_group.close()?;
+        // The last block is not full.
+        let appender = self.send(false, Some(encoded.reservation)).await?;
+        Ok((appender, encoded.outgrown))
     }
 
-    /// Sends what the file's writer has written, but for the last block unless the file has ended.
-    async fn send(&mut self, has_ended: bool) -> Result<()> {
-        let blocks = self.outbox.take(has_ended);
-        if self.parts.size() == 0 && !blocks.is_empty() {
-            self.parts.grow((PARTS_AT_ONCE + 1) * self.part_bytes);
+    /// Writes what comes behind the last row group, and waits until the store has all.
+    async fn finish(mut self: Box<Self>) -> Result<()> {
+        self.file.finish()?;
+        let Self { sender, sending, .. } = *self.send(true, None).await?;
+        drop(sender);
+        sending.join_unwind().await.map_err(joined)?
+    }
+
+    fn is_sending(&self) -> bool {
+        self.sender.capacity() < self.sender.max_capacity()
+    }
+
+    /// Waits until the store has what was sent.
+    async fn sent(&self) {
+        // If it has failed, whoever sends next learns it.
+        let _ = self.sender.reserve_many(self.sender.max_capacity()).await;
+    }
+
+    /// Sends the blocks that are full; if the file has ended, all.
+    async fn send(self: Box<Self>, has_ended: bool, reservation: Option<MemoryReservation>) -> Result<Box<Self>> {
+        let blocks = self.outbox.take(has_ended).into_iter().map(Sent::Block);
+        for next in blocks.chain(reservation.map(Sent::End)) {
+            if self.sender.send(next).await.is_err() {
+                // The store has failed.
+                self.sending.join_unwind().await.map_err(joined)??;
+                return internal_err!("nobody takes what is written");
+            }
         }
-        for block in blocks {
-            self.store.put(block).await?;
-        }
-        Ok(())
+        Ok(self)
     }
 }
 
@@ -436,7 +550,7 @@ impl Gathered {
         }
         let outgrown = encoded.iter().map(|chunk| &chunk.close().metadata).filter(|column| has_outgrown(column));
         let outgrown = outgrown.map(|column| column.column_path().clone()).collect();
-        Ok(Encoded { chunks: encoded, outgrown, _reservation: reservation })
+        Ok(Encoded { chunks: encoded, outgrown, reservation })
     }
 }
 

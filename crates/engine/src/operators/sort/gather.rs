@@ -13,6 +13,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::batch::{Batch, Column, concat_arrays, to_logical, views};
+use crate::operators::prefetch::prefetch;
 
 /// One row of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,9 @@ pub(super) struct Pick {
 const VIEW_BUFFERS_MAX: usize = 16;
 /// Bytes that a text column may keep alive without need.
 const VIEW_WASTE_BYTES: usize = 4096;
+
+/// How many rows ahead memory is asked for: as many misses as a core can wait for at once.
+pub(super) const AHEAD: usize = 12;
 
 /// What becomes of the bytes of text views, and of the values of dictionaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +62,15 @@ pub(super) fn gather(blocks: &[Batch], picks: &[Pick], text: Text, schema: &Sche
             (*number, pick.row as usize)
         })
         .collect::<Vec<_>>();
+    // Of so many blocks it would be copied afterwards.
+    let copies = text == Text::Copy || met.len() > VIEW_BUFFERS_MAX;
     let arrays = schema
         .fields()
         .iter()
         .enumerate()
         .map(|(index, field)| {
             let arrays = met.iter().map(|block| block.flat(index)).collect::<Result<Vec<_>>>()?;
-            let copied = if text == Text::Copy { gather_text(&arrays, &rows) } else { None };
+            let copied = if copies { gather_text(&arrays, &rows) } else { None };
             match copied {
                 Some(array) => Ok(array),
                 None => gather_column(&arrays, &rows, field.data_type()).and_then(|array| compact(array, text)),
@@ -149,23 +155,32 @@ fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef>
         let is_valid = |index: usize| arrays[rows[index].0].is_valid(rows[index].1);
         NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), is_valid))
     });
-    let mut gathered: Vec<u128> = match &nulls {
-        None => rows.iter().map(|&(block, row)| blocks[block].0[row]).collect(),
-        // What stands under a NULL may say anything.
-        Some(nulls) => {
-            let view = |(&(block, row), valid): (&(usize, usize), bool)| if valid { blocks[block].0[row] } else { 0 };
-            rows.iter().zip(nulls).map(view).collect()
+    let view = |place: usize| {
+        if let Some(&(block, row)) = rows.get(place + AHEAD) {
+            prefetch(blocks[block].0, row);
         }
+        let (block, row) = rows[place];
+        blocks[block].0[row]
+    };
+    let mut gathered: Vec<u128> = match &nulls {
+        None => (0..rows.len()).map(view).collect(),
+        // What stands under a NULL may say anything.
+        Some(nulls) => nulls.iter().enumerate().map(|(place, valid)| if valid { view(place) } else { 0 }).collect(),
     };
     let own = |view: &u128| if views::is_long(*view) { views::length(*view) } else { 0 };
     let text_bytes: usize = gathered.iter().map(own).sum();
     // Views count with 32 bits.
     i32::try_from(text_bytes).ok()?;
     let mut text = Vec::with_capacity(text_bytes);
-    for (view, &(block, _)) in gathered.iter_mut().zip(rows).filter(|(view, _)| views::is_long(**view)) {
-        let placed = views::placed(*view, 0, text.len());
-        text.extend_from_slice(views::bytes(view, blocks[block].1));
-        *view = placed;
+    for place in 0..gathered.len() {
+        if let Some(&ahead) = gathered.get(place + AHEAD) {
+            prefetch_text(ahead, blocks[rows[place + AHEAD].0].1);
+        }
+        let view = gathered[place];
+        if views::is_long(view) {
+            gathered[place] = views::placed(view, 0, text.len());
+            text.extend_from_slice(views::bytes(&view, blocks[rows[place].0].1));
+        }
     }
     let buffers = if text.is_empty() { Vec::new() } else { vec![Buffer::from_vec(text)] };
     let gathered = ScalarBuffer::from(gathered);
@@ -177,6 +192,18 @@ fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef>
             _ => Arc::new(BinaryViewArray::new_unchecked(gathered, buffers, nulls)),
         }
     })
+}
+
+/// Asks for the bytes of a long string, or for the first two cache lines of them.
+#[inline(always)]
+fn prefetch_text(view: u128, buffers: &[Buffer]) {
+    const CACHE_LINE_BYTES: usize = 64;
+    if views::is_long(view) {
+        let (buffer, offset) = views::place(view);
+        let bytes = buffers[buffer].as_slice();
+        prefetch(bytes, offset);
+        prefetch(bytes, offset + CACHE_LINE_BYTES.min(views::length(view) - 1));
+    }
 }
 
 fn gather_column(arrays: &[ArrayRef], rows: &[(usize, usize)], logical: &DataType) -> Result<ArrayRef> {

@@ -13,7 +13,8 @@ use arrow_row::Rows;
 use diligence_base::{Error, Result};
 
 use super::encoding::KeyEncoder;
-use super::gather::Pick;
+use super::gather::{AHEAD, Pick};
+use crate::operators::prefetch::prefetch;
 
 /// Codes in the order of arrival.
 pub(super) enum Keys {
@@ -215,29 +216,32 @@ impl SortedKeys {
 }
 
 impl SortedBytes {
+    /// First all bytes, then all differences: what is read here and there must not be waited for to know how far two codes agree.
     fn new(rows: &Rows, order: &[u32]) -> Self {
         let mut bytes = Vec::with_capacity(order.iter().map(|&row| rows.row_len(row as usize)).sum());
         let mut offsets = Vec::with_capacity(order.len() + 1);
-        let mut differences = Vec::with_capacity(order.len());
         offsets.push(0);
-        let mut before: &[u8] = &[];
-        for &row in order {
-            let key = rows.row(row as usize).data();
-            differences.push(if offsets.len() == 1 { first_difference(key) } else { difference(before, key, 0) });
-            bytes.extend_from_slice(key);
+        for (place, &row) in order.iter().enumerate() {
+            if let Some(&ahead) = order.get(place + AHEAD) {
+                prefetch(rows.row(ahead as usize).data(), 0);
+            }
+            bytes.extend_from_slice(rows.row(row as usize).data());
             offsets.push(bytes.len());
-            before = key;
         }
-        Self { bytes: bytes.into(), offsets, differences }
+        Self::of(bytes.into(), offsets)
     }
 
     fn of_column(column: &BinaryArray) -> Self {
-        let offsets: Vec<usize> = column.value_offsets().iter().map(|&offset| offset as usize).collect();
-        let bytes = column.values().clone();
-        let key = |row: usize| &bytes[offsets[row]..offsets[row + 1]];
-        let differences = (0..column.len())
-            .map(|row| if row == 0 { first_difference(key(0)) } else { difference(key(row - 1), key(row), 0) })
-            .collect();
+        let offsets = column.value_offsets().iter().map(|&offset| offset as usize).collect();
+        Self::of(column.values().clone(), offsets)
+    }
+
+    fn of(bytes: Buffer, offsets: Vec<usize>) -> Self {
+        let mut codes = offsets.array_windows().map(|&[from, to]| &bytes[from..to]);
+        let mut before = codes.next().unwrap_or_default();
+        let first = (offsets.len() > 1).then(|| first_difference(before));
+        let rest = codes.map(|code| difference(std::mem::replace(&mut before, code), code, 0));
+        let differences = first.into_iter().chain(rest).collect();
         Self { bytes, offsets, differences }
     }
 
@@ -268,14 +272,17 @@ fn order_bytes(rows: &Rows) -> Vec<u32> {
     let key = |row: usize| rows.row(row).data();
     let first = key(0);
     let common = rows.iter().fold(first.len(), |common, row| equal_bytes(&first[..common], row.data()));
-    let mut entries: Vec<(u64, u32)> =
-        (0..rows.num_rows()).map(|row| (number_at::<8>(key(row), common), row as u32)).collect();
-    let rest = |row: u32| {
-        let key = key(row as usize);
+    let entry = |row: usize| u128::from(number_at::<8>(key(row), common)) << 64 | row as u128;
+    let mut entries = sorted((0..rows.num_rows()).map(entry).collect());
+    let rest = |entry: u128| {
+        let key = key(entry as u32 as usize);
         &key[(common + 8).min(key.len())..]
     };
-    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| rest(a.1).cmp(rest(b.1))).then(a.1.cmp(&b.1)));
-    entries.into_iter().map(|entry| entry.1).collect()
+    // Numbers alone are compared without branches that nobody can foresee.
+    for equal in entries.chunk_by_mut(|a, b| a >> 64 == b >> 64).filter(|equal| equal.len() > 1) {
+        equal.sort_unstable_by(|&a, &b| rest(a).cmp(rest(b)).then(a.cmp(&b)));
+    }
+    entries.into_iter().map(|entry| entry as u32).collect()
 }
 
 /// How many bytes two codes share at their beginning.

@@ -105,6 +105,8 @@ struct Merge {
     payloads: Vec<Batch>,
     /// One less than ranges.
     splitters: Vec<Splitter>,
+    /// Where they cut the runs, once somebody has looked: whoever merges the range before one, or the range behind it.
+    cuts: Vec<OnceLock<Bounds>>,
     /// The order of each range's rows, once it is merged.
     ranges: Vec<OnceLock<Vec<Pick>>>,
     reservation: Option<Reservation>,
@@ -236,6 +238,7 @@ impl Shared {
         let merge = Arc::new(Merge {
             keys,
             payloads,
+            cuts: splitters.iter().map(|_| OnceLock::new()).collect(),
             splitters,
             ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
             reservation,
@@ -333,11 +336,10 @@ impl Sink for SortSink {
     fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
         let merge = self.shared.merging()?;
         let keys: Vec<&SortedKeys> = merge.keys.iter().collect();
-        let from: Bounds = match index.checked_sub(1) {
-            None => vec![0; keys.len()],
-            Some(before) => merge::bounds(&keys, Some(merge.splitters[before])),
-        };
-        let to = merge::bounds(&keys, merge.splitters.get(index).copied());
+        let cut =
+            |index: usize| merge.cuts[index].get_or_init(|| merge::bounds(&keys, Some(merge.splitters[index]))).clone();
+        let from: Bounds = index.checked_sub(1).map_or_else(|| vec![0; keys.len()], cut);
+        let to = if index < merge.cuts.len() { cut(index) } else { merge::bounds(&keys, None) };
         let total = |bounds: &Bounds| bounds.iter().map(|&row| row as usize).sum::<usize>();
         let (first, end) = (total(&from), total(&to));
         // What lies behind the rows wanted is not merged.
