@@ -4,10 +4,6 @@ use std::time::Duration;
 
 use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
 
-/// A process that holds the same for so long is quiet: what it does not need goes back. Somebody who thinks between two questions does not make it
-/// quiet: where a host has to find each page, a gigabyte that comes again takes seconds.
-const QUIET: Duration = Duration::from_secs(60);
-
 /// A process that holds too much although it gave back tries again after so long: what was in use then may be free by now.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -32,17 +28,20 @@ pub(crate) struct Bounds {
     more_bytes: usize,
     /// What is charged at most.
     charge_bytes_max: usize,
+    /// A process that holds the same for so long is quiet: what it does not need goes back.
+    quiet: Duration,
 }
 
 impl Bounds {
     /// The bounds with a budget: what grows between two looks stays below what the process may have.
-    pub fn within(budget_bytes: usize) -> Self {
+    pub fn within(budget_bytes: usize, quiet: Duration) -> Self {
         let most = budget_bytes + budget_bytes / 10 + RESIDENT_BASE_BYTES;
         let margin = (24 << 20) + budget_bytes / 24;
         Self {
             high_bytes: most - margin,
             more_bytes: (4 << 20) + budget_bytes / 64,
             charge_bytes_max: budget_bytes / CHARGE_DIVISOR,
+            quiet,
         }
     }
 }
@@ -82,7 +81,7 @@ impl Looks {
         }
         let is_again = bytes > bounds.high_bytes && now.saturating_sub(self.told) >= AGAIN;
         let high = bounds.high_bytes.max(self.floor_bytes + bounds.more_bytes);
-        let is_quiet = !self.is_trimmed && now.saturating_sub(self.still_since) >= QUIET;
+        let is_quiet = !self.is_trimmed && now.saturating_sub(self.still_since) >= bounds.quiet;
         // As long as it takes at least to get there.
         let ms = high.saturating_sub(bytes) / (BYTES_PER_SECOND / 1000);
         let next = Duration::from_millis(ms as u64).clamp(LOOK_MIN, LOOK_MAX);
@@ -117,13 +116,14 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::QUIET;
 
     const MB: usize = 1_000_000;
 
     #[test]
     fn memory_goes_back_before_there_is_too_much() {
         for budget in [16 << 20, 256 * MB, 1000 * MB, 16_000 * MB] {
-            let bounds = Bounds::within(budget);
+            let bounds = Bounds::within(budget, QUIET);
             let most = budget + budget / 10 + RESIDENT_BASE_BYTES;
             let mut looks = Looks::default();
             let (mut bytes, mut now) = (0, Duration::ZERO);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_not_asked_for_again_and_again() {
-        let bounds = Bounds::within(1000 * MB);
+        let bounds = Bounds::within(1000 * MB, QUIET);
         let mut looks = Looks::default();
         let mut is_too_much = |bytes: usize, ms: u64, back: Option<usize>| {
             let is_too_much = looks.look(&bounds, bytes * MB, Duration::from_millis(ms)).is_too_much;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_held_beside_what_is_accounted_for_is_charged_until_it_fits() {
-        let bounds = Bounds::within(1000 * MB);
+        let bounds = Bounds::within(1000 * MB, QUIET);
         let mut looks = Looks::default();
         let (mut accounted, mut now, mut charged) = (950 * MB, Duration::ZERO, 0);
         // Of what is in use a quarter more is held, and what is charged is given back by others.
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_quiet_process_gives_back_once() {
-        let bounds = Bounds::within(1000 * MB);
+        let bounds = Bounds::within(1000 * MB, QUIET);
         let mut looks = Looks::default();
         let second = Duration::from_secs(1);
         let mut is_quiet = |bytes: usize, at: Duration| looks.look(&bounds, bytes, at).is_too_much;

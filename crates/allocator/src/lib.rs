@@ -32,6 +32,10 @@ static ALLOCATOR: global::Allocator = global::Allocator;
 /// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the allocator keeps.
 pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
 
+/// How long a process that people use may stand still before it counts as quiet. Somebody who thinks between two questions does not make it so: where a host
+/// has to find each page, a gigabyte that comes again takes seconds.
+pub const QUIET: Duration = Duration::from_secs(60);
+
 /// With a smaller budget there are no huge pages: what is lost on them is more than what is left beside the budget.
 const HUGE_PAGES_BUDGET_BYTES: usize = 4 << 30;
 
@@ -42,13 +46,17 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 const NEVER_MS: c_long = c_long::MAX / 1000;
 
 /// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
-/// was quiet for some time. `budget` gives the bytes of the budget at the moment; with `None` this ends.
+/// holds the same for as long as `quiet`, which is [`QUIET`] where people use it. `budget` gives the bytes of the budget at the moment; with `None` this ends.
 ///
 /// What the process holds too much all the same is told to `charge`, in bytes, again and again until it is 0: whoever keeps the budget is to have so
 /// much less in use.
 ///
 /// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a second.
-pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static, charge: impl Fn(usize) + Send + 'static) {
+pub fn keep_within(
+    quiet: Duration,
+    budget: impl Fn() -> Option<usize> + Send + 'static,
+    charge: impl Fn(usize) + Send + 'static,
+) {
     let (Some(mut resident), Some(budget_bytes)) = (Resident::open(), budget()) else { return };
     if budget_bytes < HUGE_PAGES_BUDGET_BYTES {
         without_huge_pages();
@@ -56,7 +64,7 @@ pub fn keep_within(budget: impl Fn() -> Option<usize> + Send + 'static, charge: 
     let started = thread::Builder::new().name("diligence-memory".to_owned()).spawn(move || {
         let began = Instant::now();
         let mut looks = Looks::default();
-        while let Some(bounds) = budget().map(Bounds::within) {
+        while let Some(bounds) = budget().map(|budget| Bounds::within(budget, quiet)) {
             let Some(mut bytes) = resident.bytes() else { return set_purge_delay(1000) };
             let look = looks.look(&bounds, bytes, began.elapsed());
             if look.is_too_much {

@@ -27,7 +27,11 @@ fn wait_below(bytes: usize) {
 fn what_is_freed_goes_back_when_there_is_too_much_or_nobody_uses_it() {
     static BUDGET: AtomicUsize = AtomicUsize::new(400 << 20);
     static CHARGED: AtomicUsize = AtomicUsize::new(0);
-    keep_within(|| Some(BUDGET.load(Ordering::Relaxed)), |bytes| CHARGED.store(bytes, Ordering::Relaxed));
+    keep_within(
+        Duration::from_secs(5),
+        || Some(BUDGET.load(Ordering::Relaxed)),
+        |bytes| CHARGED.store(bytes, Ordering::Relaxed),
+    );
     let blocks = |bytes: usize| (0..bytes >> 20).map(|_| vec![1_u8; 1 << 20]).collect::<Vec<_>>();
     let held = blocks(300 << 20);
     assert!(resident_bytes() > 300 << 20);

@@ -3,7 +3,6 @@
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -46,12 +45,8 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
         ..DatabaseOptions::default()
     };
     let database = Database::open(options)?;
-    let broker = Arc::downgrade(database.engine().broker());
-    let charged = broker.clone();
-    diligence_allocator::keep_within(
-        move || Some(broker.upgrade()?.budget_bytes()),
-        move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
-    );
+    let (budget, charge) = database.engine().process_budget();
+    diligence_allocator::keep_within(diligence_allocator::QUIET, budget, charge);
     database.engine().between_turns(diligence_allocator::tidy);
     let session = database.session();
     answer(&json!({"ready": true}))?;

@@ -1,7 +1,5 @@
 //! Opens the database that the command line describes.
 
-use std::sync::Arc;
-
 use diligence_base::ErrorKind;
 use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 
@@ -50,12 +48,8 @@ pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, 
         ErrorKind::Input => Failure::Usage(error.to_string()),
         _ => Failure::Other(error.to_string()),
     })?;
-    let broker = Arc::downgrade(database.engine().broker());
-    let charged = broker.clone();
-    diligence_allocator::keep_within(
-        move || Some(broker.upgrade()?.budget_bytes()),
-        move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
-    );
+    let (budget, charge) = database.engine().process_budget();
+    diligence_allocator::keep_within(diligence_allocator::QUIET, budget, charge);
     database.engine().between_turns(diligence_allocator::tidy);
     Ok(database)
 }

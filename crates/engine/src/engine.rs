@@ -247,6 +247,16 @@ impl Engine {
         &self.launcher.broker
     }
 
+    /// For who keeps the whole process within the budget: the budget in bytes, `None` once the engine is gone, and what the process holds too much, which
+    /// takes part of the budget ([`Broker::charge`]).
+    pub fn process_budget(&self) -> (impl Fn() -> Option<usize> + use<>, impl Fn(usize) + use<>) {
+        let broker = Arc::downgrade(self.broker());
+        let charged = broker.clone();
+        let budget = move || Some(broker.upgrade()?.budget_bytes());
+        let charge = move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes));
+        (budget, charge)
+    }
+
     /// Worker threads.
     pub fn worker_count(&self) -> usize {
         self.launcher.workers

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diligence_client::Address;
@@ -27,12 +26,8 @@ pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
     let loopback = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     let server = ServerOptions { postgres: loopback, http: loopback, ..ServerOptions::default() };
     let served = Database::open(options).and_then(|database| {
-        let broker = Arc::downgrade(database.engine().broker());
-        let charged = broker.clone();
-        diligence_allocator::keep_within(
-            move || Some(broker.upgrade()?.budget_bytes()),
-            move |bytes| charged.upgrade().iter().for_each(|broker| broker.charge(bytes)),
-        );
+        let (budget, charge) = database.engine().process_budget();
+        diligence_allocator::keep_within(diligence_allocator::QUIET, budget, charge);
         database.engine().between_turns(diligence_allocator::tidy);
         process::serve(database, server, |addresses| {
             if let (Some(postgres), Some(http)) = (addresses.postgres, addresses.http) {

@@ -3,7 +3,7 @@
 //! What goes through the page cache is copied, into pages that the system has to find first, and takes memory beside our budget: a sort
 //! of 2 GB within 1 GB spent a sixth of its processor time there. So what is behind the beginning of a file goes to the disk directly, as
 //! far as it is whole pages, in memory and in the file. Small files stay in the page cache, where whoever reads them next finds them;
-//! and so does all that follows if the disk turns out to be slow, because then memory is the better place to wait.
+//! and so does what follows for a while if the disk turns out to be slow, because then memory is the better place to wait.
 //!
 //! Invariant: no page is written both ways, so neither order nor the page cache decides what is in the file.
 
@@ -36,7 +36,9 @@ const CACHED_BYTES: u64 = 32 << 20;
 /// A disk that takes less in a second is slow; copying into the page cache takes about a gigabyte.
 const SLOW_BYTES_PER_SECOND: u64 = 200_000_000;
 /// So many bytes are written before that is decided.
-const TRIED_BYTES: u64 = 16 << 20;
+const TRIED_BYTES: u64 = 64 << 20;
+/// So many bytes go into the page cache before a slow disk is tried again: it may only have been busy with something else.
+const GIVEN_UP_BYTES: u64 = 256 << 20;
 
 /// A local folder that files are written to, each at once under its name.
 #[derive(Debug)]
@@ -137,24 +139,56 @@ struct Growing {
     /// None where the file system has no other way.
     direct: Option<File>,
     cached_bytes: u64,
+    began: Instant,
     pace: Mutex<Pace>,
 }
 
-/// How fast the disk was so far.
+/// How fast the disk is, while something is written to it past the page cache.
 #[derive(Debug, Default)]
 struct Pace {
+    /// Writes under way.
+    writes: usize,
+    /// When the first of them began, or it was last looked; as all times, since any beginning.
+    since: Duration,
+    /// What was written in this trial, and how long something was under way.
     bytes: u64,
-    time: Duration,
-    /// Whether nothing goes past the page cache any more.
-    is_given_up: bool,
+    busy: Duration,
+    /// So many bytes are still to go into the page cache.
+    given_up_bytes: u64,
 }
 
 impl Pace {
-    fn add(&mut self, bytes: usize, time: Duration) {
+    /// Whether so many bytes are to go past the page cache; then their write begins.
+    fn begin(&mut self, bytes: usize, now: Duration) -> bool {
+        if self.given_up_bytes > 0 {
+            self.given_up_bytes = self.given_up_bytes.saturating_sub(bytes as u64);
+            return false;
+        }
+        if self.writes == 0 {
+            self.since = now;
+        }
+        self.writes += 1;
+        true
+    }
+
+    /// A write ends that wrote so many bytes.
+    fn end(&mut self, bytes: usize, now: Duration) {
+        self.writes -= 1;
         self.bytes += bytes as u64;
-        self.time += time;
-        let in_time = self.time.as_secs_f64() * SLOW_BYTES_PER_SECOND as f64;
-        self.is_given_up |= self.bytes >= TRIED_BYTES && (self.bytes as f64) < in_time;
+        self.busy += now.saturating_sub(self.since);
+        self.since = now;
+        if self.bytes >= TRIED_BYTES {
+            if (self.bytes as f64) < self.busy.as_secs_f64() * SLOW_BYTES_PER_SECOND as f64 {
+                self.given_up_bytes = GIVEN_UP_BYTES;
+            }
+            (self.bytes, self.busy) = (0, Duration::ZERO);
+        }
+    }
+
+    /// The file system wants something else, and will.
+    fn give_up(&mut self) {
+        self.writes -= 1;
+        self.given_up_bytes = u64::MAX;
     }
 }
 
@@ -164,7 +198,7 @@ impl Growing {
             std::fs::create_dir_all(folder)?;
         }
         let cached = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-        Ok(Self { cached, direct: open_direct(path), cached_bytes, pace: Mutex::default() })
+        Ok(Self { cached, direct: open_direct(path), cached_bytes, began: Instant::now(), pace: Mutex::default() })
     }
 
     /// Writes a part of the file.
@@ -184,18 +218,24 @@ impl Growing {
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES)
             && bytes.len().is_multiple_of(PAGE_BYTES)
             && offset.is_multiple_of(PAGE_BYTES as u64);
-        if !is_aligned || offset < self.cached_bytes || self.pace.lock().is_given_up {
+        let is_direct =
+            is_aligned && offset >= self.cached_bytes && self.pace.lock().begin(bytes.len(), self.began.elapsed());
+        if !is_direct {
             return Ok(false);
         }
-        let began = Instant::now();
-        match direct.write_all_at(bytes, offset) {
-            Ok(()) => self.pace.lock().add(bytes.len(), began.elapsed()),
+        let written = direct.write_all_at(bytes, offset);
+        let mut pace = self.pace.lock();
+        match written {
+            Ok(()) => pace.end(bytes.len(), self.began.elapsed()),
             // It wants larger pages, or cannot do it after all.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                self.pace.lock().is_given_up = true;
+                pace.give_up();
                 return Ok(false);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                pace.end(0, self.began.elapsed());
+                return Err(error);
+            }
         }
         Ok(true)
     }
@@ -257,14 +297,21 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_is_given_up() {
-        let mut pace = Pace::default();
-        (0..100).for_each(|_| pace.add(1 << 20, Duration::from_millis(1)));
-        assert!(!pace.is_given_up, "a gigabyte in a second");
-        let mut pace = Pace::default();
-        (0..15).for_each(|_| pace.add(1 << 20, Duration::from_millis(20)));
-        assert!(!pace.is_given_up, "it was not tried long enough");
-        pace.add(1 << 20, Duration::from_millis(20));
-        assert!(pace.is_given_up, "50 MB in a second");
+    fn a_slow_disk_is_given_up_for_a_while() {
+        let (mut pace, mut ms) = (Pace::default(), 0);
+        // Whether a write of a megabyte that takes so long went past the page cache; two at once take as long as one.
+        let mut write = |count: usize, takes_ms: u64| {
+            let now = Duration::from_millis(ms);
+            ms += takes_ms;
+            let begun = (0..count).filter(|_| pace.begin(1 << 20, now)).count();
+            (0..begun).for_each(|_| pace.end(1 << 20, now + Duration::from_millis(takes_ms)));
+            begun
+        };
+        assert!((0..100).all(|_| write(2, 9) == 2), "two times 110 MB in a second");
+        assert!((0..28).all(|_| write(1, 1) == 1));
+        assert!((0..63).all(|_| write(1, 20) == 1), "it was not tried long enough");
+        assert_eq!(write(1, 20), 1);
+        assert!((0..256).all(|_| write(1, 0) == 0), "50 MB in a second");
+        assert_eq!(write(1, 20), 1, "it is tried again");
     }
 }
