@@ -17,6 +17,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::nested::with_children;
+use super::prefetch::{AHEAD, prefetch};
 use super::views;
 
 /// Strings of a column that an estimate looks at. Each may be a cache miss.
@@ -101,6 +102,18 @@ fn long_bytes(views: &[u128], array: &dyn Array, picks: Option<&UInt32Array>, lo
     let rows = picks.map_or(views.len(), |picks| picks.len());
     if looks >= rows && picks.is_none() && nulls.is_none() {
         return views.iter().map(|&view| own(view)).sum();
+    }
+    if looks >= rows
+        && let Some(picks) = picks.filter(|_| nulls.is_none() && pick_nulls.is_none())
+    {
+        let places = picks.values();
+        let own_ahead = |(row, &place): (usize, &u32)| {
+            if let Some(&ahead) = places.get(row + AHEAD) {
+                prefetch(views, ahead as usize);
+            }
+            own(views[place as usize])
+        };
+        return places.iter().enumerate().map(own_ahead).sum();
     }
     let of_row = |row: usize| {
         if pick_nulls.is_some_and(|nulls| nulls.is_null(row)) {

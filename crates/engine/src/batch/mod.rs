@@ -18,6 +18,7 @@ pub(crate) mod floats;
 mod magnitude;
 mod nested;
 mod nulls;
+pub(crate) mod prefetch;
 pub(crate) mod views;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};

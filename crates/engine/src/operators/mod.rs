@@ -7,7 +7,6 @@ pub mod hash_join;
 mod hashing;
 pub mod limit;
 pub mod mask;
-mod prefetch;
 pub mod project;
 pub mod recursive;
 pub mod result;

@@ -25,6 +25,7 @@ use diligence_storage::foreign_error::from_arrow;
 use super::hash_join::Table;
 use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, word_to_scalar};
 use super::hashing::hash_word;
+use crate::batch::prefetch::{AHEAD, prefetch};
 use crate::batch::without_nulls;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -235,6 +236,11 @@ impl FilterWork {
     /// Adds a chunk's keys.
     pub fn add(&self, column: &KeyColumn, valid: Option<&NullBuffer>) {
         let merged = NullBuffer::union(column.nulls.as_ref(), valid);
+        match (&merged, &column.data, self.exact) {
+            (None, KeyData::Words(words), None) => return self.add_bloom(words.len(), |row| hash_word(words[row])),
+            (None, KeyData::Bytes(_, hashes), _) => return self.add_hashes(hashes),
+            _ => {}
+        }
         let rows: Box<dyn Iterator<Item = usize>> = match (&merged, &column.data) {
             (Some(valid), _) => Box::new(valid.valid_indices()),
             (None, KeyData::Words(words)) => Box::new(0..words.len()),
@@ -255,8 +261,17 @@ impl FilterWork {
 
     /// Adds hashes, to a Bloom filter that is only asked about hashes.
     pub fn add_hashes(&self, hashes: &[u64]) {
-        for &hash in hashes {
-            let (at, bits) = self.bloom(hash);
+        self.add_bloom(hashes.len(), |row| hashes[row]);
+    }
+
+    /// Adds the hashes of so many rows; their words are far apart, so they are asked for before they are needed.
+    #[inline(always)]
+    fn add_bloom(&self, rows: usize, hash: impl Fn(usize) -> u64) {
+        for row in 0..rows {
+            if row + AHEAD < rows {
+                prefetch(&self.words, self.bloom(hash(row + AHEAD)).0);
+            }
+            let (at, bits) = self.bloom(hash(row));
             self.set(at, bits);
         }
     }

@@ -308,7 +308,7 @@ mod tests {
             begun
         };
         assert!((0..100).all(|_| write(2, 9) == 2), "two times 110 MB in a second");
-        assert!((0..28).all(|_| write(1, 1) == 1));
+        assert!((0..56).all(|_| write(1, 1) == 1));
         assert!((0..63).all(|_| write(1, 20) == 1), "it was not tried long enough");
         assert_eq!(write(1, 20), 1);
         assert!((0..256).all(|_| write(1, 0) == 0), "50 MB in a second");

@@ -12,8 +12,8 @@ use diligence_base::{Error, Result};
 
 use super::arena::{Arena, Place};
 use super::key_layout::{KeyLayout, hash_key};
+use crate::batch::prefetch::prefetch;
 use crate::batch::views::INLINE_BYTES;
-use crate::operators::prefetch::prefetch;
 
 /// A free slot: no group has this number.
 const FREE: u64 = u64::MAX;

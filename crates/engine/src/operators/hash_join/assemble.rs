@@ -10,7 +10,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 use diligence_base::Result;
 
-use super::columns::Assembly;
+use super::columns::{Assembly, assembly_bytes_per_row};
 use super::emit::marks_held;
 use super::held::{Bits, Held, Later};
 use super::incoming::{AllIn, Incoming, check_rows};
@@ -33,7 +33,7 @@ const FILTER_CHUNKS: usize = 32;
 const WORK_BYTES_PER_ROW: usize = 20;
 
 /// The same for each chunk.
-const WORK_BYTES_PER_CHUNK: usize = 512;
+pub(super) const WORK_BYTES_PER_CHUNK: usize = 512;
 
 /// Runtime filters and the key that each is of.
 pub(super) type Filters = [(Arc<RuntimeFilter>, usize)];
@@ -124,30 +124,52 @@ pub(super) struct Needs {
     rows: usize,
     chunks: usize,
     array_bytes: usize,
+    /// What is reserved with the chunks already.
+    reserved_bytes: usize,
 }
 
 impl Needs {
     pub fn of(incoming: &Incoming) -> Self {
-        Self { rows: incoming.rows(), chunks: incoming.chunks().count(), array_bytes: incoming.assembly_bytes() }
+        Self {
+            rows: incoming.rows(),
+            chunks: incoming.chunks().count(),
+            array_bytes: incoming.assembly_bytes(),
+            reserved_bytes: incoming.finishing_bytes(),
+        }
     }
 
-    /// Bytes that finishing them needs on top of them, if the table is to be compact.
+    /// Bytes that finishing them needs on top of what is reserved with them, if the table is to be compact.
     pub fn compact_bytes(self, config: &Config) -> usize {
         self.bytes(config, TableWork::compact_bytes(self.rows))
     }
 
     fn bytes(self, config: &Config, table_bytes: usize) -> usize {
-        let Self { rows, chunks, array_bytes } = self;
-        if rows == 0 || config.keys.is_empty() {
-            return array_bytes + rows / 4;
-        }
-        // The codes of a single key of words are in the table, unless they have all of 64 bits.
-        let words = match &config.keys[..] {
-            [_] => 0,
-            keys => 8 * keys.iter().filter(|key| key.kind.is_word()).count() * rows,
+        let Self { rows, chunks, array_bytes, reserved_bytes } = self;
+        let bytes = match rows == 0 || config.keys.is_empty() {
+            true => array_bytes + rows / 4,
+            false => {
+                array_bytes + table_bytes + work_bytes_per_row(config) * rows + WORK_BYTES_PER_CHUNK * chunks + rows / 4
+            }
         };
-        array_bytes + table_bytes + WORK_BYTES_PER_ROW * rows + WORK_BYTES_PER_CHUNK * chunks + words + rows / 4
+        bytes.saturating_sub(reserved_bytes)
     }
+}
+
+/// Bytes that are held for each row while a table is made, and those of its words in many keys: the codes of a single one are in the table, unless
+/// they have all of 64 bits.
+fn work_bytes_per_row(config: &Config) -> usize {
+    let words = config.keys.iter().filter(|key| key.kind.is_word()).count();
+    WORK_BYTES_PER_ROW + if config.keys.len() > 1 { 8 * words } else { 0 }
+}
+
+/// Bytes that finishing needs for each row at least.
+pub(super) fn finishing_bytes_per_row(config: &Config) -> usize {
+    let arrays = config.stored.iter().map(|(_, logical)| assembly_bytes_per_row(logical)).sum::<usize>();
+    if config.keys.is_empty() {
+        return arrays;
+    }
+    let can_be_dense = config.keys.iter().all(|key| key.kind.is_word());
+    arrays + TableWork::bytes_per_row(can_be_dense) + work_bytes_per_row(config)
 }
 
 impl std::iter::Sum for Needs {
@@ -156,16 +178,22 @@ impl std::iter::Sum for Needs {
             rows: sum.rows + own.rows,
             chunks: sum.chunks + own.chunks,
             array_bytes: sum.array_bytes + own.array_bytes,
+            reserved_bytes: sum.reserved_bytes + own.reserved_bytes,
         })
     }
 }
 
-/// Bytes that finishing what packets have kept needs on top of it.
-pub(super) fn finishing_bytes(config: &Config, packets: &[Incoming]) -> usize {
-    let all = packets.iter().flat_map(Incoming::chunks);
+/// Bytes that finishing what came in needs on top of what is reserved with it, if the table is to be compact or not.
+pub(super) fn finishing_bytes<'a>(
+    config: &Config,
+    incoming: impl Iterator<Item = &'a Incoming> + Clone,
+    is_compact: bool,
+) -> usize {
+    let all = incoming.clone().flat_map(Incoming::chunks);
     let matchable = all.clone().map(Chunk::matchable).sum();
     let table_bytes = TableWork::bytes(packing(config, all).as_ref(), matchable);
-    packets.iter().map(Needs::of).sum::<Needs>().bytes(config, table_bytes)
+    let most = if is_compact { TableWork::compact_bytes(matchable) } else { usize::MAX };
+    incoming.map(Needs::of).sum::<Needs>().bytes(config, table_bytes.min(most))
 }
 
 impl Assembling {

@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::assemble::{Assembling, Chunk, Filters, Needs, finishing_bytes};
+use super::assemble::{Assembling, Chunk, Filters, finishing_bytes, finishing_bytes_per_row};
 use super::at_rest::{AtRest, TableAtRest};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
@@ -38,6 +38,10 @@ const STEPS_MAX: usize = 64;
 
 /// The part of the memory that may be borrowed while chunks are split.
 const BORROWED_SHARE: usize = 64;
+
+/// The part of the partitions that is in temp space from the first, if memory was refused: what is split makes room for the blocks and clusters of
+/// partitions, and more rows may come.
+const SPILLED_SHARE: usize = 16;
 
 /// The sink that builds.
 pub(super) struct Build {
@@ -102,7 +106,8 @@ impl Sink for Build {
         };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.stored, reservation),
+            incoming: Incoming::new(&self.config.stored, reservation)
+                .with_finishing(finishing_bytes_per_row(&self.config)),
             todo: VecDeque::new(),
             owner: self.shared.next_owner(),
             borrowed: 0,
@@ -187,7 +192,7 @@ impl SinkState for BuildState {
         if self.shared.partitions.get().is_none() {
             let gives_way = self.incoming.is_asked() && self.begin_partitions(usize::MAX).is_some();
             if !gives_way {
-                match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+                match self.incoming.make_room(&rows) {
                     Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
                     Err(error) => self.partition(error, 0)?,
                 }
@@ -229,8 +234,8 @@ impl SinkState for BuildState {
                 continue;
             }
             let bytes = match resident {
-                Some(resident) => resident.needs().compact_bytes(&self.config),
-                None => finishing_bytes(&self.config, &gathered.unsplit),
+                Some(resident) => resident.finishing_bytes(&self.config),
+                None => finishing_bytes(&self.config, gathered.unsplit.iter(), false),
             };
             let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
             let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
@@ -277,16 +282,20 @@ impl BuildState {
     /// another partition there that holds next to nothing yet.
     fn resident_partitions(&self, partitions: usize, bytes: usize, most_bytes: usize) -> usize {
         let own_bytes = self.incoming.bytes().max(1);
-        let finishing_bytes = Needs::of(&self.incoming).compact_bytes(&self.config);
-        let wanted_bytes = bytes as f64 * (1.0 + finishing_bytes as f64 / own_bytes as f64);
+        let finishing_bytes = finishing_bytes(&self.config, std::iter::once(&self.incoming), true);
+        let more_bytes = finishing_bytes + self.incoming.cutting_bytes(partitions);
+        let wanted_bytes = bytes as f64 * (1.0 + more_bytes as f64 / own_bytes as f64);
         let resident = (partitions as f64 * most_bytes as f64 / wanted_bytes.max(1.0)) as usize;
-        resident.clamp(1, partitions)
+        let spilled = if most_bytes == usize::MAX { 0 } else { partitions.div_ceil(SPILLED_SHARE) };
+        resident.min(partitions - spilled).max(1)
     }
 
     /// Does what is to be done before the next batch is taken.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
         let Some(partitions) = shared.partitions.get() else { return Ok(Accept::More) };
+        // Room for the blocks and clusters of partitions: memory was full.
+        self.incoming.release_finishing();
         let bytes = self.memory.reserved_bytes();
         let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
         let resident = shared.resident.get_or_init(new);
@@ -330,6 +339,7 @@ impl BuildState {
                 && let Some(incoming) = self.shared.gathered.lock().unsplit.pop()
             {
                 self.incoming = incoming;
+                self.incoming.release_finishing();
             }
             if let Some((chunk, columns, reservation)) = self.incoming.pop() {
                 return Some(Todo::Split(BuildRows::of_chunk(chunk, columns), Some(reservation)));

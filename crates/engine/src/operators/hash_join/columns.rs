@@ -19,6 +19,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::shared_vec::SharedVec;
+use crate::batch::prefetch::{AHEAD, prefetch_text};
 use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, views};
 
 /// Bytes in the first block of string data of a packet, and in the largest. A block has a part of the bytes before it, so a packet
@@ -137,10 +138,9 @@ impl ColumnChunks {
 
     /// Bytes of the array that all chunks, of so many rows, make.
     pub fn assembly_bytes(&self, rows: usize) -> usize {
-        match self.logical.primitive_width() {
-            _ if is_view(&self.logical) => rows * 16,
-            Some(width) => rows * width,
-            None => self.array_bytes,
+        match assembly_bytes_per_row(&self.logical) {
+            0 => self.array_bytes,
+            bytes => rows * bytes,
         }
     }
 
@@ -202,13 +202,18 @@ impl ColumnChunks {
     fn own_views(&mut self, values: &ArrayRef, picks: Option<&[u32]>, nulls: Option<&NullBuffer>) -> Vec<u128> {
         let (views, buffers) = views::parts(values).unwrap_or_default();
         let rows = picks.map_or(views.len(), <[u32]>::len);
+        let view_at = |row: usize| views[picks.map_or(row, |picks| picks[row] as usize)];
         let mut own = Vec::with_capacity(rows);
         for row in 0..rows {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 own.push(0);
                 continue;
             }
-            let view = views[picks.map_or(row, |picks| picks[row] as usize)];
+            let view = view_at(row);
+            // What is split by partition is read in pieces, and was written long ago.
+            if row + AHEAD < rows {
+                prefetch_text(view_at(row + AHEAD), buffers);
+            }
             own.push(if views::is_long(view) { self.own_view(view, buffers) } else { view });
         }
         own
@@ -238,6 +243,11 @@ impl ColumnChunks {
             self.blocks.push(Buffer::from_vec(block));
         }
     }
+}
+
+/// Bytes of each row in the array that all chunks make; 0 if they differ.
+pub(super) fn assembly_bytes_per_row(logical: &DataType) -> usize {
+    if is_view(logical) { 16 } else { logical.primitive_width().unwrap_or(0) }
 }
 
 fn is_view(logical: &DataType) -> bool {

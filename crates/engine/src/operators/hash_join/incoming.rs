@@ -1,6 +1,9 @@
 //! The held side of a join coming in, in chunks: those of a packet, which it hands over when it finishes, or those of a
 //! [partition](super::resident).
 //!
+//! With its rows a chunk reserves what finishing will need for them at least, so that a build side that is too large is known to be as soon as
+//! memory is short, while all packets are there to split what has come, and not when the table is to be made.
+//!
 //! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room and try
 //! again; and what is taken out again takes its reservation with it.
 
@@ -8,9 +11,10 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::assemble::Chunk;
+use super::assemble::{Chunk, WORK_BYTES_PER_CHUNK};
 use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::emit::StoredSource;
+use super::rows::BuildRows;
 use crate::batch::Column;
 use crate::memory::Reservation;
 
@@ -26,6 +30,8 @@ pub(super) struct Incoming {
     columns: Vec<ColumnChunks>,
     rows: usize,
     reservation: Reservation,
+    /// What is reserved beside each row for finishing; 0 if somebody else sees to that.
+    finishing_bytes_per_row: usize,
 }
 
 /// What is reserved for one batch.
@@ -50,27 +56,44 @@ impl Incoming {
     /// The same, with strings in blocks of so many bytes at most.
     pub fn in_blocks(stored: &[(StoredSource, DataType)], reservation: Reservation, block_bytes_max: usize) -> Self {
         let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone(), block_bytes_max)).collect();
-        Self { chunks: vec![], columns, rows: 0, reservation }
+        Self { chunks: vec![], columns, rows: 0, reservation, finishing_bytes_per_row: 0 }
     }
 
-    /// Reserves what a batch of these columns, and a chunk that holds so many bytes, will need. Fails with kind `Resource`.
-    pub fn make_room(&mut self, chunk_bytes: usize, columns: &[Column]) -> Result<Room> {
-        let room = self.room(chunk_bytes, columns);
+    /// The same, with so much reserved beside each row.
+    pub fn with_finishing(self, finishing_bytes_per_row: usize) -> Self {
+        Self { finishing_bytes_per_row, ..self }
+    }
+
+    /// Reserves what these rows will need. Fails with kind `Resource`.
+    pub fn make_room(&mut self, rows: &BuildRows) -> Result<Room> {
+        let room = self.room(rows);
         self.reservation.grow(room.bytes())?;
         Ok(room)
     }
 
     /// The same without being refused, if that takes no more than so many bytes.
-    pub fn borrow_room(&mut self, chunk_bytes: usize, columns: &[Column], bytes_max: usize) -> Option<Room> {
-        let room = Some(self.room(chunk_bytes, columns)).filter(|room| room.bytes() <= bytes_max)?;
+    pub fn borrow_room(&mut self, rows: &BuildRows, bytes_max: usize) -> Option<Room> {
+        let room = Some(self.room(rows)).filter(|room| room.bytes() <= bytes_max)?;
         self.reservation.overdraw(room.bytes());
         Some(room)
     }
 
-    fn room(&self, chunk_bytes: usize, columns: &[Column]) -> Room {
-        let chunk_bytes = chunk_bytes + ARRAY_BYTES * columns.len();
-        let column_bytes = self.columns.iter().zip(columns).map(|(own, column)| own.append_bytes(column)).sum();
+    fn room(&self, rows: &BuildRows) -> Room {
+        let arrays = ARRAY_BYTES * rows.columns.len();
+        let chunk_bytes = rows.key_bytes() + arrays + rows.rows * self.finishing_bytes_per_row;
+        let column_bytes = self.columns.iter().zip(&rows.columns).map(|(own, column)| own.append_bytes(column)).sum();
         Room { chunk_bytes, column_bytes }
+    }
+
+    /// What was reserved for finishing is free: these rows are going elsewhere.
+    pub fn release_finishing(&mut self) {
+        self.reservation.shrink(self.finishing_bytes());
+        self.finishing_bytes_per_row = 0;
+    }
+
+    /// Of what is reserved, the part that finishing will need.
+    pub fn finishing_bytes(&self) -> usize {
+        self.rows * self.finishing_bytes_per_row
     }
 
     /// Bytes that are only free when several more chunks are taken out: strings lie in large blocks.
@@ -105,8 +128,16 @@ impl Incoming {
         if self.chunks.is_empty() {
             bytes = self.reservation.bytes();
         }
-        let reservation = self.reservation.split(bytes);
+        let mut reservation = self.reservation.split(bytes);
+        // Nobody finishes with them here.
+        reservation.shrink(chunk.rows * self.finishing_bytes_per_row);
         Some((chunk, arrays, reservation))
+    }
+
+    /// Bytes more that all chunks hold, each cut into so many.
+    pub fn cutting_bytes(&self, pieces: usize) -> usize {
+        let piece = size_of::<Chunk>() + ARRAY_BYTES * self.columns.len() + WORK_BYTES_PER_CHUNK;
+        self.chunks.len() * pieces * piece
     }
 
     /// The chunks.

@@ -74,7 +74,7 @@ impl Loading {
         // Chunks of their own: what was read is a part of a cluster.
         let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
         let Some(rows) = self.config.table_rows(&batch.pick(&all)?)? else { return Ok(Kept::Yes) };
-        let room = match self.incoming.make_room(rows.key_bytes(), &rows.columns) {
+        let room = match self.incoming.make_room(&rows) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
             room => room?,
         };

@@ -5,12 +5,12 @@
 //!
 //! Invariants:
 //! * Rows of a spilled partition leave its store, and none come in.
-//! * A store's lock is held for one batch's rows at most.
+//! * A store's lock is held for one batch's rows at most, but for a look at all of them when no more come.
 
 use diligence_base::{ErrorKind, Result};
 
 use super::Config;
-use super::assemble::Needs;
+use super::assemble::{finishing_bytes, finishing_bytes_per_row};
 use super::build::keep;
 use super::incoming::Incoming;
 use super::partitions::Partitions;
@@ -49,10 +49,9 @@ impl Resident {
     /// No rows in any of so many partitions. `memory_bytes` is about what the join may have.
     pub fn new(config: &Config, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
         let block_bytes = memory_bytes / BLOCKS_SHARE / partitions;
-        let store = |_| Store {
-            rows: Mutex::new(Incoming::in_blocks(&config.stored, reservation.sibling(), block_bytes)),
-            bytes: AtomicUsize::new(0),
-        };
+        let finishing_bytes = finishing_bytes_per_row(config);
+        let rows = || Incoming::in_blocks(&config.stored, reservation.sibling(), block_bytes);
+        let store = |_| Store { rows: Mutex::new(rows().with_finishing(finishing_bytes)), bytes: AtomicUsize::new(0) };
         Self { stores: (0..partitions).map(store).collect() }
     }
 
@@ -71,9 +70,9 @@ impl Resident {
             return Ok(Kept::Spilled);
         }
         *borrowed = 0;
-        let room = match own.make_room(rows.key_bytes(), &rows.columns) {
+        let room = match own.make_room(&rows) {
             Err(error) if error.kind() == ErrorKind::Resource => {
-                let Some(room) = own.borrow_room(rows.key_bytes(), &rows.columns, borrow_bytes) else {
+                let Some(room) = own.borrow_room(&rows, borrow_bytes) else {
                     return Ok(Kept::Refused);
                 };
                 *borrowed = room.bytes();
@@ -114,9 +113,10 @@ impl Resident {
         largest.inspect(|partition| partitions.spill(*partition)).is_some()
     }
 
-    /// What finishing needs to know of the rows.
-    pub fn needs(&self) -> Needs {
-        self.stores.iter().map(|store| Needs::of(&store.rows.lock())).sum()
+    /// Bytes that finishing the rows needs on top of what is reserved with them.
+    pub fn finishing_bytes(&self, config: &Config) -> usize {
+        let stores: Vec<_> = self.stores.iter().map(|store| store.rows.lock()).collect();
+        finishing_bytes(config, stores.iter().map(|rows| &**rows), true)
     }
 
     /// Takes all rows out.

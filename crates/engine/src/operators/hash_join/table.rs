@@ -16,7 +16,7 @@
 //! Invariant: rows of equal code (or hash) stand side by side, so that a key's rows are one run from its first *position*.
 
 use super::packing::{NO_CODE, Packing};
-use crate::operators::prefetch::prefetch;
+use crate::batch::prefetch::prefetch;
 
 /// A hash in the place of a code.
 #[inline(always)]

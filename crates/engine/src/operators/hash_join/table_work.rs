@@ -110,6 +110,11 @@ impl TableWork {
         16 * rows + 8 * (rows + 2).next_power_of_two() + 1024
     }
 
+    /// The same for each row, at least.
+    pub fn bytes_per_row(can_be_dense: bool) -> usize {
+        if can_be_dense { 12 } else { 24 }
+    }
+
     pub fn parts(&self) -> usize {
         match self {
             TableWork::Dense(dense) => dense.parts,

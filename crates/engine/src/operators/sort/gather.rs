@@ -12,8 +12,8 @@ use arrow::datatypes::{ByteViewType, DataType, SchemaRef};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::batch::prefetch::{AHEAD, prefetch, prefetch_text};
 use crate::batch::{Batch, Column, concat_arrays, to_logical, views};
-use crate::operators::prefetch::prefetch;
 
 /// One row of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,6 @@ pub(super) struct Pick {
 const VIEW_BUFFERS_MAX: usize = 16;
 /// Bytes that a text column may keep alive without need.
 const VIEW_WASTE_BYTES: usize = 4096;
-
-/// How many rows ahead memory is asked for: as many misses as a core can wait for at once.
-pub(super) const AHEAD: usize = 12;
 
 /// What becomes of the bytes of text views, and of the values of dictionaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,18 +189,6 @@ fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef>
             _ => Arc::new(BinaryViewArray::new_unchecked(gathered, buffers, nulls)),
         }
     })
-}
-
-/// Asks for the bytes of a long string, or for the first two cache lines of them.
-#[inline(always)]
-fn prefetch_text(view: u128, buffers: &[Buffer]) {
-    const CACHE_LINE_BYTES: usize = 64;
-    if views::is_long(view) {
-        let (buffer, offset) = views::place(view);
-        let bytes = buffers[buffer].as_slice();
-        prefetch(bytes, offset);
-        prefetch(bytes, offset + CACHE_LINE_BYTES.min(views::length(view) - 1));
-    }
 }
 
 fn gather_column(arrays: &[ArrayRef], rows: &[(usize, usize)], logical: &DataType) -> Result<ArrayRef> {

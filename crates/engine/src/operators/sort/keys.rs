@@ -13,8 +13,8 @@ use arrow_row::Rows;
 use diligence_base::{Error, Result};
 
 use super::encoding::KeyEncoder;
-use super::gather::{AHEAD, Pick};
-use crate::operators::prefetch::prefetch;
+use super::gather::Pick;
+use crate::batch::prefetch::{AHEAD, prefetch};
 
 /// Codes in the order of arrival.
 pub(super) enum Keys {

@@ -123,7 +123,8 @@ fn what_fits_stays_when_rows_in_memory_are_split() {
         let (rows, spilled, _) = join_numbers(JoinType::Inner, &left, &right, most * 3 / 4, packets, None);
         assert!(rows == expected, "{packets} packets");
         assert!(
-            spilled.partitions_spilled > 0 && spilled.partitions_spilled * 4 <= spilled.partitions * 3,
+            // Half of what pieces of 16 rows take is not their rows.
+            spilled.partitions_spilled > 0 && spilled.partitions_spilled * 5 <= spilled.partitions * 4,
             "{spilled:?}"
         );
     }
