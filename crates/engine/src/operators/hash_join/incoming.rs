@@ -38,12 +38,13 @@ pub(super) struct Incoming {
 pub(super) struct Room {
     chunk_bytes: usize,
     column_bytes: usize,
+    finishing_bytes: usize,
 }
 
 impl Room {
     /// Bytes in all.
     pub fn bytes(&self) -> usize {
-        self.chunk_bytes + self.column_bytes
+        self.chunk_bytes + self.column_bytes + self.finishing_bytes
     }
 }
 
@@ -79,10 +80,9 @@ impl Incoming {
     }
 
     fn room(&self, rows: &BuildRows) -> Room {
-        let arrays = ARRAY_BYTES * rows.columns.len();
-        let chunk_bytes = rows.key_bytes() + arrays + rows.rows * self.finishing_bytes_per_row;
+        let chunk_bytes = rows.key_bytes() + ARRAY_BYTES * rows.columns.len();
         let column_bytes = self.columns.iter().zip(&rows.columns).map(|(own, column)| own.append_bytes(column)).sum();
-        Room { chunk_bytes, column_bytes }
+        Room { chunk_bytes, column_bytes, finishing_bytes: rows.rows * self.finishing_bytes_per_row }
     }
 
     /// What was reserved for finishing is free: these rows are going elsewhere.
@@ -125,12 +125,12 @@ impl Incoming {
             bytes += array_bytes;
         }
         self.rows -= chunk.rows;
+        // Nobody finishes with them here.
+        self.reservation.shrink(chunk.rows * self.finishing_bytes_per_row);
         if self.chunks.is_empty() {
             bytes = self.reservation.bytes();
         }
-        let mut reservation = self.reservation.split(bytes);
-        // Nobody finishes with them here.
-        reservation.shrink(chunk.rows * self.finishing_bytes_per_row);
+        let reservation = self.reservation.split(bytes);
         Some((chunk, arrays, reservation))
     }
 
