@@ -36,7 +36,7 @@ impl Bounds {
     /// The bounds with a budget: what grows between two looks stays below what the process may have.
     pub fn within(budget_bytes: usize, quiet: Duration) -> Self {
         let most = budget_bytes + budget_bytes / 10 + RESIDENT_BASE_BYTES;
-        let margin = (24 << 20) + budget_bytes / 24;
+        let margin = (24 << 20) + budget_bytes / 16;
         Self {
             high_bytes: most - margin,
             more_bytes: (4 << 20) + budget_bytes / 64,

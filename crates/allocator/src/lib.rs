@@ -17,7 +17,7 @@ mod global;
 mod resident;
 
 use std::cell::Cell;
-use std::ffi::c_long;
+use std::ffi::{c_long, c_ulong};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -45,6 +45,9 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// Milliseconds after which the allocator gives back by itself: none that anybody waits for. Below zero it never would, not even if told to.
 const NEVER_MS: c_long = c_long::MAX / 1000;
 
+/// Milliseconds after which the allocator gives back by itself where nobody looks.
+const BY_ITSELF_MS: c_long = 1000;
+
 /// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
 /// holds the same for as long as `quiet`, which is [`QUIET`] where people use it. `budget` gives the bytes of the budget at the moment; with `None` this ends.
 ///
@@ -61,11 +64,12 @@ pub fn keep_within(
     if budget_bytes < HUGE_PAGES_BUDGET_BYTES {
         without_huge_pages();
     }
+    set_purge_delay(NEVER_MS);
     let started = thread::Builder::new().name("diligence-memory".to_owned()).spawn(move || {
         let began = Instant::now();
         let mut looks = Looks::default();
         while let Some(bounds) = budget().map(|budget| Bounds::within(budget, quiet)) {
-            let Some(mut bytes) = resident.bytes() else { return set_purge_delay(1000) };
+            let Some(mut bytes) = resident.bytes() else { break };
             let look = looks.look(&bounds, bytes, began.elapsed());
             if look.is_too_much {
                 give_back();
@@ -77,10 +81,11 @@ pub fn keep_within(
             }
             thread::sleep(look.next);
         }
+        set_purge_delay(BY_ITSELF_MS);
     });
     // Without the thread memory goes back after a second, as the allocator does it by itself.
-    if started.is_ok() {
-        set_purge_delay(NEVER_MS);
+    if started.is_err() {
+        set_purge_delay(BY_ITSELF_MS);
     }
 }
 
@@ -123,7 +128,8 @@ fn without_huge_pages() {
     #[cfg(target_os = "linux")]
     // SAFETY: it changes how the system maps memory from now on, and touches none.
     unsafe {
-        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0)
+        let (disabled, none): (c_ulong, c_ulong) = (1, 0);
+        libc::prctl(libc::PR_SET_THP_DISABLE, disabled, none, none, none)
     };
 }
 

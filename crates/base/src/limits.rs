@@ -99,6 +99,10 @@ pub const SHARED_STATE_BYTES_MAX: usize = 64 << 20;
 /// By what the budget is divided for the same.
 pub const SHARED_STATE_BUDGET_PART: usize = 8;
 
+/// How long scans leave no decoded columns for others after a query was short of memory. One that writes to temp space is short again as soon as it has
+/// filled what it freed.
+pub const COLUMNS_REST: Duration = Duration::from_secs(2);
+
 /// How long a shared run keeps queries of other templates, and later ones of its own, from starting. Most runs end sooner; behind a
 /// longer one nobody waits on and on.
 pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);

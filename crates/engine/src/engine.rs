@@ -145,7 +145,7 @@ impl Engine {
         let broker = Broker::new(options.memory_bytes);
         let tables = broker.table_account();
         // What was noted first is dropped last.
-        let scans = Scans::new(&broker, options.columns_percent);
+        let scans = Scans::new(&broker, clock.clone(), options.columns_percent);
         let retained = Retained::new(&broker, clock.clone(), options.retained_percent);
         let launcher = Arc::new(Launcher {
             scheduler,

@@ -23,7 +23,9 @@ const SLACK_BYTES_MIN: usize = 16 << 20;
 /// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
 
-/// What is left at most of a budget by whoever takes modestly: many short queries need no more.
+/// What is left of a budget by whoever takes modestly, as its divisor.
+const LEFT_DIVISOR: usize = 20;
+/// And at most: many short queries need no more.
 const LEFT_BYTES_MAX: usize = 64 << 20;
 
 /// The part of the budget, as its divisor, that no grant takes: a query that goes ahead without one finds it, however many others hold
@@ -202,8 +204,11 @@ impl Broker {
         let mut has_dropped = false;
         for spare in spare {
             let missing = missing();
-            if missing > 0 && spare.reclaimable_bytes() > 0 {
-                has_dropped |= matches!(spare.poll_reclaim(missing, Waker::noop()), Poll::Ready(Ok(())));
+            if missing > 0 {
+                // Also told if it has nothing: it is not to begin to hold anything now.
+                let has_some = spare.reclaimable_bytes() > 0;
+                let is_done = matches!(spare.poll_reclaim(missing, Waker::noop()), Poll::Ready(Ok(())));
+                has_dropped |= has_some && is_done;
             }
         }
         has_dropped
@@ -235,7 +240,7 @@ impl Broker {
 
     /// What is left of a budget by whoever takes modestly.
     fn left_bytes(budget: usize) -> usize {
-        (budget / SLACK_DIVISOR).min(LEFT_BYTES_MAX)
+        (budget / LEFT_DIVISOR).min(LEFT_BYTES_MAX)
     }
 
     /// Takes bytes for somebody who can spill, if they are free and a little is left for those who cannot: a short query would wait until others

@@ -18,6 +18,7 @@ pub use info::{QueryInfo, QueryState, Waits};
 pub use run::QueryRun;
 pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};
+pub(crate) use work::catch;
 
 use diligence_base::limits::{BATCH_ROWS_MAX, SHARING_ROWS_MIN};
 

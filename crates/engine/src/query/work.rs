@@ -16,7 +16,7 @@ use crate::stages::{Quantum, Step, Work};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs a piece of a query so that a panic in it is an error of that query and nothing else.
-pub(super) fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 

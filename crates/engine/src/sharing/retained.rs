@@ -266,33 +266,33 @@ impl Retained {
 
     /// The state that answers exactly this.
     pub(super) fn find(&self, wanted: &Signature) -> Option<Hit> {
-        if !self.is_on() {
-            return None;
-        }
-        let mut shelf = self.shelf.lock();
-        let id = *shelf.by_signature.get(wanted)?;
-        let floor = shelf.floor;
-        let entry = shelf.entries.get_mut(&id)?;
-        let bit = entry.queries.iter().find(|query| query.exact == *wanted)?.bit;
-        let hit = entry.hit(floor, bit)?;
-        shelf.hits_total += 1;
-        Some(hit)
+        self.look_up(wanted, |entry, floor| {
+            let bit = entry.queries.iter().find(|query| query.exact == *wanted)?.bit;
+            entry.hit(floor, bit)
+        })
     }
 
     /// The hash table that this stands for.
     pub(super) fn find_table(&self, wanted: &Signature) -> Option<Arc<SharedTable>> {
+        self.look_up(wanted, |entry, floor| {
+            let Asset::Table(table) = &entry.asset else { return None };
+            let table = table.clone();
+            entry.used(floor);
+            Some(table)
+        })
+    }
+
+    /// Reads what is kept under a signature, with the value of what was dropped last.
+    fn look_up<T>(&self, wanted: &Signature, read: impl FnOnce(&mut Entry, f64) -> Option<T>) -> Option<T> {
         if !self.is_on() {
             return None;
         }
         let mut shelf = self.shelf.lock();
         let id = *shelf.by_signature.get(wanted)?;
         let floor = shelf.floor;
-        let entry = shelf.entries.get_mut(&id)?;
-        let Asset::Table(table) = &entry.asset else { return None };
-        let table = table.clone();
-        entry.used(floor);
+        let found = read(shelf.entries.get_mut(&id)?, floor)?;
         shelf.hits_total += 1;
-        Some(table)
+        Some(found)
     }
 
     /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the fewest rows, and none

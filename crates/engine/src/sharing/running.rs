@@ -30,7 +30,7 @@ use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut, regr
 use crate::launcher::{Launcher, Listed};
 use crate::operators::result::ResultSink;
 use crate::plan::{Node, Plan};
-use crate::query::{QueryOptions, QueryRun};
+use crate::query::{QueryOptions, QueryRun, catch};
 use crate::sync::Mutex;
 
 /// All that is shared in an engine.
@@ -362,7 +362,7 @@ impl RunningPlan {
 
     fn start(&self, job: Job) {
         let build = job.build;
-        if let Err(error) = self.try_start(job) {
+        if let Err(error) = catch(|| self.try_start(job)) {
             self.built(build, Built::Failed(error));
         }
     }
@@ -418,11 +418,11 @@ impl RunningPlan {
         state: Arc<State>,
         bit: Option<usize>,
     ) {
-        let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"));
-        let (schema, batches) = (state.schema.clone(), state.batches.clone());
-        let part = part.and_then(|part| residual.plan(part, wanted, bit, schema, batches));
-        let plan = part.map(|part| cut::with_part(&reader.plan, depth, part));
-        self.launch(reader, plan, Some(state));
+        self.launch(reader, Some(state.clone()), || {
+            let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"))?;
+            let part = residual.plan(part, wanted, bit, state.schema.clone(), state.batches.clone())?;
+            Ok(cut::with_part(&reader.plan, depth, part))
+        });
     }
 
     fn show_retained(&self, reader: &Reader, hit: &Hit, residual: Option<String>) {
@@ -439,28 +439,31 @@ impl RunningPlan {
                 None => self.run_alone(reader),
             };
         }
-        let part = cut::part_below(&reader.plan, reader.depth).ok_or_else(|| Error::bug("a reader without a part"));
-        let part = part.and_then(|part| match bit {
-            Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit),
-            None => Ok(Plan {
-                node: Node::Values { batches: state.batches.clone() },
-                schema: part.schema.clone(),
-                rows_estimate: part.rows_estimate,
-                ordered: part.ordered,
-            }),
+        self.launch(reader, Some(state.clone()), || {
+            let part = cut::part_below(&reader.plan, reader.depth);
+            let part = part.ok_or_else(|| Error::bug("a reader without a part"))?;
+            let part = match bit {
+                Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit)?,
+                None => Plan {
+                    node: Node::Values { batches: state.batches.clone() },
+                    schema: part.schema.clone(),
+                    rows_estimate: part.rows_estimate,
+                    ordered: part.ordered,
+                },
+            };
+            Ok(cut::with_part(&reader.plan, reader.depth, part))
         });
-        let plan = part.map(|part| cut::with_part(&reader.plan, reader.depth, part));
-        self.launch(reader, plan, Some(state));
     }
 
     fn run_alone(&self, reader: &Reader) {
-        self.launch(reader, Ok(reader.plan.as_ref().clone()), None);
+        self.launch(reader, None, || Ok(reader.plan.as_ref().clone()));
     }
 
-    fn launch(&self, reader: &Reader, plan: Result<Plan>, state: Option<Arc<State>>) {
+    /// Starts a reader's query. It may be another query's packet that does so, so what panics here is this reader's error alone.
+    fn launch(&self, reader: &Reader, state: Option<Arc<State>>, plan: impl FnOnce() -> Result<Plan>) {
         let _entered = crate::sync::enter(&self.launcher.io.runtime);
         let Reader { run, result, options, .. } = reader;
-        let graph = plan.and_then(|plan| self.launcher.compile(&plan, result.clone(), run.setup(), options));
+        let graph = catch(|| self.launcher.compile(&plan()?, result.clone(), run.setup(), options));
         match graph {
             Ok(mut graph) => {
                 graph.held = state.map(|state| state as _);

@@ -10,12 +10,13 @@
 //! not counted. Here rows are counted as long as they are gathered or encoded; where memory is short, a row group ends early,
 //! and what is being encoded is waited for. So writing needs little, and is never refused it.
 //!
-//! Dictionaries are tried for each column until a row group's became too large to be of use: the row groups after it have none.
+//! Dictionaries are tried for each column until a row group's became too large to be of use: those that begin after that have none.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -43,9 +44,11 @@ use datafusion::parquet::schema::types::ColumnPath;
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_storage::foreign_error::to_datafusion;
+use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::buffered::BufWriter;
 use object_store::path::Path as StorePath;
@@ -97,7 +100,7 @@ impl PhysicalOptimizerRule for BoundedRowGroups {
         let schema = get_writer_schema(&config);
         let sorting =
             exec.sort_order().as_ref().and_then(|order| sorting_columns(order, config.output_schema(), &schema));
-        let sink = Sink { config, schema, options, sorting };
+        let sink = Sink { config, schema, options, sorting, has_failed: HasFailed::default() };
         Ok(Arc::new(DataSinkExec::new(exec.input().clone(), Arc::new(sink), exec.sort_order().clone())))
     }
 }
@@ -128,6 +131,24 @@ struct Sink {
     schema: SchemaRef,
     options: TableParquetOptions,
     sorting: Option<Vec<SortingColumn>>,
+    has_failed: HasFailed,
+}
+
+/// Whether rows could not be made or written: then no file is complete, though its rows seem to have ended.
+#[derive(Clone, Debug, Default)]
+struct HasFailed(Arc<AtomicBool>);
+
+impl HasFailed {
+    fn note<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.0.store(true, Ordering::Release);
+        }
+        result
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Acquire) { internal_err!("other rows of the statement failed") } else { Ok(()) }
+    }
 }
 
 impl DisplayAs for Sink {
@@ -143,7 +164,11 @@ impl DataSink for Sink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
-        FileSink::write_all(self, data, context).await
+        self.has_failed.0.store(false, Ordering::Release);
+        // Whoever divides the rows among files lets go of all of them when a batch is an error.
+        let has_failed = self.has_failed.clone();
+        let (schema, batches) = (data.schema(), data.map(move |batch| has_failed.note(batch)));
+        FileSink::write_all(self, Box::pin(RecordBatchStreamAdapter::new(schema, batches)), context).await
     }
 }
 
@@ -163,7 +188,12 @@ impl FileSink for Sink {
         let mut files = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
             let file = FileWriter::new(self, path, object_store.clone(), context)?;
-            files.spawn(file.write(rows));
+            let has_failed = self.has_failed.clone();
+            files.spawn(async move {
+                let mut rows = rows;
+                // Noted before the rows are let go: then others learn that theirs have ended.
+                has_failed.note(file.write(&mut rows, &has_failed).await)
+            });
         }
         let mut rows = 0;
         while let Some(file) = files.join_next().await {
@@ -267,17 +297,21 @@ struct Appender {
     /// Has room for the blocks of a row group.
     sender: mpsc::Sender<Sent>,
     sending: SpawnedTask<Result<()>>,
+    /// For the block that is being filled, which stays from one row group to the next.
+    filled: MemoryReservation,
 }
 
 /// What goes to the store, in order.
 enum Sent {
     Block(Bytes),
     /// What was reserved for the blocks before it.
-    End(#[expect(dead_code, reason = "it is dropped")] MemoryReservation),
+    End(MemoryReservation),
+    /// Nothing comes behind it.
+    Complete,
 }
 
-/// Gives the store what comes until there is no more; then the file is complete. `parts` is for the parts that the store has, one being filled and
-/// others on their way.
+/// Gives the store what comes until the file is complete. A file whose writer goes away before never is: a store must not show it. `parts` is for the
+/// parts that the store has, one being filled and others on their way.
 async fn send_all(
     mut sent: Receiver<Sent>,
     mut store: BufWriter,
@@ -285,14 +319,20 @@ async fn send_all(
     parts: MemoryReservation,
 ) -> Result<()> {
     while let Some(next) = sent.recv().await {
-        if let Sent::Block(block) = next {
-            if parts.size() == 0 {
-                parts.grow((PARTS_AT_ONCE + 1) * part_bytes);
+        match next {
+            Sent::Block(block) => {
+                if parts.size() == 0 {
+                    parts.grow((PARTS_AT_ONCE + 1) * part_bytes);
+                }
+                store.put(block).await?;
             }
-            store.put(block).await?;
+            Sent::End(reservation) => drop(reservation),
+            Sent::Complete => return Ok(store.shutdown().await?),
         }
     }
-    Ok(store.shutdown().await?)
+    // Nobody knows of an upload that has not begun.
+    let _ = store.abort().await;
+    internal_err!("a file's writer went away")
 }
 
 /// Rows of the row group that comes next.
@@ -335,7 +375,8 @@ impl FileWriter {
         let store = BufWriter::with_capacity(store, path, part_bytes).with_max_concurrency(PARTS_AT_ONCE);
         let (sender, sent) = mpsc::channel(bytes_max / BLOCK_BYTES);
         let sending = SpawnedTask::spawn(send_all(sent, store, part_bytes, reservation.new_empty()));
-        let appender = Appender { file, outbox, sender, sending };
+        let filled = reservation.new_empty();
+        let appender = Appender { file, outbox, sender, sending, filled };
         Ok(Self {
             columns,
             skip_arrow_metadata,
@@ -352,7 +393,7 @@ impl FileWriter {
     }
 
     /// Writes all rows, and says how many they were.
-    async fn write(mut self, mut batches: Receiver<RecordBatch>) -> Result<u64> {
+    async fn write(mut self, batches: &mut Receiver<RecordBatch>, has_failed: &HasFailed) -> Result<u64> {
         let mut rows = 0;
         while let Some(batch) = batches.recv().await {
             rows += batch.num_rows() as u64;
@@ -369,7 +410,9 @@ impl FileWriter {
         while !self.encoding.is_empty() {
             self.append_oldest().await?;
         }
-        self.appended().await?.finish().await?;
+        let appender = self.appended().await?;
+        has_failed.check()?;
+        appender.finish().await?;
         Ok(rows)
     }
 
@@ -396,7 +439,9 @@ impl FileWriter {
 
     /// Has what is gathered encoded beside whatever comes next.
     async fn encode(&mut self) -> Result<()> {
-        if self.encoding.len() >= ENCODED_AT_ONCE {
+        // One that is to be appended next may still be encoded.
+        let is_busy = matches!(self.appender, Appending::Busy(_));
+        if self.encoding.len() + usize::from(is_busy) >= ENCODED_AT_ONCE {
             self.append_oldest().await?;
         }
         let rows = self.gathered.take(&self.schema);
@@ -472,16 +517,16 @@ impl Appender {
             chunk.append_to_row_group(&mut row_group)?;
         }
         row_group.close()?;
-        // The last block is not full.
-        let appender = self.send(false, Some(encoded.reservation)).await?;
+        // The last block is not full. It is held already.
+        self.filled.resize(BLOCK_BYTES);
+        let appender = self.send(false, Sent::End(encoded.reservation)).await?;
         Ok((appender, encoded.outgrown))
     }
 
     /// Writes what comes behind the last row group, and waits until the store has all.
     async fn finish(mut self: Box<Self>) -> Result<()> {
         self.file.finish()?;
-        let Self { sender, sending, .. } = *self.send(true, None).await?;
-        drop(sender);
+        let Self { sending, .. } = *self.send(true, Sent::Complete).await?;
         sending.join_unwind().await.map_err(joined)?
     }
 
@@ -495,10 +540,10 @@ impl Appender {
         let _ = self.sender.reserve_many(self.sender.max_capacity()).await;
     }
 
-    /// Sends the blocks that are full; if the file has ended, all.
-    async fn send(self: Box<Self>, has_ended: bool, reservation: Option<MemoryReservation>) -> Result<Box<Self>> {
+    /// Sends the blocks that are full, if the file has ended all, and what is said behind them.
+    async fn send(self: Box<Self>, has_ended: bool, behind: Sent) -> Result<Box<Self>> {
         let blocks = self.outbox.take(has_ended).into_iter().map(Sent::Block);
-        for next in blocks.chain(reservation.map(Sent::End)) {
+        for next in blocks.chain([behind]) {
             if self.sender.send(next).await.is_err() {
                 // The store has failed.
                 self.sending.join_unwind().await.map_err(joined)??;

@@ -17,6 +17,7 @@ use object_store::{
     PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 /// The first error of a store.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,19 @@ struct WitnessedUpload {
     /// None when it is complete or aborted.
     inner: Option<Box<dyn MultipartUpload>>,
     witness: Witness,
+}
+
+impl Drop for WitnessedUpload {
+    /// A store keeps the parts of an upload that nobody completes, and wants to be paid for them.
+    fn drop(&mut self) {
+        let (Some(mut inner), Ok(runtime)) = (self.inner.take(), Handle::try_current()) else { return };
+        let guard = self.witness.guard.clone();
+        runtime.spawn(async move {
+            // The statement has failed, and says why.
+            let _ = inner.abort().await;
+            drop(guard);
+        });
+    }
 }
 
 /// The answer to a writer that goes on after the end.

@@ -105,8 +105,8 @@ struct Merge {
     payloads: Vec<Batch>,
     /// One less than ranges.
     splitters: Vec<Splitter>,
-    /// Where they cut the runs, once somebody has looked: whoever merges the range before one, or the range behind it.
-    cuts: Vec<OnceLock<Bounds>>,
+    /// Where they cut the runs, between the merges of the range before one and of the range behind it: the first of them looks, the second takes it.
+    cuts: Vec<Mutex<Option<Bounds>>>,
     /// The order of each range's rows, once it is merged.
     ranges: Vec<OnceLock<Vec<Pick>>>,
     reservation: Option<Reservation>,
@@ -238,7 +238,7 @@ impl Shared {
         let merge = Arc::new(Merge {
             keys,
             payloads,
-            cuts: splitters.iter().map(|_| OnceLock::new()).collect(),
+            cuts: splitters.iter().map(|_| Mutex::default()).collect(),
             splitters,
             ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
             reservation,
@@ -336,8 +336,14 @@ impl Sink for SortSink {
     fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
         let merge = self.shared.merging()?;
         let keys: Vec<&SortedKeys> = merge.keys.iter().collect();
-        let cut =
-            |index: usize| merge.cuts[index].get_or_init(|| merge::bounds(&keys, Some(merge.splitters[index]))).clone();
+        let cut = |index: usize| {
+            let mut other = merge.cuts[index].lock();
+            other.take().unwrap_or_else(|| {
+                let bounds = merge::bounds(&keys, Some(merge.splitters[index]));
+                *other = Some(bounds.clone());
+                bounds
+            })
+        };
         let from: Bounds = index.checked_sub(1).map_or_else(|| vec![0; keys.len()], cut);
         let to = if index < merge.cuts.len() { cut(index) } else { merge::bounds(&keys, None) };
         let total = |bounds: &Bounds| bounds.iter().map(|&row| row as usize).sum::<usize>();

@@ -7,8 +7,8 @@
 //! run at the same time, wherever each of them began, read and decode every cluster once between them; none waits for another,
 //! and whoever comes late finds first what was done before he came.
 //!
-//! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once. Beyond its part of the
-//! budget, what goes first is what saves least for its bytes, values rising with time (as [retained states](super::retained) do), and of that
+//! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once, and for some time nothing is left here then: a
+//! query that writes to temp space what does not fit is short again and again. Beyond its part of the budget, what goes first is what saves least for its bytes, values rising with time (as [retained states](super::retained) do), and of that
 //! what no running scan needs.
 //!
 //! Invariants:
@@ -26,6 +26,8 @@ use std::task::{Poll, Waker};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int32Type};
 use diligence_base::Result;
+use diligence_base::limits::COLUMNS_REST;
+use diligence_base::seams::Clock;
 use diligence_storage::{Cluster, SharedColumns, Table};
 
 use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, TableShelf, Value};
@@ -34,7 +36,7 @@ use crate::batch::{bytes_needed, compacted};
 use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
 use crate::plan::{Node, Plan};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Clusters of a scan among which the next one is chosen.
 const CHOICE_MAX: usize = 64;
@@ -46,15 +48,24 @@ const WORTH_READY: usize = usize::MAX;
 pub(crate) struct Scans {
     memory: QueryMemory,
     broker: Arc<Broker>,
+    clock: Arc<dyn Clock>,
     percent: AtomicUsize,
+    /// Until when nothing is left, since a query was short of memory; on the clock.
+    rests_until_ns: AtomicU64,
     shelf: Mutex<Shelf>,
 }
 
 impl Scans {
     /// Nothing yet. Columns may have so many percent of the budget.
-    pub fn new(broker: &Arc<Broker>, percent: usize) -> Arc<Self> {
-        let (memory, percent) = (broker.retained_account(), AtomicUsize::new(percent));
-        let scans = Arc::new(Self { memory, broker: broker.clone(), percent, shelf: Mutex::default() });
+    pub fn new(broker: &Arc<Broker>, clock: Arc<dyn Clock>, percent: usize) -> Arc<Self> {
+        let scans = Arc::new(Self {
+            memory: broker.retained_account(),
+            broker: broker.clone(),
+            clock,
+            percent: AtomicUsize::new(percent),
+            rests_until_ns: AtomicU64::new(0),
+            shelf: Mutex::default(),
+        });
         let spare: Arc<dyn Reclaim> = scans.clone();
         broker.add_spare(Arc::downgrade(&spare));
         scans
@@ -73,6 +84,11 @@ impl Scans {
 
     fn bytes_max(&self) -> usize {
         self.broker.budget_bytes() / 100 * self.percent()
+    }
+
+    /// Whether memory is short, or was a moment ago.
+    fn rests(&self) -> bool {
+        self.broker.is_wanted() || self.clock.now_ns() < self.rests_until_ns.load(Ordering::Relaxed)
     }
 
     /// A scan begins that wants these columns of these clusters, in windows of `window_rows`. One that `leaves` something decodes
@@ -224,6 +240,7 @@ impl Reclaim for Scans {
     }
 
     fn poll_reclaim(&self, bytes: usize, _waker: &Waker) -> Poll<Result<()>> {
+        self.rests_until_ns.store(self.clock.now_ns() + COLUMNS_REST.as_nanos() as u64, Ordering::Relaxed);
         self.drop_some(bytes);
         Poll::Ready(Ok(()))
     }
@@ -283,7 +300,7 @@ impl Attendance {
     pub fn take(self: &Arc<Self>, cluster: &dyn Cluster) -> Option<Arc<ClusterColumns>> {
         let place = cluster.place()?;
         let rows = cluster.rows()?;
-        let leaves = self.leaves && !self.scans.broker.is_wanted();
+        let leaves = self.leaves && !self.scans.rests();
         let bytes_max = self.scans.bytes_max();
         let (mut ready, mut claims) = (Vec::new(), Vec::new());
         {

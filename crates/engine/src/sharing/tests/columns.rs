@@ -6,6 +6,8 @@ use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::{QueryId, TableVersion};
+use diligence_base::limits::COLUMNS_REST;
+use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, TableScan};
 
@@ -74,6 +76,7 @@ impl Table for Named {
 
 struct Stage {
     broker: Arc<Broker>,
+    clock: Arc<ManualClock>,
     scans: Arc<Scans>,
     table: Arc<dyn Table>,
     clusters: Vec<Arc<dyn Cluster>>,
@@ -82,9 +85,10 @@ struct Stage {
 impl Stage {
     fn new(budget_bytes: usize, clusters: u64) -> Self {
         let broker = Broker::new(budget_bytes);
-        let scans = Scans::new(&broker, 50);
+        let clock = Arc::new(ManualClock::stepping(1));
+        let scans = Scans::new(&broker, clock.clone(), 50);
         let clusters = (0..clusters).map(|place| Arc::new(Place(place)) as Arc<dyn Cluster>).collect();
-        Self { broker, scans, table: Arc::new(Named("t")), clusters }
+        Self { broker, clock, scans, table: Arc::new(Named("t")), clusters }
     }
 
     fn scan(&self, columns: &[usize]) -> Arc<Attendance> {
@@ -279,6 +283,24 @@ fn columns_have_their_part_of_the_budget_and_give_way_to_queries() {
     assert!(read.windows(0).is_some());
     drop((read, scan, wanted));
     assert!(stage.broker.reserved_bytes() <= stage.info().columns_bytes);
+}
+
+#[test]
+fn nothing_is_left_for_a_while_after_memory_was_short() {
+    let stage = Stage::new(1 << 20, 2);
+    drop(stage.scan(&[0]));
+    let scan = stage.scan(&[0]);
+    let wanted = || stage.take(&scan, 0).wanted();
+    assert_eq!(wanted(), [0]);
+    let mut query = stage.broker.account(QueryId(1), None).revocable("Sort");
+    assert!(query.grow(2 << 20).is_err(), "more than there is, though nothing is kept yet");
+    assert_eq!(wanted(), []);
+    stage.clock.advance(COLUMNS_REST.as_nanos() as u64 / 2);
+    assert!(query.grow(2 << 20).is_err());
+    stage.clock.advance(COLUMNS_REST.as_nanos() as u64 * 3 / 4);
+    assert_eq!(wanted(), [], "it was short again");
+    stage.clock.advance(COLUMNS_REST.as_nanos() as u64 / 4);
+    assert_eq!(wanted(), [0]);
 }
 
 #[test]
