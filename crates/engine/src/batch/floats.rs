@@ -1,6 +1,7 @@
-//! The two zeros of floats, which are one value: in comparisons, in groups and in joins.
+//! Floats as SQL compares them: the two zeros are one value, and all NaNs are one, which is equal to itself and greater than every number. In comparisons, in
+//! groups, in joins, in orders and in what is made of orders.
 //!
-//! Everything else about floats goes by their bits: a NaN equals itself.
+//! A division of zero by zero gives a NaN with a sign on some processors and one without on others: nobody is to see which.
 
 use std::sync::Arc;
 
@@ -14,10 +15,12 @@ use super::nested::with_children;
 pub(crate) trait FloatBits: ArrowPrimitiveType {
     /// Unsigned integers of the same width.
     type Bits;
-    /// The bits of a value, which are those of zero for minus zero, too.
-    fn bits_with_one_zero(value: Self::Native) -> Self::Bits;
-    /// Whether a value is minus zero.
-    fn is_minus_zero(value: Self::Native) -> bool;
+    /// The one of all equal values that stands for them: zero for minus zero, and one NaN, without a sign, for all.
+    fn canonical(value: Self::Native) -> Self::Native;
+    /// Its bits: equal for equal values.
+    fn canonical_bits(value: Self::Native) -> Self::Bits;
+    /// Whether a value has the bits of the one that stands for it.
+    fn is_canonical(value: Self::Native) -> bool;
 }
 
 macro_rules! bits_of {
@@ -25,12 +28,17 @@ macro_rules! bits_of {
         $(impl FloatBits for $float {
             type Bits = $bits;
             #[inline(always)]
-            fn bits_with_one_zero(value: Self::Native) -> $bits {
-                if value == Self::Native::default() { 0 } else { value.to_bits() }
+            fn canonical(value: Self::Native) -> Self::Native {
+                let one_zero = if value == Self::Native::default() { Self::Native::default() } else { value };
+                if value.is_nan() { <Self::Native>::NAN } else { one_zero }
             }
             #[inline(always)]
-            fn is_minus_zero(value: Self::Native) -> bool {
-                value.to_bits() == 1 << (<$bits>::BITS - 1)
+            fn canonical_bits(value: Self::Native) -> $bits {
+                Self::canonical(value).to_bits()
+            }
+            #[inline(always)]
+            fn is_canonical(value: Self::Native) -> bool {
+                Self::canonical_bits(value) == value.to_bits()
             }
         })*
     };
@@ -38,13 +46,14 @@ macro_rules! bits_of {
 
 bits_of!(Float16Type: u16, Float32Type: u32, Float64Type: u64);
 
-/// The array with zero for minus zero, in nested values, too: for formats that compare bits, such as `arrow-row`'s.
-pub(crate) fn with_one_zero(array: &ArrayRef) -> Result<ArrayRef> {
+/// The array with the values that stand for others in their places, in nested values, too: for what compares bits, or in IEEE 754's total order, such as
+/// kernels of Arrow and `arrow-row`.
+pub(crate) fn canonical_floats(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float16 => Ok(primitive::<Float16Type>(array)),
         DataType::Float32 => Ok(primitive::<Float32Type>(array)),
         DataType::Float64 => Ok(primitive::<Float64Type>(array)),
-        nested if has_floats(nested) => with_children(array, with_one_zero),
+        nested if has_floats(nested) => with_children(array, canonical_floats),
         _ => Ok(array.clone()),
     }
 }
@@ -63,11 +72,10 @@ fn has_floats(data_type: &DataType) -> bool {
 
 fn primitive<T: FloatBits>(array: &ArrayRef) -> ArrayRef {
     let floats: &PrimitiveArray<T> = array.as_primitive();
-    if !floats.values().iter().any(|&value| T::is_minus_zero(value)) {
+    if floats.values().iter().all(|&value| T::is_canonical(value)) {
         return array.clone();
     }
-    let zero = T::Native::default();
-    Arc::new(floats.unary::<_, T>(|value| if T::is_minus_zero(value) { zero } else { value }))
+    Arc::new(floats.unary::<_, T>(T::canonical))
 }
 
 #[cfg(test)]
@@ -78,13 +86,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_zeros_have_the_same_bits_and_nothing_else_has() {
-        assert_eq!((Float64Type::bits_with_one_zero(-0.0), Float64Type::bits_with_one_zero(0.0)), (0, 0));
-        assert_eq!(Float32Type::bits_with_one_zero(-0.0), 0);
+    fn both_zeros_have_the_same_bits_all_nans_have_and_nothing_else_has() {
+        assert_eq!((Float64Type::canonical_bits(-0.0), Float64Type::canonical_bits(0.0)), (0, 0));
+        assert_eq!(Float32Type::canonical_bits(-0.0), 0);
         for value in [f64::MIN_POSITIVE, -f64::MIN_POSITIVE, f64::NAN, f64::NEG_INFINITY, 5e-324, -5e-324] {
-            assert_eq!(Float64Type::bits_with_one_zero(value), value.to_bits());
-            assert!(!Float64Type::is_minus_zero(value));
+            assert_eq!(Float64Type::canonical_bits(value), value.to_bits());
+            assert!(Float64Type::is_canonical(value));
         }
+        for nan in [-f64::NAN, f64::from_bits(u64::MAX), f64::from_bits(f64::NAN.to_bits() | 7)] {
+            assert_eq!(Float64Type::canonical_bits(nan), f64::NAN.to_bits());
+            assert!(!Float64Type::is_canonical(nan));
+        }
+        assert!(!Float32Type::is_canonical(-0.0) && Float32Type::is_canonical(0.0));
     }
 
     #[test]
@@ -103,12 +116,15 @@ mod tests {
         };
         for (minus, plus) in [(lists(-0.0), lists(0.0)), (structs(-0.0), structs(0.0))] {
             assert_ne!(format!("{minus:?}"), format!("{plus:?}"));
-            assert_eq!(format!("{:?}", with_one_zero(&minus).unwrap()), format!("{plus:?}"));
-            assert_eq!(format!("{:?}", with_one_zero(&minus.slice(1, 3)).unwrap()), format!("{:?}", plus.slice(1, 3)));
+            assert_eq!(format!("{:?}", canonical_floats(&minus).unwrap()), format!("{plus:?}"));
+            assert_eq!(
+                format!("{:?}", canonical_floats(&minus.slice(1, 3)).unwrap()),
+                format!("{:?}", plus.slice(1, 3))
+            );
         }
         let whole: ArrayRef = Arc::new(Float64Array::from(vec![1.0, f64::NAN]));
-        assert!(Arc::ptr_eq(&whole, &with_one_zero(&whole).unwrap()));
+        assert!(Arc::ptr_eq(&whole, &canonical_floats(&whole).unwrap()));
         let other: ArrayRef = Arc::new(Int32Array::from(vec![i32::MIN]));
-        assert!(Arc::ptr_eq(&other, &with_one_zero(&other).unwrap()));
+        assert!(Arc::ptr_eq(&other, &canonical_floats(&other).unwrap()));
     }
 }

@@ -10,6 +10,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::port::Receiver;
+use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, to_logical};
 use crate::plan::SortKey;
 
@@ -34,7 +35,10 @@ impl KeyRows {
         let arrays = self
             .keys
             .iter()
-            .map(|key| to_logical(&key.expression.evaluate(batch)?.flat()?, key.expression.data_type()))
+            .map(|key| {
+                let array = to_logical(&key.expression.evaluate(batch)?.flat()?, key.expression.data_type())?;
+                canonical_floats(&array)
+            })
             .collect::<Result<Vec<ArrayRef>>>()?;
         self.converter.convert_columns(&arrays).map_err(from_arrow)
     }

@@ -1,8 +1,8 @@
 //! Comparisons of numbers, dates and times: a column with a constant, a column with a range, two columns.
 //!
 //! Values are compared as the native integers they are stored in; two operands of one logical type mean the same by them
-//! if they also have the same scale, which is an invariant of narrow forms. Floats compare as in DataFusion: in the IEEE
-//! total order, where NaN equals itself and is above infinity, except that the two zeros are one.
+//! if they also have the same scale, which is an invariant of narrow forms. Floats compare as everywhere
+//! ([`floats`](crate::batch::floats)).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use diligence_storage::foreign_error::from_datafusion;
 use super::bits::{pack, pack_pairs};
 use super::node::Node;
 use super::operand::Operand;
-use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::floats::{FloatBits, canonical_floats};
 use crate::batch::{Batch, nulls_of, to_logical};
 
 /// Runs a body on the natives of two arrays, if they are of one kind.
@@ -210,10 +210,10 @@ impl Compare {
         {
             return Ok(mask);
         }
-        if self.data_type.is_nested() {
-            // DataFusion sees to the zeros of plain floats only.
-            left.array = with_one_zero(&left.array)?;
-            right.array = with_one_zero(&right.array)?;
+        if self.data_type.is_nested() || self.data_type.is_floating() {
+            // DataFusion sees to the zeros of plain floats only, and to no NaNs.
+            left.array = canonical_floats(&left.array)?;
+            right.array = canonical_floats(&right.array)?;
         }
         let value = apply_cmp(self.operator, &left.to_columnar()?, &right.to_columnar()?).map_err(from_datafusion)?;
         let array = Operand::from_columnar(value)?.into_array(batch.rows())?;
@@ -272,7 +272,7 @@ macro_rules! floats_have_integer_keys {
             type Key = $key;
             #[inline(always)]
             fn key(self) -> $key {
-                let bits = <$float>::bits_with_one_zero(self) as $key;
+                let bits = <$float>::canonical_bits(self) as $key;
                 bits ^ (((bits >> $sign) as $unsigned) >> 1) as $key
             }
             fn first(natives: &Natives<'_>) -> Option<Self> {

@@ -12,6 +12,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
+use super::sort::{compare_floats, only_one};
 use crate::batch::{Batch, concat_arrays, to_logical};
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall};
@@ -233,16 +234,17 @@ fn average(values: &[ScalarValue], argument: &DataType, result: &DataType) -> Re
     })
 }
 
-/// Floats in total order, everything else as it compares.
 fn extreme(values: &[ScalarValue], result: &DataType, max: bool) -> Result<ScalarValue> {
     use std::cmp::Ordering;
     let order = |a: &ScalarValue, b: &ScalarValue| match (a, b) {
-        (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => a.total_cmp(b),
-        (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => a.total_cmp(b),
+        (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => compare_floats(*a, *b),
+        (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => compare_floats((*a).into(), (*b).into()),
         _ => a.partial_cmp(b).unwrap_or(Ordering::Equal),
     };
     let best = if max { values.iter().max_by(|a, b| order(a, b)) } else { values.iter().min_by(|a, b| order(a, b)) };
     match best {
+        Some(ScalarValue::Float64(Some(best))) => Ok(ScalarValue::Float64(Some(only_one(*best)))),
+        Some(ScalarValue::Float32(Some(best))) => Ok(ScalarValue::Float32(Some(only_one((*best).into()) as f32))),
         Some(best) => Ok(best.clone()),
         None => ScalarValue::try_from(result).map_err(from_datafusion),
     }

@@ -80,7 +80,7 @@ impl Join<'_> {
     }
 }
 
-/// Whether two values of one type, not NULL, are equal: floats by their bits, but the two zeros are one; inside of nested
+/// Whether two values of one type, not NULL, are equal: the two zeros are, and all NaNs; inside of nested
 /// values NULLs are equal to each other.
 fn same(left: &ScalarValue, right: &ScalarValue) -> bool {
     use ScalarValue::*;
@@ -89,9 +89,9 @@ fn same(left: &ScalarValue, right: &ScalarValue) -> bool {
         left.len() == right.len() && (0..left.len()).all(|row| same(&value(left, row), &value(right, row)))
     };
     match (left, right) {
-        (Float16(Some(l)), Float16(Some(r))) => l == r || l.to_bits() == r.to_bits(),
-        (Float32(Some(l)), Float32(Some(r))) => l == r || l.to_bits() == r.to_bits(),
-        (Float64(Some(l)), Float64(Some(r))) => l == r || l.to_bits() == r.to_bits(),
+        (Float16(Some(l)), Float16(Some(r))) => l == r || l.is_nan() && r.is_nan(),
+        (Float32(Some(l)), Float32(Some(r))) => l == r || l.is_nan() && r.is_nan(),
+        (Float64(Some(l)), Float64(Some(r))) => l == r || l.is_nan() && r.is_nan(),
         (List(l), List(r)) if l.is_valid(0) && r.is_valid(0) => rows(&l.value(0), &r.value(0)),
         (Struct(l), Struct(r)) if l.is_valid(0) && r.is_valid(0) => {
             l.columns().iter().zip(r.columns()).all(|(l, r)| rows(l, r))

@@ -27,7 +27,7 @@ pub fn rows_of(batches: &[RecordBatch]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Which of two rows comes first. Floats are in IEEE 754's total order.
+/// Which of two rows comes first.
 pub fn compare(a: &Row, b: &Row, keys: &[Key]) -> Ordering {
     keys.iter()
         .map(|&(column, options)| compare_values(&a[column], &b[column], options))
@@ -74,10 +74,26 @@ pub(super) fn compare_values(a: &ScalarValue, b: &ScalarValue, options: SortOpti
         (true, false) => null_side,
         (false, true) => null_side.reverse(),
         (false, false) => {
-            let order = a.partial_cmp(b).expect("values of one column have an order");
+            let order = match (a, b) {
+                (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => compare_floats(*a, *b),
+                (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => {
+                    compare_floats((*a).into(), (*b).into())
+                }
+                _ => a.partial_cmp(b).expect("values of one column have an order"),
+            };
             if options.descending { order.reverse() } else { order }
         }
     }
+}
+
+/// The two zeros are equal, and so are all NaNs, which are greater than every number.
+pub(super) fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// The one of all equal floats that comes out where they are taken together.
+pub(super) fn only_one(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use diligence_storage::foreign_error::from_arrow;
 use super::key_layout::{KeyColumn, KeyKind, KeyLayout};
 use super::key_table::KeyBytes;
 use super::program::GroupingSet;
-use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::floats::{FloatBits, canonical_floats};
 use crate::batch::{Column, to_logical, views};
 use crate::operators::hashing::hash_long;
 
@@ -210,7 +210,7 @@ impl EncodedKeys {
             KeyKind::Bytes | KeyKind::Rows(_) => {
                 let values = match &key.kind {
                     KeyKind::Rows(converter) => {
-                        BytesValues::Rows(converter.convert_columns(&[with_one_zero(&values)?]).map_err(from_arrow)?)
+                        BytesValues::Rows(converter.convert_columns(&[canonical_floats(&values)?]).map_err(from_arrow)?)
                     }
                     _ => bytes_values(&values)?,
                 };
@@ -464,15 +464,15 @@ fn write_bits(values: &ArrayRef, bits: u32, nulls: Option<&NullBuffer>, place: &
         }
         DataType::Float16 => {
             let values = values.as_primitive::<Float16Type>().values();
-            place.write(values.iter().map(|&value| Float16Type::bits_with_one_zero(value) as u64), nulls);
+            place.write(values.iter().map(|&value| Float16Type::canonical_bits(value) as u64), nulls);
         }
         DataType::Float32 => {
             let values = values.as_primitive::<Float32Type>().values();
-            place.write(values.iter().map(|&value| Float32Type::bits_with_one_zero(value) as u64), nulls);
+            place.write(values.iter().map(|&value| Float32Type::canonical_bits(value) as u64), nulls);
         }
         DataType::Float64 => {
             let values = values.as_primitive::<Float64Type>().values();
-            place.write(values.iter().map(|&value| Float64Type::bits_with_one_zero(value)), nulls);
+            place.write(values.iter().map(|&value| Float64Type::canonical_bits(value)), nulls);
         }
         _ => {
             let data = values.to_data();

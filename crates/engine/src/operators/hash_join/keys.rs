@@ -5,8 +5,7 @@
 //! nested types) is written as byte strings by `arrow-row`, which keeps equality.
 //!
 //! Invariant: two equal values of one logical type have the same word, or the same bytes, and so the same hash, whatever
-//! physical form they come in. Floats are equal when their bits are, and the two zeros are, also inside of nested values: as in
-//! GROUP BY and in comparisons.
+//! physical form they come in. Floats are equal as everywhere ([`floats`](crate::batch::floats)), also inside of nested values.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
-use crate::batch::floats::{FloatBits, with_one_zero};
+use crate::batch::floats::{FloatBits, canonical_floats};
 use crate::batch::{nulls_of, to_logical, views};
 use crate::operators::hashing::{MULTIPLIER, SEED, combined, folded, hash_long, hash_word};
 
@@ -100,7 +99,7 @@ impl KeyKind {
             KeyKind::Bytes => bytes_column(array),
             KeyKind::Rows(converter, logical) => {
                 let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-                let array = with_one_zero(&to_logical(array, logical)?)?;
+                let array = canonical_floats(&to_logical(array, logical)?)?;
                 let rows = converter.convert_columns(&[array]).map_err(from_arrow)?;
                 let rows: ArrayRef = Arc::new(rows.try_into_binary().map_err(from_arrow)?);
                 let mut column = bytes_column(&rows)?;
@@ -200,7 +199,7 @@ pub(in crate::operators) fn words_of(array: &dyn Array, words: &mut Vec<u64>) ->
     macro_rules! bits {
         ($type:ty) => {
             words.extend(
-                array.as_primitive::<$type>().values().iter().map(|&value| <$type>::bits_with_one_zero(value) as u64),
+                array.as_primitive::<$type>().values().iter().map(|&value| <$type>::canonical_bits(value) as u64),
             )
         };
     }

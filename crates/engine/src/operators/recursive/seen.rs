@@ -19,7 +19,7 @@ use diligence_storage::foreign_error::from_arrow;
 use hashbrown::HashSet;
 
 use super::table::Storage;
-use crate::batch::floats::with_one_zero;
+use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, to_logical};
 use crate::memory::Reservation;
 use crate::temp::{BatchFile, BatchWriter};
@@ -75,7 +75,7 @@ impl Seen {
             .fields()
             .iter()
             .enumerate()
-            .map(|(index, field)| with_one_zero(&to_logical(&batch.flat(index)?, field.data_type())?));
+            .map(|(index, field)| canonical_floats(&to_logical(&batch.flat(index)?, field.data_type())?));
         self.converter.convert_columns(&columns.collect::<Result<Vec<_>>>()?).map_err(from_arrow)
     }
 

@@ -35,6 +35,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::keys::Keys;
+use crate::batch::floats::{FloatBits, canonical_floats};
 use crate::batch::{Batch, bytes_needed, to_logical};
 use crate::plan::SortKey;
 
@@ -208,7 +209,7 @@ impl KeyEncoder {
                 let logical = columns
                     .iter()
                     .zip(&self.keys)
-                    .map(|(column, key)| to_logical(column, key.expression.data_type()))
+                    .map(|(column, key)| canonical_floats(&to_logical(column, key.expression.data_type())?))
                     .collect::<Result<Vec<_>>>()?;
                 converter.append(held, &logical).map_err(from_arrow)
             }
@@ -302,11 +303,11 @@ impl FixedKey {
                 self.append_ranks(column.as_primitive::<$Type>(), codes, |value| K::of_u64(value.into()))
             };
         }
-        /// The rank of a float in IEEE 754's total order: negative ones have all their bits turned, others the sign.
+        /// The rank of a float: negative ones have all their bits turned, others the sign.
         macro_rules! float {
             ($Type:ty, $Unsigned:ty) => {
                 self.append_ranks(column.as_primitive::<$Type>(), codes, |value| {
-                    let bits: $Unsigned = value.to_bits();
+                    let bits: $Unsigned = <$Type>::canonical_bits(value);
                     let sign = 1 << (<$Unsigned>::BITS - 1);
                     K::of_u64(if bits & sign != 0 { !bits } else { bits | sign }.into())
                 })

@@ -1,7 +1,7 @@
 //! The least or the greatest value of a frame, for numbers, times and text.
 //!
 //! Of the values in a frame that slides only those are kept that no later one beats: the first of them is the answer. Each value
-//! enters once and leaves once. Where frames end with their partition, values enter when they come. Floats are in total order: NaN is greater than every number.
+//! enters once and leaves once. Where frames end with their partition, values enter when they come. NaN is greater than every number.
 //!
 //! Values that fall from row to row would all be kept. So where there are many, only the first is kept of a *stride* of rows, as long as
 //! frames begin before it. When they begin within it, its rows come once more, on the side of the starts, and it is as it was.
@@ -24,6 +24,7 @@ use diligence_storage::foreign_error::from_arrow;
 use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction, Need, Side};
 use super::sums::takes;
+use crate::batch::floats::canonical_floats;
 use crate::batch::to_logical;
 
 /// Rows of which one value is kept where there are many.
@@ -79,7 +80,7 @@ impl<T: ArrowPrimitiveType> Values for Fixed<T> {
     type Array = PrimitiveArray<T>;
 
     fn array(values: &ArrayRef, logical: &DataType) -> Result<Self::Array> {
-        Ok(to_logical(values, logical)?.as_primitive::<T>().clone())
+        Ok(canonical_floats(&to_logical(values, logical)?)?.as_primitive::<T>().clone())
     }
 
     fn value(array: &Self::Array, row: usize) -> Self::Value {

@@ -21,6 +21,7 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use super::buffer::RowReader;
 use super::framed::Turn;
 use super::frames::offset;
+use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, bytes_needed, compacted, to_logical};
 use crate::plan::SortKey;
 
@@ -146,7 +147,8 @@ impl RangeKeys {
 /// The keys of a batch's rows, which keep nothing else alive.
 fn keys_of(key: &SortKey, batch: &Batch) -> Result<ArrayRef> {
     let expression = &key.expression;
-    compacted(&to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type())?)
+    let keys = to_logical(&expression.evaluate(batch)?.flat()?, expression.data_type())?;
+    compacted(&canonical_floats(&keys)?)
 }
 
 impl Cursor {
@@ -154,7 +156,7 @@ impl Cursor {
         let moved = |keys: &ArrayRef| if self.adds { add(keys, &self.distance) } else { sub(keys, &self.distance) };
         let typed = |moved: ArrayRef| like(moved, keys.data_type());
         match moved(keys) {
-            Ok(values) => Ok(Targets { values: typed(values)?, missing: None }),
+            Ok(values) => Ok(Targets { values: canonical_floats(&typed(values)?)?, missing: None }),
             // Some target is out of its type: one by one.
             Err(ArrowError::ArithmeticOverflow(_) | ArrowError::ComputeError(_) | ArrowError::CastError(_)) => {
                 let mut missing = vec![None; keys.len()];

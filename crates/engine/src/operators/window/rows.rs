@@ -11,6 +11,7 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::starts::Starts;
+use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
 
@@ -84,7 +85,10 @@ impl Changes {
     }
 
     fn of(&mut self, batch: &Batch) -> Result<Vec<u32>> {
-        let keys = self.keys.iter().map(|key| to_logical(&key.evaluate(batch)?.flat()?, key.data_type()));
+        let keys = self.keys.iter().map(|key| {
+            let array = to_logical(&key.evaluate(batch)?.flat()?, key.data_type())?;
+            canonical_floats(&array)
+        });
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let continues = match &self.last {
             None => false,

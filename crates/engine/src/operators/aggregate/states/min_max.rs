@@ -14,6 +14,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray}
 use arrow::datatypes::*;
 use diligence_base::{Error, Result};
 
+use crate::batch::floats::canonical_floats;
 use crate::batch::to_logical;
 
 use super::extreme_bytes::extreme_bytes;
@@ -119,7 +120,7 @@ ordered_integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 macro_rules! ordered_floats {
     ($($native:ty, $bits:ty),*) => {$(
         impl Ordered for $native {
-            // The ends of the total order are NaNs.
+            // The ends of the total order are NaNs, of which the values have only the greatest.
             const LEAST: Self = <$native>::from_bits(<$bits>::MAX);
             const GREATEST: Self = <$native>::from_bits(<$bits>::MAX >> 1);
             #[inline(always)]
@@ -190,6 +191,7 @@ where
     T::Native: Ordered,
 {
     fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
+        let values = &canonical_floats(values)?;
         let wide;
         let array = match values.as_primitive_opt::<T>() {
             Some(array) => array,
