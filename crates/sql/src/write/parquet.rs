@@ -638,8 +638,8 @@ mod tests {
 
     const ROWS: usize = 40_000;
 
-    /// Writes numbers, which repeat, beside texts, which do not, with so much memory; gives back the file.
-    fn written(memory_bytes: usize) -> Bytes {
+    /// Numbers, which repeat, beside texts, which do not, and a sink for them with so much memory.
+    fn stage(memory_bytes: usize) -> (SessionContext, RecordBatch, Sink) {
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)));
         let mut config = SessionConfig::new();
         crate::state::set_defaults(config.options_mut());
@@ -668,14 +668,25 @@ mod tests {
             global: context.state().config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        let sink = Sink { config, schema: batch.schema(), options, sorting: None };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-        runtime.block_on(async {
+        let sink = Sink { config, schema: batch.schema(), options, sorting: None, has_failed: HasFailed::default() };
+        (context, batch, sink)
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+        runtime.unwrap().block_on(work)
+    }
+
+    /// Writes them; gives back the file.
+    fn written(memory_bytes: usize) -> Bytes {
+        let (context, batch, sink) = stage(memory_bytes);
+        block_on(async {
             let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-            let (send, receive) = tokio::sync::mpsc::channel(2);
+            let (send, mut receive) = tokio::sync::mpsc::channel(2);
             let path = StorePath::from("rows.parquet");
             let file = FileWriter::new(&sink, path.clone(), store.clone(), &context.task_ctx()).unwrap();
-            let writing = tokio::spawn(file.write(receive));
+            let has_failed = sink.has_failed.clone();
+            let writing = tokio::spawn(async move { file.write(&mut receive, &has_failed).await });
             for from in (0..ROWS).step_by(1000) {
                 send.send(batch.slice(from, 1000)).await.unwrap();
             }
@@ -688,6 +699,37 @@ mod tests {
             assert_eq!(arrow::compute::concat_batches(&batch.schema(), &read).unwrap(), batch);
             bytes
         })
+    }
+
+    #[test]
+    fn a_file_that_lacks_rows_is_never_completed() {
+        let (context, batch, sink) = stage(64 << 20);
+        for writer_goes_away in [false, true] {
+            block_on(async {
+                let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+                let (send, mut receive) = tokio::sync::mpsc::channel(2);
+                let path = StorePath::from("rows.parquet");
+                let file = FileWriter::new(&sink, path.clone(), store.clone(), &context.task_ctx()).unwrap();
+                let has_failed = HasFailed::default();
+                let noted = has_failed.clone();
+                let writing = tokio::spawn(async move { file.write(&mut receive, &noted).await });
+                for from in (0..ROWS).step_by(1000) {
+                    send.send(batch.slice(from, 1000)).await.unwrap();
+                }
+                if writer_goes_away {
+                    writing.abort();
+                } else {
+                    // As a demuxer does of which another file has failed.
+                    has_failed.note(Err::<(), _>(DataFusionError::Internal("of a test".to_owned()))).unwrap_err();
+                    drop(send);
+                    writing.await.unwrap().unwrap_err();
+                }
+                while context.runtime_env().memory_pool.reserved() > 0 {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+                store.get(&path).await.unwrap_err();
+            });
+        }
     }
 
     fn row_groups(file: Bytes) -> Vec<(usize, Vec<bool>)> {
