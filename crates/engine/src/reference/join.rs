@@ -128,10 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn the_zeros_are_one_value_and_other_floats_are_their_bits() {
+    fn the_zeros_are_one_value_and_so_are_all_nans() {
         let float = |value: f64| ScalarValue::Float64(Some(value));
         assert!(same(&float(0.0), &float(-0.0)) && same(&float(f64::NAN), &float(f64::NAN)));
-        assert!(!same(&float(f64::NAN), &float(-f64::NAN)) && !same(&float(0.0), &float(5e-324)));
+        assert!(same(&float(f64::NAN), &float(-f64::NAN)) && !same(&float(0.0), &float(5e-324)));
+        assert!(!same(&float(f64::NAN), &float(f64::INFINITY)));
         let list = |value: Option<f64>| {
             let values = [ScalarValue::Float64(value), float(1.0)];
             ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Float64))

@@ -84,10 +84,10 @@ mod tests {
         let pool: Arc<dyn MemoryPool> = Arc::new(ForeignPool::new(&memory));
         let modest = MemoryConsumer::new("ParquetSink").with_can_spill(true).register(&pool);
         // A little is left for what comes unforeseen.
-        modest.try_grow(69).unwrap();
+        modest.try_grow(50).unwrap();
         assert!(modest.try_grow(1).is_err() && !rows.is_asked());
         let other = MemoryConsumer::new("HashJoinInput").register(&pool);
-        other.try_grow(31).unwrap();
+        other.try_grow(50).unwrap();
         assert!(!rows.is_asked());
         other.try_grow(1).unwrap();
         assert!(rows.is_asked());
