@@ -69,7 +69,7 @@ impl Chunk {
     }
 
     /// Rows that can match.
-    fn matchable(&self) -> usize {
+    pub fn matchable(&self) -> usize {
         self.valid.as_ref().map_or(self.rows, |valid| valid.len() - valid.null_count())
     }
 
@@ -162,14 +162,29 @@ fn work_bytes_per_row(config: &Config) -> usize {
     WORK_BYTES_PER_ROW + if config.keys.len() > 1 { 8 * words } else { 0 }
 }
 
-/// Bytes that finishing needs for each row at least.
-pub(super) fn finishing_bytes_per_row(config: &Config) -> usize {
-    let arrays = config.stored.iter().map(|(_, logical)| assembly_bytes_per_row(logical)).sum::<usize>();
-    if config.keys.is_empty() {
-        return arrays;
+/// Bytes that finishing needs at least.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FinishingBytes {
+    /// For each row.
+    row: usize,
+    /// And for each that can match: others are in no table.
+    matchable: usize,
+}
+
+impl FinishingBytes {
+    pub fn new(config: &Config) -> Self {
+        let arrays = config.stored.iter().map(|(_, logical)| assembly_bytes_per_row(logical)).sum::<usize>();
+        if config.keys.is_empty() {
+            return Self { row: arrays, matchable: 0 };
+        }
+        let can_be_dense = config.keys.iter().all(|key| key.kind.is_word());
+        Self { row: arrays + work_bytes_per_row(config), matchable: TableWork::bytes_per_row(can_be_dense) }
     }
-    let can_be_dense = config.keys.iter().all(|key| key.kind.is_word());
-    arrays + TableWork::bytes_per_row(can_be_dense) + work_bytes_per_row(config)
+
+    /// Of so many rows, of which so many can match.
+    pub fn of(self, rows: usize, matchable: usize) -> usize {
+        rows * self.row + matchable * self.matchable
+    }
 }
 
 impl std::iter::Sum for Needs {

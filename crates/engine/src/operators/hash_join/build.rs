@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::assemble::{Assembling, Chunk, Filters, finishing_bytes, finishing_bytes_per_row};
+use super::assemble::{Assembling, Chunk, Filters, FinishingBytes, finishing_bytes};
 use super::at_rest::{AtRest, TableAtRest};
 use super::incoming::{AllIn, Incoming, Room};
 use super::partitions::{Partitions, Side};
@@ -57,12 +57,14 @@ pub(super) struct Build {
 /// What finished packets have handed over.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Packets that have not finished. The last one sees to what finishing needs: before, it is not known what others will free.
+    /// Packets that have not finished. The last one so far sees to what finishing needs: before, it is not known what others will free.
     open: usize,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming>,
     /// For what finishing needs.
     finishing: Option<Reservation>,
+    /// There was room for a compact table only.
+    is_compact: bool,
 }
 
 impl Build {
@@ -106,11 +108,11 @@ impl Sink for Build {
         };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.stored, reservation)
-                .with_finishing(finishing_bytes_per_row(&self.config)),
+            incoming: Incoming::new(&self.config.stored, reservation).with_finishing(FinishingBytes::new(&self.config)),
             todo: VecDeque::new(),
             owner: self.shared.next_owner(),
             borrowed: 0,
+            chunk_bytes: 0,
             memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
@@ -120,14 +122,14 @@ impl Sink for Build {
     fn parts(&self) -> Result<usize> {
         let gathered = std::mem::take(&mut *self.shared.gathered.lock());
         debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
-        let is_partitioned = self.shared.partitions.get().is_some();
+        let is_compact = gathered.is_compact || self.shared.partitions.get().is_some();
         let resident = self.shared.resident.get().map_or(vec![], Resident::take_all);
         let mut all = AllIn::new(gathered.unsplit.into_iter().chain(resident), self.config.stored.len());
         if let (Some(all), Some(finishing)) = (&mut all.reservation, gathered.finishing) {
             all.absorb(finishing);
         }
         let packets = self.packets.load(Ordering::Relaxed);
-        let assembling = Assembling::new(&self.config, all, self.filters(), packets, is_partitioned)?;
+        let assembling = Assembling::new(&self.config, all, self.filters(), packets, is_compact)?;
         let parts = assembling.tasks();
         *self.assembling.lock() = Some(Arc::new(assembling));
         Ok(parts)
@@ -173,6 +175,8 @@ struct BuildState {
     owner: u64,
     /// Bytes that were kept without being granted, since what they were copied from is about to be free.
     borrowed: usize,
+    /// Of the chunk that is being split: free when the next one is taken.
+    chunk_bytes: usize,
     memory: QueryMemory,
 }
 
@@ -237,8 +241,14 @@ impl SinkState for BuildState {
                 Some(resident) => resident.finishing_bytes(&self.config),
                 None => finishing_bytes(&self.config, gathered.unsplit.iter(), false),
             };
-            let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
+            let Gathered { unsplit, finishing, is_compact, .. } = &mut *gathered;
+            let finishing = finishing.get_or_insert_with(|| self.incoming.sibling());
+            *is_compact = false;
             let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
+            if resident.is_none() && finishing.resize(finishing_bytes(&self.config, unsplit.iter(), true)).is_ok() {
+                *is_compact = true;
+                return Ok(Accept::More);
+            }
             drop(gathered);
             match (resident, shared.partitions.get()) {
                 (Some(resident), Some(partitions)) if resident.spill_largest(partitions, 0) => {}
@@ -281,9 +291,11 @@ impl BuildState {
     /// from the first, what is split into partitions makes room for their blocks and clusters. Without that each refusal would send
     /// another partition there that holds next to nothing yet.
     fn resident_partitions(&self, partitions: usize, bytes: usize, most_bytes: usize) -> usize {
-        let own_bytes = self.incoming.bytes().max(1);
-        let finishing_bytes = finishing_bytes(&self.config, std::iter::once(&self.incoming), true);
-        let more_bytes = finishing_bytes + self.incoming.cutting_bytes(partitions);
+        let gathered = self.shared.gathered.lock();
+        let known = gathered.unsplit.iter().chain([&self.incoming]);
+        let own_bytes = known.clone().map(Incoming::bytes).sum::<usize>().max(1);
+        let cutting_bytes: usize = known.clone().map(|incoming| incoming.cutting_bytes(partitions)).sum();
+        let more_bytes = finishing_bytes(&self.config, known, true) + cutting_bytes;
         let wanted_bytes = bytes as f64 * (1.0 + more_bytes as f64 / own_bytes as f64);
         let resident = (partitions as f64 * most_bytes as f64 / wanted_bytes.max(1.0)) as usize;
         let spilled = if most_bytes == usize::MAX { 0 } else { partitions.div_ceil(SPILLED_SHARE) };
@@ -294,8 +306,10 @@ impl BuildState {
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
         let Some(partitions) = shared.partitions.get() else { return Ok(Accept::More) };
-        // Room for the blocks and clusters of partitions: memory was full.
+        // Room for the blocks and clusters of partitions: memory was full. Whoever finishes last reserves anew what finishing needs.
         self.incoming.release_finishing();
+        let finishing = shared.gathered.lock().finishing.take();
+        drop(finishing);
         let bytes = self.memory.reserved_bytes();
         let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
         let resident = shared.resident.get_or_init(new);
@@ -358,9 +372,10 @@ impl BuildState {
     }
 
     fn split(&mut self, rows: BuildRows, reservation: Option<Reservation>, partitions: &Partitions) -> Result<()> {
-        if reservation.is_some() {
-            // What was borrowed for the chunk before is paid back: it is gone.
-            self.borrowed = 0;
+        if let Some(reservation) = &reservation {
+            // The chunk before is gone, and pays back what was borrowed for it, as far as it had that.
+            self.borrowed = self.borrowed.saturating_sub(self.chunk_bytes);
+            self.chunk_bytes = reservation.bytes();
         }
         let reservation = reservation.map(Arc::new);
         let hashes = self.config.hashes(&rows.keys, rows.rows);

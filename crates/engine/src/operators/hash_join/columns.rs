@@ -211,8 +211,10 @@ impl ColumnChunks {
             }
             let view = view_at(row);
             // What is split by partition is read in pieces, and was written long ago.
-            if row + AHEAD < rows {
-                prefetch_text(view_at(row + AHEAD), buffers);
+            // A pick of what is NULL may name any row.
+            let ahead = picks.map_or(Some(row + AHEAD), |picks| picks.get(row + AHEAD).map(|&pick| pick as usize));
+            if let Some(&view) = ahead.and_then(|ahead| views.get(ahead)) {
+                prefetch_text(view, buffers);
             }
             own.push(if views::is_long(view) { self.own_view(view, buffers) } else { view });
         }

@@ -5,13 +5,13 @@
 //! memory is short, while all packets are there to split what has come, and not when the table is to be made.
 //!
 //! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room and try
-//! again; and what is taken out again takes its reservation with it.
+//! again; and what is taken out again takes its reservation with it, but for what finishing would have needed, which is free then.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::assemble::{Chunk, WORK_BYTES_PER_CHUNK};
+use super::assemble::{Chunk, FinishingBytes, WORK_BYTES_PER_CHUNK};
 use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::emit::StoredSource;
 use super::rows::BuildRows;
@@ -29,9 +29,11 @@ pub(super) struct Incoming {
     chunks: Vec<(Chunk, usize)>,
     columns: Vec<ColumnChunks>,
     rows: usize,
+    /// Of these, those that can match.
+    matchable: usize,
     reservation: Reservation,
-    /// What is reserved beside each row for finishing; 0 if somebody else sees to that.
-    finishing_bytes_per_row: usize,
+    /// What is reserved beside rows for finishing; nothing if somebody else sees to that.
+    finishing: FinishingBytes,
 }
 
 /// What is reserved for one batch.
@@ -57,12 +59,12 @@ impl Incoming {
     /// The same, with strings in blocks of so many bytes at most.
     pub fn in_blocks(stored: &[(StoredSource, DataType)], reservation: Reservation, block_bytes_max: usize) -> Self {
         let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone(), block_bytes_max)).collect();
-        Self { chunks: vec![], columns, rows: 0, reservation, finishing_bytes_per_row: 0 }
+        Self { chunks: vec![], columns, rows: 0, matchable: 0, reservation, finishing: FinishingBytes::default() }
     }
 
-    /// The same, with so much reserved beside each row.
-    pub fn with_finishing(self, finishing_bytes_per_row: usize) -> Self {
-        Self { finishing_bytes_per_row, ..self }
+    /// The same, with so much reserved beside rows.
+    pub fn with_finishing(self, finishing: FinishingBytes) -> Self {
+        Self { finishing, ..self }
     }
 
     /// Reserves what these rows will need. Fails with kind `Resource`.
@@ -82,18 +84,18 @@ impl Incoming {
     fn room(&self, rows: &BuildRows) -> Room {
         let chunk_bytes = rows.key_bytes() + ARRAY_BYTES * rows.columns.len();
         let column_bytes = self.columns.iter().zip(&rows.columns).map(|(own, column)| own.append_bytes(column)).sum();
-        Room { chunk_bytes, column_bytes, finishing_bytes: rows.rows * self.finishing_bytes_per_row }
+        Room { chunk_bytes, column_bytes, finishing_bytes: self.finishing.of(rows.rows, rows.matchable()) }
     }
 
     /// What was reserved for finishing is free: these rows are going elsewhere.
     pub fn release_finishing(&mut self) {
         self.reservation.shrink(self.finishing_bytes());
-        self.finishing_bytes_per_row = 0;
+        self.finishing = FinishingBytes::default();
     }
 
     /// Of what is reserved, the part that finishing will need.
     pub fn finishing_bytes(&self) -> usize {
-        self.rows * self.finishing_bytes_per_row
+        self.finishing.of(self.rows, self.matchable)
     }
 
     /// Bytes that are only free when several more chunks are taken out: strings lie in large blocks.
@@ -110,8 +112,9 @@ impl Incoming {
         // More than expected is a dictionary with more values than its rows need, copied once for all chunks that share it.
         self.reservation.overdraw(held.saturating_sub(room.column_bytes));
         self.reservation.shrink(room.column_bytes.saturating_sub(held));
-        self.chunks.push((chunk, room.chunk_bytes));
         self.rows += rows;
+        self.matchable += chunk.matchable();
+        self.chunks.push((chunk, room.chunk_bytes));
         Ok(())
     }
 
@@ -125,8 +128,9 @@ impl Incoming {
             bytes += array_bytes;
         }
         self.rows -= chunk.rows;
+        self.matchable -= chunk.matchable();
         // Nobody finishes with them here.
-        self.reservation.shrink(chunk.rows * self.finishing_bytes_per_row);
+        self.reservation.shrink(self.finishing.of(chunk.rows, chunk.matchable()));
         if self.chunks.is_empty() {
             bytes = self.reservation.bytes();
         }
@@ -137,7 +141,7 @@ impl Incoming {
     /// Bytes more that all chunks hold, each cut into so many.
     pub fn cutting_bytes(&self, pieces: usize) -> usize {
         let piece = size_of::<Chunk>() + ARRAY_BYTES * self.columns.len() + WORK_BYTES_PER_CHUNK;
-        self.chunks.len() * pieces * piece
+        self.chunks().map(|chunk| chunk.rows.min(pieces).saturating_sub(1)).sum::<usize>() * piece
     }
 
     /// The chunks.

@@ -128,12 +128,12 @@ impl Partitions {
     }
 
     pub fn is_spilled(&self, partition: usize) -> bool {
-        self.partitions[partition].is_spilled.load(Ordering::Acquire)
+        self.partitions[partition].is_spilled.load(Ordering::SeqCst)
     }
 
     /// From now on nobody keeps rows of the partition in memory.
     pub fn spill(&self, partition: usize) {
-        if !self.partitions[partition].is_spilled.swap(true, Ordering::AcqRel) {
+        if !self.partitions[partition].is_spilled.swap(true, Ordering::SeqCst) {
             self.counts.spilled_partition();
         }
     }

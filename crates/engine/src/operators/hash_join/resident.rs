@@ -10,7 +10,7 @@
 use diligence_base::{ErrorKind, Result};
 
 use super::Config;
-use super::assemble::{finishing_bytes, finishing_bytes_per_row};
+use super::assemble::{FinishingBytes, finishing_bytes};
 use super::build::keep;
 use super::incoming::Incoming;
 use super::partitions::Partitions;
@@ -49,9 +49,9 @@ impl Resident {
     /// No rows in any of so many partitions. `memory_bytes` is about what the join may have.
     pub fn new(config: &Config, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
         let block_bytes = memory_bytes / BLOCKS_SHARE / partitions;
-        let finishing_bytes = finishing_bytes_per_row(config);
+        let finishing = FinishingBytes::new(config);
         let rows = || Incoming::in_blocks(&config.stored, reservation.sibling(), block_bytes);
-        let store = |_| Store { rows: Mutex::new(rows().with_finishing(finishing_bytes)), bytes: AtomicUsize::new(0) };
+        let store = |_| Store { rows: Mutex::new(rows().with_finishing(finishing)), bytes: AtomicUsize::new(0) };
         Self { stores: (0..partitions).map(store).collect() }
     }
 
@@ -81,12 +81,13 @@ impl Resident {
             room => room?,
         };
         keep(&mut own, room, rows)?;
-        store.bytes.store(own.bytes(), Ordering::Relaxed);
+        // Whoever keeps rows sees that they are spilled, or whoever spills sees that there are some.
+        store.bytes.store(own.bytes(), Ordering::SeqCst);
         Ok(Kept::Yes)
     }
 
     fn bytes(&self, partition: usize) -> usize {
-        self.stores[partition].bytes.load(Ordering::Relaxed)
+        self.stores[partition].bytes.load(Ordering::SeqCst)
     }
 
     /// Some rows of a partition that was spilled, as a batch for temp space; `None` if there are none in memory.

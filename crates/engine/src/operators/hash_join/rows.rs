@@ -108,6 +108,11 @@ impl Config {
 }
 
 impl BuildRows {
+    /// Rows that can match.
+    pub fn matchable(&self) -> usize {
+        self.valid.as_ref().map_or(self.rows, |valid| self.rows - valid.null_count())
+    }
+
     /// The rows of a chunk with its columns.
     pub fn of_chunk(chunk: Chunk, columns: Vec<ArrayRef>) -> Self {
         let Chunk { rows, keys, valid, matched, .. } = chunk;
