@@ -60,7 +60,8 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn bytes(&self, columns: &[usize]) -> usize;
     /// The I/O that brings these columns into memory. Does nothing before it is run or polled.
     fn fetch(&self, columns: &[usize]) -> Fetch;
-    /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting.
+    /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting. A cluster with a [place](Self::place) also takes
+    /// [`Fetched::nothing`], where all columns that it [holds](Self::holds) of those that the request looks at are shared, at least one.
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>>;
     /// The file and the place in it, for errors and traces.
     fn describe(&self) -> String;
@@ -68,6 +69,10 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// than a copy to get at a column, so that it pays to keep what was decoded ([`SharedColumns`]).
     fn place(&self) -> Option<u64> {
         None
+    }
+    /// Whether it decodes the values of this column; otherwise they are known without (a folder's name says them).
+    fn holds(&self, _column: usize) -> bool {
+        true
     }
 }
 
@@ -99,6 +104,20 @@ pub struct Fetched {
     pub content: Box<dyn Any + Send>,
 }
 
+/// What was fetched where all is decoded already.
+struct Nothing;
+
+impl Fetched {
+    /// What is there to decode when all columns are [shared](DecodeRequest::shared).
+    pub fn nothing() -> Self {
+        Self { bytes: 0, content: Box::new(Nothing) }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.content.is::<Nothing>()
+    }
+}
+
 /// What is wanted of a decoder.
 #[derive(Clone, Default)]
 pub struct DecodeRequest {
@@ -116,7 +135,7 @@ pub struct DecodeRequest {
 }
 
 /// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them, one for each window of
-/// [`DecodeRequest::batch_rows`] rows, whatever filters drop.
+/// [`DecodeRequest::batch_rows`] rows, whatever filters drop. (Windows of text may have fewer; those of all columns have the same.)
 pub trait SharedColumns: Send + Sync {
     /// The windows of a column that is decoded already, which was not fetched; `None` if it is not.
     fn windows(&self, column: usize) -> Option<&[ArrayRef]>;
@@ -124,8 +143,8 @@ pub trait SharedColumns: Send + Sync {
     fn wanted(&self) -> Vec<usize>;
     /// The next window of a wanted column, from the first on. False if no more of it is wanted.
     fn put(&self, column: usize, window: &ArrayRef) -> bool;
-    /// All windows of the columns that are still wanted have been put.
-    fn complete(&self);
+    /// The cluster has so many rows; all windows of the columns that are still wanted, and could be decoded, have been put.
+    fn complete(&self, rows: usize);
 }
 
 /// A condition on single rows that decoding applies: a predicate of the query, or a Bloom filter of a join.

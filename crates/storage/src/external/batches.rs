@@ -64,3 +64,9 @@ pub(crate) fn columns_of(request: &DecodeRequest) -> Vec<usize> {
     columns.dedup();
     columns
 }
+
+/// Of these columns, those that are not decoded already.
+pub(crate) fn missing_columns_of(request: &DecodeRequest) -> Vec<usize> {
+    let is_missing = |column: &usize| request.shared.as_ref().is_none_or(|shared| shared.windows(*column).is_none());
+    columns_of(request).into_iter().filter(is_missing).collect()
+}

@@ -367,6 +367,10 @@ impl Cluster for PartitionCluster {
     fn place(&self) -> Option<u64> {
         self.inner.place()
     }
+
+    fn holds(&self, column: usize) -> bool {
+        self.partitions.inner_columns(&[column]).into_iter().any(|inner| self.inner.holds(inner))
+    }
 }
 
 /// A filter that looks at columns of the folder, too.
@@ -422,8 +426,8 @@ impl SharedColumns for PartitionColumns {
         self.outer_column(column).is_some_and(|column| self.outer.put(column, window))
     }
 
-    fn complete(&self) {
-        self.outer.complete();
+    fn complete(&self, rows: usize) {
+        self.outer.complete(rows);
     }
 }
 

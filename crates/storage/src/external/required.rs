@@ -104,6 +104,10 @@ impl Cluster for RequiredCluster {
     fn place(&self) -> Option<u64> {
         self.inner.place()
     }
+
+    fn holds(&self, column: usize) -> bool {
+        self.inner.holds(column)
+    }
 }
 
 /// A filter that must not see a NULL either: it might drop the row.

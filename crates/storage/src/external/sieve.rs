@@ -20,19 +20,45 @@ use arrow::compute::{FilterBuilder, FilterPredicate, concat};
 use arrow::datatypes::{DataType, Int32Type, SchemaRef};
 use diligence_base::{Error, Result};
 
+use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{Chunk, Decode, DecodeRequest, Decoded};
+use crate::{Chunk, Decode, DecodeRequest, Decoded, SharedColumns};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
     /// Goes to the next window of at most `rows_max` rows and returns its rows; 0 at the end.
     fn advance(&mut self, rows_max: usize) -> Result<usize>;
-    /// One column of the window: all its rows, or those selected. Called at most once per column and window.
+    /// One column of the window: all its rows, or those selected. Called at most once per column and window, but for
+    /// [`MAY_TRY_AGAIN`](Self::MAY_TRY_AGAIN).
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef>;
     /// Bytes that decoding needs beyond what was fetched, as [`Decode::bytes`] says.
     fn bytes(&self) -> usize {
         0
+    }
+    /// Whether a column whose rows could not all be decoded may be asked for again, for some of them: a value that is wrong is nothing to
+    /// a query that does not want its row.
+    const MAY_TRY_AGAIN: bool = false;
+}
+
+/// Windows of a cluster of which all columns that are looked at are decoded already.
+pub(crate) struct SharedWindows {
+    /// One of the columns.
+    column: usize,
+    shared: Arc<dyn SharedColumns>,
+    next: usize,
+}
+
+impl Windows for SharedWindows {
+    fn advance(&mut self, _rows_max: usize) -> Result<usize> {
+        let windows = self.shared.windows(self.column).unwrap_or_default();
+        let rows = windows.get(self.next).map_or(0, |window| window.len());
+        self.next += 1;
+        Ok(rows)
+    }
+
+    fn column(&mut self, column: usize, _: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        Err(Error::bug(format!("column {column} is not decoded, and nothing was fetched")))
     }
 }
 
@@ -52,6 +78,8 @@ pub(crate) struct Sieve<W> {
     pending_rows: usize,
     /// A chunk that is ready, behind one that had to go first.
     ready: Option<Chunk>,
+    /// Rows of the windows so far.
+    rows: usize,
     done: bool,
 }
 
@@ -95,6 +123,18 @@ fn same(a: &Selected, b: &Selected) -> bool {
     }
 }
 
+impl Sieve<SharedWindows> {
+    /// A sieve over columns that are all decoded already.
+    pub fn of_shared(request: &DecodeRequest, schema: SchemaRef) -> Result<Self> {
+        let looked_at = columns_of(request);
+        let shared = request.shared.clone().zip(looked_at.first().copied());
+        let Some((shared, column)) = shared else {
+            return Err(Error::bug("nothing was fetched, and nothing is decoded already"));
+        };
+        Ok(Self::new(SharedWindows { column, shared, next: 0 }, request.clone(), schema))
+    }
+}
+
 impl<W: Windows> Sieve<W> {
     /// A sieve over the windows of a table with this schema.
     pub fn new(windows: W, mut request: DecodeRequest, schema: SchemaRef) -> Self {
@@ -110,6 +150,7 @@ impl<W: Windows> Sieve<W> {
             pending,
             pending_rows: 0,
             ready: None,
+            rows: 0,
             done: false,
         }
     }
@@ -117,15 +158,11 @@ impl<W: Windows> Sieve<W> {
     /// A column of the current window: from what is decoded already, or from the format.
     fn decode(&mut self, column: usize, selected: Option<&Selection>) -> Result<ArrayRef> {
         let bits = selected.map(|selected| &selected.bits);
-        let Some(shared) = &self.request.shared else { return self.windows.column(column, bits) };
+        let Some(shared) = self.request.shared.clone() else { return self.windows.column(column, bits) };
         let whole = if let Some(windows) = shared.windows(column) {
             let missing = || Error::bug(format!("column {column} is shared without window {}", self.windows_before));
             windows.get(self.windows_before).cloned().ok_or_else(missing)?
-        } else if let Some(place) = self.wanted.iter().position(|wanted| *wanted == column) {
-            let whole = self.windows.column(column, None)?;
-            if !shared.put(column, &whole) {
-                self.wanted.swap_remove(place);
-            }
+        } else if let Some(whole) = self.decode_for_all(column)? {
             whole
         } else {
             return self.windows.column(column, bits);
@@ -137,12 +174,29 @@ impl<W: Windows> Sieve<W> {
         }
     }
 
+    /// A column of the current window as a whole, for others as well; `None` if nobody else wants it (any more).
+    fn decode_for_all(&mut self, column: usize) -> Result<Option<ArrayRef>> {
+        let Some(place) = self.wanted.iter().position(|wanted| *wanted == column) else { return Ok(None) };
+        let whole = match self.windows.column(column, None) {
+            // It may be in a row that this query does not want. The others find it themselves.
+            Err(_) if W::MAY_TRY_AGAIN => {
+                self.wanted.swap_remove(place);
+                return Ok(None);
+            }
+            whole => whole?,
+        };
+        if !self.request.shared.as_ref().is_some_and(|shared| shared.put(column, &whole)) {
+            self.wanted.swap_remove(place);
+        }
+        Ok(Some(whole))
+    }
+
     /// Decodes what others want of the current window and filters did not ask for.
     fn decode_wanted(&mut self) -> Result<()> {
         for place in (0..self.wanted.len()).rev() {
             let column = self.wanted[place];
             if !self.held.iter().any(|held| held.column == column) {
-                self.decode(column, None)?;
+                self.decode_for_all(column)?;
             }
         }
         Ok(())
@@ -245,11 +299,12 @@ impl<W: Windows> Decode for Sieve<W> {
         let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
         if rows == 0 {
             if let Some(shared) = self.request.shared.take() {
-                shared.complete();
+                shared.complete(self.rows);
             }
             self.done = true;
             return self.gather();
         }
+        self.rows += rows;
         let (selected, left) = self.select(rows)?;
         if left == 0 {
             self.decode_wanted()?;
@@ -453,10 +508,9 @@ pub(crate) mod tests {
     use arrow::datatypes::{Field, Int64Type, Schema};
     use parking_lot::Mutex;
     use proptest::prelude::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::{RowFilter, SharedColumns};
+    use crate::RowFilter;
 
     /// Columns in memory, given out in windows.
     struct Numbers {
@@ -518,7 +572,7 @@ pub(crate) mod tests {
         windows_max: usize,
         taken: Mutex<Vec<usize>>,
         put: Mutex<Vec<Vec<i64>>>,
-        is_complete: AtomicBool,
+        complete: Mutex<Option<usize>>,
     }
 
     impl Left {
@@ -532,7 +586,7 @@ pub(crate) mod tests {
                 windows_max,
                 taken: Mutex::new(vec![0; table.len()]),
                 put: Mutex::new(vec![Vec::new(); table.len()]),
-                is_complete: AtomicBool::new(false),
+                complete: Mutex::new(None),
             }
         }
     }
@@ -556,8 +610,8 @@ pub(crate) mod tests {
             *taken <= self.windows_max
         }
 
-        fn complete(&self) {
-            assert!(!self.is_complete.swap(true, Ordering::Relaxed), "it ends once");
+        fn complete(&self, rows: usize) {
+            assert!(self.complete.lock().replace(rows).is_none(), "it ends once");
         }
     }
 
@@ -660,7 +714,7 @@ pub(crate) mod tests {
                 prop_assert_eq!(got, &kept.iter().map(|&row| table[column][row]).collect::<Vec<_>>());
             }
             if let Some(shared) = shared {
-                prop_assert!(shared.is_complete.load(Ordering::Relaxed));
+                prop_assert_eq!(*shared.complete.lock(), Some(a.len()));
                 for (column, put) in shared.put.lock().iter().enumerate() {
                     let expected = if ready.contains(&column) { &[] } else { &table[column][..] };
                     // As many windows as were taken, and all if there were not more.

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::*;
 use arrow::compute::concat_batches;
 use arrow::datatypes::*;
 use diligence_base::Result;
 use diligence_base::seams::LocalFiles;
+use parking_lot::Mutex;
 
 use super::schema::{conform, is_narrow_form, logical_schema};
 use super::{ExternalTable, OpenOptions, open};
-use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, Table};
+use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, Table};
 
 pub(crate) fn open_path(path: &Path) -> Result<Arc<ExternalTable>> {
     open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalFiles))
@@ -95,6 +97,44 @@ pub(crate) fn fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Fetched {
     try_fetch(cluster, columns).unwrap()
 }
 
+/// Columns that are left by place, for whoever reads the table next.
+#[derive(Default)]
+pub(crate) struct Left {
+    pub clusters: Mutex<HashMap<u64, HashMap<usize, Vec<ArrayRef>>>>,
+    /// Clusters of which nothing was fetched.
+    pub not_fetched: AtomicUsize,
+}
+
+/// What is left of one cluster, and is left of it now: all columns, unless they have another number of rows in the end.
+struct ClusterLeft {
+    left: Arc<Left>,
+    place: u64,
+    ready: HashMap<usize, Vec<ArrayRef>>,
+    columns: Vec<usize>,
+    put: Mutex<HashMap<usize, Vec<ArrayRef>>>,
+}
+
+impl SharedColumns for ClusterLeft {
+    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
+        self.ready.get(&column).map(Vec::as_slice)
+    }
+
+    fn wanted(&self) -> Vec<usize> {
+        self.columns.iter().copied().filter(|column| !self.ready.contains_key(column)).collect()
+    }
+
+    fn put(&self, column: usize, window: &ArrayRef) -> bool {
+        self.put.lock().entry(column).or_default().push(window.clone());
+        true
+    }
+
+    fn complete(&self, rows: usize) {
+        let mut put = std::mem::take(&mut *self.put.lock());
+        put.retain(|_, windows| windows.iter().map(|window| window.len()).sum::<usize>() == rows);
+        self.left.clusters.lock().entry(self.place).or_default().extend(put);
+    }
+}
+
 /// Everything of a table in logical form; checks what the contract promises of every chunk.
 pub(crate) fn try_read_all(
     table: &ExternalTable,
@@ -103,19 +143,43 @@ pub(crate) fn try_read_all(
     batch_rows: usize,
     narrow: bool,
 ) -> Result<RecordBatch> {
+    try_read_shared(table, request, filters, batch_rows, narrow, None)
+}
+
+/// The same, with what others have left, if somebody has; all columns are left for others.
+pub(crate) fn try_read_shared(
+    table: &ExternalTable,
+    request: &ScanRequest,
+    filters: &[Arc<dyn RowFilter>],
+    batch_rows: usize,
+    narrow: bool,
+    left: Option<&Arc<Left>>,
+) -> Result<RecordBatch> {
     let schema = Arc::new(table.schema().project(&request.columns).unwrap());
     let mut batches = Vec::new();
     let mut rows = 0;
     let mut columns = request.columns.clone();
     columns.extend(filters.iter().flat_map(|filter| filter.columns()));
     for cluster in &table.scan(request)?.clusters {
-        let fetched = try_fetch(cluster, &columns)?;
+        let held = columns.iter().copied().filter(|column| cluster.holds(*column)).collect::<Vec<_>>();
+        let shared = left.zip(cluster.place()).map(|(left, place)| {
+            let ready = left.clusters.lock().get(&place).cloned().unwrap_or_default();
+            Arc::new(ClusterLeft { left: left.clone(), place, ready, columns: held.clone(), put: Mutex::default() })
+        });
+        let has_all = shared.as_ref().is_some_and(|shared| !held.is_empty() && shared.wanted().is_empty());
+        let fetched = match left {
+            Some(left) if has_all => {
+                left.not_fetched.fetch_add(1, Ordering::Relaxed);
+                Fetched::nothing()
+            }
+            _ => try_fetch(cluster, &columns)?,
+        };
         let decode = DecodeRequest {
             columns: request.columns.clone(),
             filters: filters.to_vec(),
             batch_rows,
             narrow,
-            shared: None,
+            shared: shared.map(|shared| shared as Arc<dyn SharedColumns>),
         };
         let mut decode = cluster.decode(fetched, &decode)?;
         let mut here = 0;

@@ -206,17 +206,23 @@ impl ReadAhead {
                 let position = self.choose(&queue);
                 let Some((_, cluster)) = queue.clusters.get(position) else { return Ok(()) };
                 let shared = queue.attendance.as_ref().and_then(|attendance| attendance.take(cluster.as_ref()));
-                let columns = shared.as_ref().map(|shared| shared.missing(&self.columns));
-                let columns = columns.unwrap_or_else(|| self.columns.clone());
+                let columns = match &shared {
+                    None => Some(self.columns.clone()),
+                    Some(shared) => (!shared.is_all()).then(|| shared.missing(&self.columns)),
+                };
+                let bytes = columns.as_ref().map_or(0, |columns| cluster.bytes(columns));
                 let mut reservation = memory.reservation("Scan");
-                if let Err(error) = reservation.grow(cluster.bytes(&columns)) {
+                if let Err(error) = reservation.grow(bytes) {
                     return if under_way > 0 { Ok(()) } else { Err(error) };
                 }
                 let Some((index, cluster)) = queue.clusters.remove(position) else { return Ok(()) };
                 queue.queued.insert(index, Order { cluster: cluster.clone(), columns: shared, reservation });
                 (index, cluster, columns)
             };
-            self.fetch(index, &cluster, &columns);
+            match columns {
+                Some(columns) => self.fetch(index, &cluster, &columns),
+                None => self.read(index, || Ok(Fetched::nothing())),
+            }
         }
     }
 

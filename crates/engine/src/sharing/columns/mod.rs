@@ -101,6 +101,9 @@ impl Scans {
         window_rows: usize,
         leaves: bool,
     ) -> Option<Arc<Attendance>> {
+        // The clusters of a table hold the same columns.
+        let is_held = |column: &usize| clusters.first().is_some_and(|cluster| cluster.holds(*column));
+        let columns = columns.iter().copied().filter(is_held).collect::<Vec<_>>();
         if self.percent() == 0 || columns.is_empty() || !table.is_watched() {
             return None;
         }
@@ -118,7 +121,7 @@ impl Scans {
             let scan = shelf.scans_made;
             shelf.scans_made += 1;
             let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(table));
-            for column in columns {
+            for column in &columns {
                 let interest = own.columns.entry(*column).or_default();
                 interest.running += 1;
                 interest.scans += 1;
@@ -130,7 +133,6 @@ impl Scans {
             (scan, gone)
         };
         drop(gone);
-        let columns = columns.to_vec();
         Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, window_rows, leaves }))
     }
 
@@ -299,7 +301,6 @@ impl Attendance {
     /// What is here of a cluster that the scan is about to fetch, and what it is to leave.
     pub fn take(self: &Arc<Self>, cluster: &dyn Cluster) -> Option<Arc<ClusterColumns>> {
         let place = cluster.place()?;
-        let rows = cluster.rows()?;
         let leaves = self.leaves && !self.scans.rests();
         let bytes_max = self.scans.bytes_max();
         let (mut ready, mut claims) = (Vec::new(), Vec::new());
@@ -345,7 +346,7 @@ impl Attendance {
             memory: self.scans.memory.reservation("Shared columns"),
         };
         let claims = claims.into_iter().map(claim).collect();
-        Some(Arc::new(ClusterColumns { attendance: self.clone(), place, rows, ready, claims: Mutex::new(claims) }))
+        Some(Arc::new(ClusterColumns { attendance: self.clone(), place, ready, claims: Mutex::new(claims) }))
     }
 
     /// The scan does not need the cluster any more.
@@ -356,6 +357,9 @@ impl Attendance {
         }
     }
 }
+
+/// What one cluster's column may have at most of what all may have. A packed file is one cluster, however large.
+const CLAIM_SHARE: usize = 4;
 
 /// What a column is expected to cost for each byte before it is decoded: about half of it is read.
 const COST_EXPECTED: f64 = 1.5;
@@ -381,7 +385,6 @@ impl Drop for Attendance {
 pub(crate) struct ClusterColumns {
     attendance: Arc<Attendance>,
     place: u64,
-    rows: usize,
     ready: Vec<(usize, Arc<Decoded>)>,
     claims: Mutex<Vec<Claim>>,
 }
@@ -398,6 +401,11 @@ impl ClusterColumns {
     /// Of these columns, those that are not here.
     pub fn missing(&self, columns: &[usize]) -> Vec<usize> {
         columns.iter().copied().filter(|column| !self.has(*column)).collect()
+    }
+
+    /// Whether all columns are here that are read of the cluster.
+    pub fn is_all(&self) -> bool {
+        self.attendance.columns.iter().all(|column| self.has(*column))
     }
 
     /// Columns that are here.
@@ -443,11 +451,14 @@ impl SharedColumns for ClusterColumns {
         let mut claims = self.claims.lock();
         let Some(position) = claims.iter().position(|claim| claim.column == column) else { return false };
         let claim = &mut claims[position];
+        let bytes_max = self.attendance.scans.bytes_max();
         // What is kept must not keep other rows alive.
         let is_dictionary = matches!(window.data_type(), DataType::Dictionary(..));
         let own = if is_dictionary { Ok(window.clone()) } else { compacted(window) };
         let is_held = own.is_ok_and(|own| {
-            let is_held = claim.memory.grow(more_bytes(claim.windows.last(), &own)).is_ok();
+            let is_held = claim.memory.bytes() <= bytes_max / CLAIM_SHARE
+                && !self.attendance.scans.rests()
+                && claim.memory.grow(more_bytes(claim.windows.last(), &own)).is_ok();
             claim.rows += own.len();
             claim.windows.push(own);
             is_held
@@ -460,9 +471,9 @@ impl SharedColumns for ClusterColumns {
         is_held
     }
 
-    fn complete(&self) {
+    fn complete(&self, rows: usize) {
         let claims = std::mem::take(&mut *self.claims.lock());
-        let (complete, broken): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.rows == self.rows);
+        let (complete, broken): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.rows == rows);
         self.give_up(broken);
         for Claim { column, windows, read_bytes, memory, .. } in complete {
             let bytes = memory.bytes();

@@ -130,7 +130,7 @@ fn decode(columns: &ClusterColumns) {
     for column in columns.wanted() {
         assert!(windows(column).all(|window| columns.put(column, &window)));
     }
-    columns.complete();
+    columns.complete(ROWS);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_column_that_was_not_put_as_a_whole_is_not_kept() {
     let scan = stage.scan(&[0]);
     let columns = stage.take(&scan, 0);
     assert!(columns.put(0, &windows(0).next().unwrap()));
-    columns.complete();
+    columns.complete(ROWS);
     drop(columns);
     assert_eq!(stage.info().columns_kept, 0);
     assert_eq!(stage.take(&scan, 0).wanted(), [0]);

@@ -125,6 +125,9 @@ impl Cluster for ParquetCluster {
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        if fetched.is_nothing() {
+            return Ok(Box::new(Sieve::of_shared(request, self.table.schema.clone())?));
+        }
         let bytes = fetched
             .content
             .downcast::<ParquetBytes>()

@@ -16,8 +16,10 @@ use super::csv_fields::{Dialect, Field, Found, TEXT_BYTES_MAX, record};
 use super::csv_infer::{self, Guess};
 use super::csv_values::{self, Nulls, is_readable};
 use super::input::TextInput;
-use super::{Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, byte_order_mark, compressions, probes, sample};
-use crate::external::batches::columns_of;
+use super::{
+    Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, byte_order_mark, compressions, place, probes, sample,
+};
+use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{logical_schema, nulls, type_name};
 use crate::external::sieve::{Sieve, Windows};
@@ -126,8 +128,11 @@ impl CsvTable {
                 scan.clusters_pruned += 1;
                 continue;
             }
-            for part in file.parts()? {
-                scan.clusters.push((index, Arc::new(CsvCluster { table: self.clone(), file: index, part })));
+            let (parts, is_cut_with_care) = file.parts()?;
+            for (number, part) in parts.into_iter().enumerate() {
+                // Where records begin may be found out late, and parts are others then.
+                let place = place(index, number) | u64::from(is_cut_with_care) << 63;
+                scan.clusters.push((index, Arc::new(CsvCluster { table: self.clone(), file: index, place, part })));
             }
         }
         Ok(scan)
@@ -352,18 +357,18 @@ fn positions(seen: &Seen, schema: &Schema, declared: bool) -> Result<Vec<Option<
 }
 
 impl CsvFile {
-    /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin.
-    fn parts(&self) -> Result<Vec<Part>> {
+    /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin; true then.
+    fn parts(&self) -> Result<(Vec<Part>, bool)> {
         if !self.multiline.load(Ordering::Relaxed) || self.text.compression != Compression::Plain {
-            return Ok(self.text.parts(true));
+            return Ok((self.text.parts(true), false));
         }
         let mut cuts = self.cuts.lock();
         if let Some(cuts) = cuts.as_ref() {
-            return Ok(cuts.clone());
+            return Ok((cuts.clone(), true));
         }
         let found = self.find_cuts()?;
         *cuts = Some(found.clone());
-        Ok(found)
+        Ok((found, true))
     }
 
     /// Reads the file from the start, following quotes. Cuts are after line feeds outside of quotes.
@@ -436,6 +441,7 @@ impl CsvFile {
 struct CsvCluster {
     table: Arc<CsvTable>,
     file: usize,
+    place: u64,
     part: Part,
 }
 
@@ -465,12 +471,15 @@ impl Cluster for CsvCluster {
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        if fetched.is_nothing() {
+            return Ok(Box::new(Sieve::of_shared(request, self.table.schema.clone())?));
+        }
         let bytes = fetched
             .content
             .downcast::<TextBytes>()
             .map_err(|_| Error::bug("what was fetched from another cluster came to a CSV cluster"))?;
         let input = TextInput::new(&self.file().text, &self.part, *bytes, None)?;
-        let columns = columns_of(request);
+        let columns = missing_columns_of(request);
         let file = self.file();
         let mut slots = vec![None; file.fields];
         let mut count = 0;
@@ -495,6 +504,10 @@ impl Cluster for CsvCluster {
 
     fn describe(&self) -> String {
         self.file().text.describe(&self.part)
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.place)
     }
 }
 
@@ -609,6 +622,8 @@ fn rest_is_empty(text: &[u8], next: usize, file: &CsvFile) -> bool {
 }
 
 impl Windows for CsvWindows {
+    const MAY_TRY_AGAIN: bool = true;
+
     fn advance(&mut self, rows_max: usize) -> Result<usize> {
         self.input.consume(self.consumed);
         (self.consumed, self.checked) = (0, 0);

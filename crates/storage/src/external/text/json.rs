@@ -17,8 +17,8 @@ use diligence_base::{Error, Result};
 use serde_json::Value;
 
 use super::input::TextInput;
-use super::{Part, Sample, TextBytes, TextFile, byte_order_mark, compressions, probes, sample};
-use crate::external::batches::{BatchSource, BatchWindows, columns_of};
+use super::{Part, Sample, TextBytes, TextFile, byte_order_mark, compressions, place, probes, sample};
+use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{conform_column, logical_schema};
 use crate::external::sieve::Sieve;
@@ -106,8 +106,9 @@ impl JsonTable {
                 scan.clusters_pruned += 1;
                 continue;
             }
-            for part in file.text.parts(file.form == Form::Lines) {
-                scan.clusters.push((index, Arc::new(JsonCluster { table: self.clone(), file: index, part })));
+            for (number, part) in file.text.parts(file.form == Form::Lines).into_iter().enumerate() {
+                let place = place(index, number);
+                scan.clusters.push((index, Arc::new(JsonCluster { table: self.clone(), file: index, place, part })));
             }
         }
         Ok(scan)
@@ -250,6 +251,7 @@ impl Read for ArrayReader {
 struct JsonCluster {
     table: Arc<JsonTable>,
     file: usize,
+    place: u64,
     part: Part,
 }
 
@@ -279,6 +281,9 @@ impl Cluster for JsonCluster {
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        if fetched.is_nothing() {
+            return Ok(Box::new(Sieve::of_shared(request, self.table.schema.clone())?));
+        }
         let bytes = fetched
             .content
             .downcast::<TextBytes>()
@@ -289,7 +294,7 @@ impl Cluster for JsonCluster {
             _ => None,
         };
         let input = TextInput::new(&file.text, &self.part, *bytes, wrap)?;
-        let columns = columns_of(request);
+        let columns = missing_columns_of(request);
         let schema = Arc::new(self.table.schema.project(&columns).map_err(crate::foreign_error::from_arrow)?);
         // Batches smaller than a few hundred rows cost more than they hold.
         let batch_rows = request.batch_rows.max(256);
@@ -302,6 +307,10 @@ impl Cluster for JsonCluster {
 
     fn describe(&self) -> String {
         self.file().text.describe(&self.part)
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.place)
     }
 }
 

@@ -220,6 +220,11 @@ pub(super) fn byte_order_mark(source: &Source, text: &[u8]) -> Result<usize> {
     Ok(if text.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 })
 }
 
+/// A [place](crate::Cluster::place) of a part of a file.
+fn place(file: usize, part: usize) -> u64 {
+    (file as u64) << 32 | part as u64
+}
+
 /// The compressions of all files.
 pub(super) fn compressions(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Vec<Compression>> {
     sources.iter().map(|source| super::location::compression_of(source, options)).collect()

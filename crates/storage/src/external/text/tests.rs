@@ -278,6 +278,64 @@ fn large_json_files_are_cut_between_lines() {
 }
 
 #[test]
+fn what_one_scan_leaves_others_read_without_the_text() {
+    let (mut csv, mut json) = (String::from("id,text,number\n"), String::new());
+    let mut rows = 0;
+    while (json.len() as u64) < CLUSTER_BYTES * 3 / 2 {
+        let (text, number) = ("x".repeat(rows % 30), rows % 100);
+        csv += &format!("{rows},\"{text}\",{number}\n");
+        json += &format!("{{\"id\":{rows},\"text\":\"{text}\",\"number\":{number}}}\n");
+        rows += 1;
+    }
+    let (extension, packed_csv) = packed("gz", csv.as_bytes());
+    let tables = [
+        table_of("left.csv", csv.into()),
+        table_of(&format!("left.csv.{extension}"), packed_csv),
+        table_of("left.jsonl", json.into()),
+    ];
+    for table in tables {
+        let clusters = table.scan(&ScanRequest::default()).unwrap().clusters.len();
+        let places = table.scan(&ScanRequest::default()).unwrap().clusters;
+        let places = places.iter().map(|cluster| cluster.place().unwrap()).collect::<std::collections::HashSet<_>>();
+        assert_eq!(places.len(), clusters);
+        let left = Arc::<Left>::default();
+        let filters = [AtMost::filter(2, 20)];
+        for columns in [vec![0], vec![1, 0], vec![], vec![0, 1, 2], vec![2, 0]] {
+            let request = ScanRequest { columns, predicate: None };
+            for filters in [&filters[..], &[]] {
+                let alone = read_all(&table, &request, filters, 1000, true);
+                let shared = try_read_shared(&table, &request, filters, 1000, true, Some(&left)).unwrap();
+                assert_eq!(shared, alone);
+            }
+        }
+        // After three rounds all is there, but nobody says how many rows there are without a column.
+        assert_eq!(left.not_fetched.load(std::sync::atomic::Ordering::Relaxed), clusters * (1 + 1 + 1 + 2 + 2));
+        let others = left.clusters.lock();
+        assert!(others.values().all(|columns| columns.len() == 3));
+    }
+}
+
+#[test]
+fn a_value_that_is_wrong_is_nothing_to_who_does_not_want_its_row() {
+    let text = format!("n,v\n1,1\n{}50,wrong\n2,2\n", "3,3\n".repeat(2000));
+    let schema = Schema::new(vec![Field::new("n", DataType::Int64, true), Field::new("v", DataType::Int64, true)]);
+    let options = OpenOptions { schema: Some(Arc::new(schema)), ..OpenOptions::default() };
+    let table = open_bytes("wrong.csv", text.into(), &options).unwrap();
+    let left = Arc::<Left>::default();
+    let request = ScanRequest { columns: vec![1], predicate: None };
+    let read =
+        |filters: &[Arc<dyn crate::RowFilter>]| try_read_shared(&table, &request, filters, 100, true, Some(&left));
+    for _ in 0..2 {
+        assert_eq!(read(&[AtMost::filter(0, 10)]).unwrap().num_rows(), 2002);
+        // One column is left, the other not.
+        assert_eq!(left.clusters.lock().values().map(|columns| columns.contains_key(&1)).collect::<Vec<_>>(), [false]);
+        assert!(left.clusters.lock().values().all(|columns| columns.contains_key(&0)));
+        let error = read(&[]).unwrap_err().to_string();
+        assert!(error.contains("'wrong' is no") && error.contains("line 2003"), "{error}");
+    }
+}
+
+#[test]
 fn several_files_share_one_schema() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("1.csv"), "a,b\n1,x\n").unwrap();
