@@ -319,7 +319,11 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
 /// LIMIT, text in dictionaries and not, NULLs, and all sizes of batches.
 #[test]
 fn scans_share_what_they_decode_and_answer_the_same() {
-    let folder = std::env::temp_dir().join(format!("diligence-scans-{}", std::process::id()));
+    ["PARQUET", "CSV", "JSON"].into_iter().for_each(scans_share);
+}
+
+fn scans_share(format: &str) {
+    let folder = std::env::temp_dir().join(format!("diligence-scans-{format}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let session = session();
     let make = |rows: u64| {
@@ -328,13 +332,13 @@ fn scans_share_what_they_decode_and_answer_the_same() {
                        value % 3 AS part";
         let location = folder.join("t").display().to_string();
         let copy = format!(
-            "COPY (SELECT {columns} FROM generate_series(1, {rows})) TO '{location}/' STORED AS PARQUET PARTITIONED BY (part)"
+            "COPY (SELECT {columns} FROM generate_series(1, {rows})) TO '{location}/' STORED AS {format} PARTITIONED BY (part)"
         );
         session.execute(&copy).unwrap();
     };
     make(400_000);
     session
-        .execute(&format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{}/'", folder.join("t").display()))
+        .execute(&format!("CREATE EXTERNAL TABLE t STORED AS {format} LOCATION '{}/'", folder.join("t").display()))
         .unwrap();
     let queries = [
         "SELECT count(*), sum(n), max(many), min(few) FROM t WHERE g < 10",
@@ -366,8 +370,15 @@ fn scans_share_what_they_decode_and_answer_the_same() {
     let shown =
         rows(&session, "SELECT DISTINCT state, bytes > 0, uses > 0 FROM system.sharing WHERE state = 'decoded'");
     assert_eq!(shown, ["decoded true true"]);
+    // Without what was left in windows of other sizes.
+    session.execute("SET sharing_columns = 0").unwrap();
+    session.execute("SET sharing_columns = 30").unwrap();
+    session.set("sharing", "scans").unwrap();
+    assert_eq!(rows(&session, queries[0]), expected[0]);
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", queries[0])).join("\n");
     assert!(analyzed.contains("columns of clusters were decoded already"), "{analyzed}");
+    assert!(analyzed.contains("an equal condition of another scan"), "{analyzed}");
+    assert!(analyzed.contains(", 0 B fetched"), "{analyzed}");
     // Other files are another table.
     std::fs::remove_dir_all(folder.join("t")).unwrap();
     make(1000);

@@ -146,6 +146,7 @@ impl Engine {
         let tables = broker.table_account();
         // What was noted first is dropped last.
         let scans = Scans::new(&broker, clock.clone(), options.columns_percent);
+        scans.keep_answers(options.retained_percent > 0);
         let retained = Retained::new(&broker, clock.clone(), options.retained_percent);
         let launcher = Arc::new(Launcher {
             scheduler,
@@ -225,6 +226,7 @@ impl Engine {
     /// Changes that part. With 0, nothing is kept for later queries, and none finds what was.
     pub fn set_retained_percent(&self, percent: usize) {
         self.running.retained().set_percent(percent);
+        self.launcher.scans.keep_answers(percent > 0);
     }
 
     /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no query needs it.

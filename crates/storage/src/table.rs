@@ -134,12 +134,16 @@ pub struct DecodeRequest {
     pub shared: Option<Arc<dyn SharedColumns>>,
 }
 
+/// Among shared columns, numbers from here on stand for what conditions [answer](RowFilter::answer) for each row.
+pub const ANSWERS_FROM: usize = usize::MAX / 2 + 1;
+
 /// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them, one for each window of
 /// [`DecodeRequest::batch_rows`] rows, whatever filters drop. (Windows of text may have fewer; those of all columns have the same.)
 pub trait SharedColumns: Send + Sync {
     /// The windows of a column that is decoded already, which was not fetched; `None` if it is not.
     fn windows(&self, column: usize) -> Option<&[ArrayRef]>;
-    /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows.
+    /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows; and answers that are to be put, if
+    /// the filter is asked of all rows.
     fn wanted(&self) -> Vec<usize>;
     /// The next window of a wanted column, from the first on. False if no more of it is wanted.
     fn put(&self, column: usize, window: &ArrayRef) -> bool;
@@ -160,6 +164,11 @@ pub trait RowFilter: Send + Sync {
     /// beside it, and it costs less than to choose the rows.
     fn may_see_dropped(&self) -> bool {
         false
+    }
+    /// Among [shared columns](SharedColumns) the number, at least [`ANSWERS_FROM`], under which equal conditions of other scans find what it
+    /// says of each row; `None` if there are no others.
+    fn answer(&self) -> Option<usize> {
+        None
     }
     /// False while the filter would keep nearly everything and is not worth its time.
     fn is_worthwhile(&self) -> bool {

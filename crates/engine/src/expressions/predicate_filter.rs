@@ -19,8 +19,12 @@ use crate::batch::Batch;
 pub struct PredicateFilter {
     /// Positions in the table's schema, ascending.
     columns: Vec<usize>,
+    /// The condition over the table's schema.
+    condition: Arc<dyn PhysicalExpr>,
     /// The condition over just those columns.
     node: Node,
+    /// As [`RowFilter::answer`] says.
+    answer: Option<usize>,
     /// Whether it compares numbers with constants, and does nothing else.
     is_plain: bool,
 }
@@ -36,12 +40,23 @@ impl PredicateFilter {
         let dense = foreign::renumbered(condition.physical(), &columns)?;
         let schema = table.project(&columns).map_err(diligence_storage::foreign_error::from_arrow)?;
         let is_plain = is_plain(condition.physical(), table);
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?, columns, is_plain }))
+        let condition = condition.physical().clone();
+        Ok(Some(Self { node: compile::compile(&dense, &schema)?, condition, answer: None, columns, is_plain }))
+    }
+
+    /// The condition over the table's schema.
+    pub fn condition(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.condition
+    }
+
+    /// The same filter, whose answers are shared under this number.
+    pub fn with_answer(self, answer: Option<usize>) -> Self {
+        Self { answer, ..self }
     }
 
     /// The filters of all conditions, in their order; comparisons of one column with constants are one filter, wherever they are, so that
     /// the column is looked at once.
-    pub fn all_of(conditions: &[Expr], table: &Schema) -> Result<Vec<Arc<dyn RowFilter>>> {
+    pub fn all_of(conditions: &[Expr], table: &Schema) -> Result<Vec<Self>> {
         let mut together: Vec<(Option<usize>, Expr)> = Vec::new();
         for condition in conditions {
             let column = compared_column(condition, table)?;
@@ -54,8 +69,7 @@ impl PredicateFilter {
             }
         }
         let filters = together.iter().map(|(_, condition)| Self::new(condition, table));
-        let filters = filters.collect::<Result<Vec<_>>>()?;
-        Ok(filters.into_iter().flatten().map(|filter| Arc::new(filter) as Arc<dyn RowFilter>).collect())
+        Ok(filters.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 }
 
@@ -84,6 +98,10 @@ impl RowFilter for PredicateFilter {
 
     fn may_see_dropped(&self) -> bool {
         self.is_plain
+    }
+
+    fn answer(&self) -> Option<usize> {
+        self.answer
     }
 }
 

@@ -187,6 +187,8 @@ pub struct Profile {
     pub clusters_pruned: usize,
     /// Columns of clusters that were there already, because other scans had decoded them.
     pub columns_shared: usize,
+    /// Conditions of which it was known of all rows of a cluster whether they are true, because other scans had asked.
+    pub answers_shared: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
     /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this saved.
@@ -204,6 +206,12 @@ impl Profile {
         if self.columns_shared > 0 {
             shared.push(format!("{} columns of clusters were decoded already, by other scans", self.columns_shared));
         }
+        if self.answers_shared > 0 {
+            let answers = self.answers_shared;
+            shared.push(format!(
+                "{answers} times an equal condition of another scan had looked at all rows of a cluster"
+            ));
+        }
         if let (tables @ 1.., saved_ns) = self.tables_shared {
             let tables = if tables == 1 { "1 hash table was".to_owned() } else { format!("{tables} hash tables were") };
             let saved = display_ns(saved_ns);
@@ -219,6 +227,7 @@ impl Profile {
         self.clusters_read += earlier.clusters_read;
         self.clusters_pruned += earlier.clusters_pruned;
         self.columns_shared += earlier.columns_shared;
+        self.answers_shared += earlier.answers_shared;
         self.bytes_fetched += earlier.bytes_fetched;
         self.tables_shared.0 += earlier.tables_shared.0;
         self.tables_shared.1 += earlier.tables_shared.1;

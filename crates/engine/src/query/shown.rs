@@ -101,6 +101,7 @@ impl QueryRun {
             clusters_read: sum(|scan| &scan.clusters_done),
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
             columns_shared: sum(|scan| &scan.columns_shared),
+            answers_shared: sum(|scan| &scan.answers_shared),
             bytes_fetched: sum(|scan| &scan.bytes),
             tables_shared: self.tables_read.get(),
             sharing: None,

@@ -1,15 +1,17 @@
 //! Where a plan is cut in two: what is worth sharing, and what each query does for itself.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 
-use super::signature::Signature;
+use super::signature::{Signature, canonical};
 use super::{Parameter, SharingMode, regroup};
+use crate::expressions::Expr;
 use crate::memory::display_bytes;
-use crate::plan::{Node, Plan};
+use crate::plan::{AggregateCall, Node, Plan};
 use crate::query::QueryOptions;
 
 /// Bytes that a string is taken for.
@@ -18,7 +20,9 @@ const STRING_BYTES: usize = 24;
 /// What a query would share.
 #[derive(Clone)]
 pub(crate) struct Wish {
-    /// How many nodes are above the cut.
+    /// The query's plan, if another one gives the same and has its groups in [the order of all](in_one_order).
+    pub plan: Option<Arc<Plan>>,
+    /// How many nodes of the plan are above the cut.
     pub depth: usize,
     /// What is below the cut.
     pub exact: Signature,
@@ -64,7 +68,8 @@ impl Wish {
         if rows_touched(plan, options.sharing_rows_min) < options.sharing_rows_min {
             return Err(Alone::Small(options.sharing_rows_min));
         }
-        if let Some((depth, aggregate)) = topmost_aggregate(plan)
+        let reordered = in_one_order(plan).map(Arc::new);
+        if let Some((depth, aggregate)) = topmost_aggregate(reordered.as_deref().unwrap_or(plan))
             && is_small(aggregate)
         {
             let exact = Signature::exact(aggregate, options).ok_or(Alone::Unknown)?;
@@ -75,13 +80,64 @@ impl Wish {
                 _ => None,
             };
             let template = template.map(|(template, parameters)| (template, Arc::new(parameters)));
-            return Ok(Self { depth, exact, template });
+            return Ok(Self { depth, exact, template, plan: reordered });
         }
         if !is_small(plan) {
             return Err(Alone::Large);
         }
-        Ok(Self { depth: 0, exact: Signature::exact(plan, options).ok_or(Alone::Unknown)?, template: None })
+        let exact = Signature::exact(plan, options).ok_or(Alone::Unknown)?;
+        Ok(Self { depth: 0, exact, template: None, plan: None })
     }
+}
+
+/// The plan with the keys and values of its topmost aggregate in an order that does not depend on how a query lists them, and with a
+/// projection above that gives them as they were; `None` if they are in that order, or cannot be put in one.
+fn in_one_order(plan: &Plan) -> Option<Plan> {
+    let (depth, aggregate) = topmost_aggregate(plan)?;
+    let Node::Aggregate(node) = &aggregate.node else { return None };
+    let is_plain = matches!(node.grouping_sets.as_slice(), [set] if !set.contains(&true));
+    if !is_plain || node.has_grouping_id || node.limit.is_some() || aggregate.ordered {
+        return None;
+    }
+    let width = node.groups.len();
+    let key = |key: &Expr| canonical(key.physical()).map(|key| key.hash_value());
+    let value = |call: &AggregateCall| {
+        let mut hasher = DefaultHasher::new();
+        call.function.fun().hash(&mut hasher);
+        call.function.is_distinct().hash(&mut hasher);
+        for expression in call.arguments.iter().chain(&call.filter) {
+            key(expression)?.hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    };
+    let keys = order_of(node.groups.iter().map(key))?;
+    let values = order_of(node.aggregates.iter().map(value))?;
+    // For each column of the ordered aggregate the one of the query's.
+    let columns = keys.iter().copied().chain(values.iter().map(|value| width + value)).collect::<Vec<_>>();
+    if columns.is_sorted() {
+        return None;
+    }
+    let schema = Arc::new(aggregate.schema.project(&columns).ok()?);
+    let mut ordered = Plan { schema: schema.clone(), ..aggregate.clone() };
+    if let Node::Aggregate(ordered) = &mut ordered.node {
+        ordered.groups = keys.iter().map(|key| node.groups[*key].clone()).collect();
+        ordered.aggregates = values.iter().map(|value| node.aggregates[*value].clone()).collect();
+    }
+    let mut places = vec![0; columns.len()];
+    columns.iter().enumerate().for_each(|(place, column)| places[*column] = place);
+    let expressions =
+        places.into_iter().map(|place| Expr::column(place, &schema)).collect::<Result<Vec<_>, _>>().ok()?;
+    let node = Node::Project { input: Box::new(ordered), expressions };
+    let as_it_was = Plan { node, schema: aggregate.schema.clone(), ..*aggregate };
+    Some(with_part(plan, depth, as_it_was))
+}
+
+/// The places of these, in their order; `None` if one is unknown.
+fn order_of(of: impl Iterator<Item = Option<u64>>) -> Option<Vec<usize>> {
+    let of = of.collect::<Option<Vec<_>>>()?;
+    let mut order = (0..of.len()).collect::<Vec<_>>();
+    order.sort_by_key(|place| of[*place]);
+    Some(order)
 }
 
 /// The highest aggregate with only nodes of one input above it, and how many.

@@ -94,7 +94,8 @@ impl RunningPlan {
         });
         let setup = self.launcher.setup(id, &options);
         let run = self.launcher.create(setup, id, &options, result.clone(), Listed::Yes, left);
-        let (plan, options, depth) = (Arc::new(plan.clone()), Arc::new(options), wish.depth);
+        let plan = wish.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
+        let (options, depth) = (Arc::new(options), wish.depth);
         // Without the lock: it takes some microseconds.
         let shapes = Shapes::of(&plan, &wish, &options);
         let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host, fit: None };
@@ -151,6 +152,7 @@ impl RunningPlan {
         if self.retained.has(&wish.exact) {
             return text + "; it is retained";
         }
+        let plan = wish.plan.as_deref().unwrap_or(plan);
         let more = Shapes::of(plan, wish, options).wanted.and_then(|(depth, wanted)| {
             let rows_max = cut::rows_touched(cut::part_below(plan, depth)?, usize::MAX);
             self.retained.more(&wanted, rows_max)

@@ -23,7 +23,9 @@ use super::options::OpenOptions;
 use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
-use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns};
+use crate::{
+    ANSWERS_FROM, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
+};
 
 /// What the name of a folder has for NULL, here and with other engines.
 pub const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -399,6 +401,10 @@ impl RowFilter for PartitionFilter {
     fn may_see_dropped(&self) -> bool {
         self.filter.may_see_dropped()
     }
+
+    fn answer(&self) -> Option<usize> {
+        self.filter.answer()
+    }
 }
 
 /// Shared columns by their position in the files.
@@ -409,6 +415,9 @@ struct PartitionColumns {
 
 impl PartitionColumns {
     fn outer_column(&self, inner: usize) -> Option<usize> {
+        if inner >= ANSWERS_FROM {
+            return Some(inner);
+        }
         self.partitions.places.iter().position(|place| matches!(place, Place::InFiles(column) if *column == inner))
     }
 }
@@ -419,7 +428,11 @@ impl SharedColumns for PartitionColumns {
     }
 
     fn wanted(&self) -> Vec<usize> {
-        self.partitions.inner_columns(&self.outer.wanted())
+        let (answers, columns) =
+            self.outer.wanted().into_iter().partition::<Vec<_>, _>(|&wanted| wanted >= ANSWERS_FROM);
+        let mut wanted = self.partitions.inner_columns(&columns);
+        wanted.extend(answers);
+        wanted
     }
 
     fn put(&self, column: usize, window: &ArrayRef) -> bool {

@@ -130,6 +130,10 @@ impl RowFilter for RequiredFilter {
     fn is_worthwhile(&self) -> bool {
         self.inner.is_worthwhile()
     }
+
+    fn answer(&self) -> Option<usize> {
+        self.inner.answer()
+    }
 }
 
 struct RequiredDecode {

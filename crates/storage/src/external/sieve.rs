@@ -4,7 +4,8 @@
 //! only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next filter's
 //! columns for the rows that are left, and so on; the columns that no filter looks at are decoded last, only for the rows
 //! that survived all. What a filter decoded is not decoded again for the output. Columns that other scans have left decoded
-//! ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as well are decoded as a whole.
+//! ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as well are decoded as a whole. What an equal
+//! condition has said of all rows is not asked again.
 //!
 //! To choose a column's rows costs more than to compare them all, unless they are few. So a filter that may is asked of whole columns
 //! where they are there and not much was dropped before; each column's rows are chosen once then, when it is known which are left.
@@ -14,7 +15,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, PrimitiveArray};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::compute::{FilterBuilder, FilterPredicate, concat};
 use arrow::datatypes::{DataType, Int32Type, SchemaRef};
@@ -23,7 +24,7 @@ use diligence_base::{Error, Result};
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{Chunk, Decode, DecodeRequest, Decoded, SharedColumns};
+use crate::{ANSWERS_FROM, Chunk, Decode, DecodeRequest, Decoded, SharedColumns};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -71,6 +72,8 @@ pub(crate) struct Sieve<W> {
     windows_before: usize,
     /// Columns that are to be decoded as a whole, for others.
     wanted: Vec<usize>,
+    /// What conditions answer for all rows that is to be left for others, and for how many windows it was.
+    answers: Vec<(usize, usize)>,
     /// Columns of the current window that were decoded.
     held: Vec<Held>,
     /// Survivors of earlier windows: for each wanted column its pieces.
@@ -140,9 +143,12 @@ impl<W: Windows> Sieve<W> {
     pub fn new(windows: W, mut request: DecodeRequest, schema: SchemaRef) -> Self {
         request.batch_rows = request.batch_rows.max(1);
         let pending = vec![Vec::new(); request.columns.len()];
+        let wanted = request.shared.iter().flat_map(|shared| shared.wanted());
+        let (answers, wanted) = wanted.partition::<Vec<_>, _>(|&wanted| wanted >= ANSWERS_FROM);
         Self {
             windows,
-            wanted: request.shared.iter().flat_map(|shared| shared.wanted()).collect(),
+            wanted,
+            answers: answers.into_iter().map(|answer| (answer, 0)).collect(),
             request,
             schema,
             windows_before: 0,
@@ -222,7 +228,21 @@ impl<W: Windows> Sieve<W> {
             if !filter.is_worthwhile() {
                 continue;
             }
-            let sees_all = left * WHOLE_PARTS >= rows
+            let (known, wanted) = self.answer(filter.answer())?;
+            if let Some(known) = known {
+                if known.len() != rows {
+                    return Err(Error::bug("a condition's answers are shared in windows of other rows"));
+                }
+                let now = match &selected {
+                    None => known,
+                    Some(before) => &before.bits & &known,
+                };
+                match narrow(now, &mut selected, &mut left) {
+                    0 => return Ok((None, 0)),
+                    _ => continue,
+                }
+            }
+            let sees_all = (left * WHOLE_PARTS >= rows || wanted.is_some())
                 && filter.may_see_dropped()
                 && filter.columns().iter().all(|&column| self.is_whole(column));
             let (seen, count) = if sees_all { (None, rows) } else { (selected.clone(), left) };
@@ -233,22 +253,44 @@ impl<W: Windows> Sieve<W> {
                 return Err(Error::bug(format!("a row filter answered for {} rows instead of {count}", keep.len())));
             }
             let keep = without_nulls(&keep);
+            if let Some(place) = wanted
+                && seen.is_none()
+            {
+                self.leave_answer(place, &keep);
+            }
             let now = match &selected {
                 None => keep,
                 Some(before) if sees_all => &before.bits & &keep,
                 Some(before) => deposit(&before.bits, &keep),
             };
-            let kept = now.count_set_bits();
-            if kept == left {
-                continue;
-            }
-            if kept == 0 {
+            if narrow(now, &mut selected, &mut left) == 0 {
                 return Ok((None, 0));
             }
-            selected = Some(Selection::new(now));
-            left = kept;
         }
         Ok((selected, left))
+    }
+
+    /// What is known of a condition for all rows of the current window; or where it is to be left, if windows before have all been.
+    fn answer(&self, answer: Option<usize>) -> Result<(Option<BooleanBuffer>, Option<usize>)> {
+        let Some((answer, shared)) = answer.zip(self.request.shared.as_ref()) else { return Ok((None, None)) };
+        if let Some(windows) = shared.windows(answer) {
+            let known = windows.get(self.windows_before).and_then(|window| window.as_boolean_opt());
+            let missing = || Error::bug(format!("an answer is shared without window {}", self.windows_before));
+            return Ok((Some(known.ok_or_else(missing)?.values().clone()), None));
+        }
+        let is_next = |&(other, left): &(usize, usize)| other == answer && left == self.windows_before;
+        Ok((None, self.answers.iter().position(is_next)))
+    }
+
+    /// Leaves what a condition says of all rows of the current window.
+    fn leave_answer(&mut self, place: usize, keep: &BooleanBuffer) {
+        let Some(shared) = &self.request.shared else { return };
+        let window: ArrayRef = Arc::new(BooleanArray::new(keep.clone(), None));
+        if shared.put(self.answers[place].0, &window) {
+            self.answers[place].1 += 1;
+        } else {
+            self.answers.swap_remove(place);
+        }
     }
 
     /// A column of the current window for the selected rows.
@@ -342,6 +384,16 @@ impl<W: Windows> Decode for Sieve<W> {
     fn bytes(&self) -> usize {
         self.windows.bytes()
     }
+}
+
+/// Only these rows of those that are left stay; how many they are.
+fn narrow(now: BooleanBuffer, selected: &mut Selected, left: &mut usize) -> usize {
+    let kept = now.count_set_bits();
+    if kept > 0 && kept < *left {
+        *selected = Some(Selection::new(now));
+        *left = kept;
+    }
+    kept
 }
 
 /// Which rows are true, NULL counting as false.
@@ -504,7 +556,7 @@ impl DowncastDictionary for ArrayRef {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use arrow::array::{AsArray, Int64Array};
+    use arrow::array::Int64Array;
     use arrow::datatypes::{Field, Int64Type, Schema};
     use parking_lot::Mutex;
     use proptest::prelude::*;
@@ -544,6 +596,7 @@ pub(crate) mod tests {
     pub(crate) struct NotDivisible {
         pub columns: Vec<usize>,
         pub by: i64,
+        pub answer: Option<usize>,
     }
 
     impl RowFilter for NotDivisible {
@@ -564,6 +617,10 @@ pub(crate) mod tests {
         fn may_see_dropped(&self) -> bool {
             self.by % 2 == 0
         }
+
+        fn answer(&self) -> Option<usize> {
+            self.answer
+        }
     }
 
     /// Columns that others have left, and those that they want: as many windows as there is room for.
@@ -572,11 +629,20 @@ pub(crate) mod tests {
         windows_max: usize,
         taken: Mutex<Vec<usize>>,
         put: Mutex<Vec<Vec<i64>>>,
+        /// What is known of each filter, and what is left of the others.
+        answers: Vec<Option<Vec<ArrayRef>>>,
+        answers_put: Mutex<Vec<Vec<bool>>>,
         complete: Mutex<Option<usize>>,
     }
 
     impl Left {
-        fn new(table: &[Vec<i64>], ready: &[usize], batch_rows: usize, windows_max: usize) -> Self {
+        fn new(
+            table: &[Vec<i64>],
+            ready: &[usize],
+            answers: &[Option<Vec<bool>>],
+            batch_rows: usize,
+            windows_max: usize,
+        ) -> Self {
             let windows = |column: &Vec<i64>| {
                 column.chunks(batch_rows).map(|rows| Arc::new(Int64Array::from(rows.to_vec())) as ArrayRef).collect()
             };
@@ -586,6 +652,8 @@ pub(crate) mod tests {
                 windows_max,
                 taken: Mutex::new(vec![0; table.len()]),
                 put: Mutex::new(vec![Vec::new(); table.len()]),
+                answers: answers.iter().map(|known| Some(bits(known.as_ref()?, batch_rows))).collect(),
+                answers_put: Mutex::new(vec![Vec::new(); answers.len()]),
                 complete: Mutex::new(None),
             }
         }
@@ -593,14 +661,23 @@ pub(crate) mod tests {
 
     impl SharedColumns for Left {
         fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-            self.ready[column].as_deref()
+            match column.checked_sub(ANSWERS_FROM) {
+                Some(answer) => self.answers[answer].as_deref(),
+                None => self.ready[column].as_deref(),
+            }
         }
 
         fn wanted(&self) -> Vec<usize> {
-            (0..self.ready.len()).filter(|column| self.ready[*column].is_none()).collect()
+            let columns = (0..self.ready.len()).filter(|column| self.ready[*column].is_none());
+            let answers = (0..self.answers.len()).filter(|answer| self.answers[*answer].is_none());
+            columns.chain(answers.map(|answer| ANSWERS_FROM + answer)).collect()
         }
 
         fn put(&self, column: usize, window: &ArrayRef) -> bool {
+            if let Some(answer) = column.checked_sub(ANSWERS_FROM) {
+                self.answers_put.lock()[answer].extend(window.as_boolean().values());
+                return true;
+            }
             let taken = &mut self.taken.lock()[column];
             *taken += 1;
             assert!(*taken <= self.windows_max + 1, "a column that was given up is put again");
@@ -615,13 +692,17 @@ pub(crate) mod tests {
         }
     }
 
+    fn bits(answers: &[bool], batch_rows: usize) -> Vec<ArrayRef> {
+        answers.chunks(batch_rows).map(|rows| Arc::new(BooleanArray::from(rows.to_vec())) as ArrayRef).collect()
+    }
+
     #[test]
     fn a_step_looks_at_one_window() {
         // No row of the first nine windows is kept, and the last has one.
         let column = (0..100).map(|row| if row == 95 { 1 } else { 0 }).collect();
         let request = DecodeRequest {
             columns: vec![0],
-            filters: vec![Arc::new(NotDivisible { columns: vec![0], by: 7 })],
+            filters: vec![Arc::new(NotDivisible { columns: vec![0], by: 7, answer: None })],
             batch_rows: 10,
             narrow: true,
             shared: None,
@@ -674,24 +755,33 @@ pub(crate) mod tests {
             ready in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
             windows_put in 0usize..40,
             is_shared in any::<bool>(),
+            is_known in prop::collection::vec(any::<bool>(), 4),
         ) {
             let table = vec![
                 a.clone(),
                 a.iter().map(|v| v * 3 + 1).collect::<Vec<_>>(),
                 a.iter().map(|v| v * 7 + 2).collect::<Vec<_>>(),
             ];
-            let kept = (0..a.len())
-                .filter(|&row| filters.iter().all(|(columns, by)| {
+            let answers = filters.iter().map(|(columns, by)| {
+                let answer = |row| {
                     let sum = columns.iter().map(|&c| table[c][row]).sum::<i64>();
                     sum % 11 != 0 && sum % by != 0
-                }))
-                .collect::<Vec<_>>();
+                };
+                (0..a.len()).map(answer).collect::<Vec<_>>()
+            });
+            let answers = answers.collect::<Vec<_>>();
+            let kept = (0..a.len()).filter(|&row| answers.iter().all(|answer| answer[row])).collect::<Vec<_>>();
             let fields = (0..3).map(|i| Field::new(format!("c{i}"), DataType::Int64, false)).collect::<Vec<_>>();
-            let shared = is_shared.then(|| Arc::new(Left::new(&table, &ready, batch_rows, windows_put)));
+            let known = answers.iter().zip(&is_known).map(|(answer, is_known)| is_known.then(|| answer.clone()));
+            let known = known.collect::<Vec<_>>();
+            let shared = is_shared.then(|| Arc::new(Left::new(&table, &ready, &known, batch_rows, windows_put)));
             let request = DecodeRequest {
                 columns: columns.clone(),
-                filters: filters.iter()
-                    .map(|(columns, by)| Arc::new(NotDivisible { columns: columns.clone(), by: *by }) as _)
+                filters: filters.iter().enumerate()
+                    .map(|(number, (columns, by))| {
+                        let answer = Some(ANSWERS_FROM + number);
+                        Arc::new(NotDivisible { columns: columns.clone(), by: *by, answer }) as _
+                    })
                     .collect(),
                 batch_rows,
                 narrow: true,
@@ -715,6 +805,13 @@ pub(crate) mod tests {
             }
             if let Some(shared) = shared {
                 prop_assert_eq!(*shared.complete.lock(), Some(a.len()));
+                for (number, (put, answer)) in shared.answers_put.lock().iter().zip(&answers).enumerate() {
+                    // Of each window until one of which not all rows were seen.
+                    prop_assert_eq!(&put[..], &answer[..put.len()]);
+                    prop_assert!(put.len() % batch_rows == 0 || put.len() == a.len());
+                    let expected = if is_known[number] { Some(0) } else { (number == 0).then_some(a.len()) };
+                    prop_assert!(expected.is_none_or(|expected| put.len() == expected));
+                }
                 for (column, put) in shared.put.lock().iter().enumerate() {
                     let expected = if ready.contains(&column) { &[] } else { &table[column][..] };
                     // As many windows as were taken, and all if there were not more.

@@ -55,6 +55,8 @@ pub struct ScanProgress {
     pub clusters_pruned: AtomicUsize,
     /// Columns of clusters that were there already, because other scans had decoded them.
     pub columns_shared: AtomicUsize,
+    /// Conditions of which it was known of all rows of a cluster whether they are true, because other scans had asked.
+    pub answers_shared: AtomicUsize,
     /// Bytes fetched.
     pub bytes: AtomicUsize,
 }
@@ -110,19 +112,25 @@ impl ScanSource {
         };
         self.progress.clusters_total.fetch_add(clusters.len(), Ordering::Relaxed);
         let schema = self.scan.table.schema();
-        let mut filters = PredicateFilter::all_of(&self.scan.filters, &schema)?;
-        for (filter, column) in &self.runtime_filters {
-            filters.push(filter.row_filter(*column));
-        }
+        let conditions = PredicateFilter::all_of(&self.scan.filters, &schema)?;
+        let join_filters = self.runtime_filters.iter().map(|(filter, column)| filter.row_filter(*column));
+        let join_filters = join_filters.collect::<Vec<_>>();
         let mut fetched_columns = self.scan.columns.clone();
-        fetched_columns.extend(filters.iter().flat_map(|filter| filter.columns().iter().copied()));
+        fetched_columns.extend(conditions.iter().flat_map(|filter| filter.columns().iter().copied()));
+        fetched_columns.extend(join_filters.iter().flat_map(|filter| filter.columns().iter().copied()));
         fetched_columns.sort_unstable();
         fetched_columns.dedup();
         let attendance = self.sharing.as_ref().and_then(|sharing| {
             // Whoever leaves early decodes no more than he needs.
             let leaves = self.scan.limit.is_none();
-            sharing.scans.attend(&self.scan.table, &clusters, &fetched_columns, sharing.batch_rows, leaves)
+            let conditions = conditions.iter().map(PredicateFilter::condition);
+            let (table, columns, rows) = (&self.scan.table, &fetched_columns, sharing.batch_rows);
+            sharing.scans.attend(table, &clusters, columns, conditions, rows, leaves)
         });
+        let answers = attendance.iter().flat_map(|attendance| attendance.answers()).chain(std::iter::repeat(None));
+        let conditions = conditions.into_iter().zip(answers).map(|(filter, answer)| filter.with_answer(answer));
+        let conditions = conditions.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>);
+        let filters = conditions.chain(join_filters).collect();
         let (io, progress) = (self.io.clone(), self.progress.clone());
         Ok(Shared {
             filters,

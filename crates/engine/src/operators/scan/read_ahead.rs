@@ -273,8 +273,9 @@ impl ReadAhead {
     fn arrived(&self, ready: Ready) {
         if let Ok(fetched) = &ready.fetched {
             self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
-            let shared = ready.columns.as_ref().map_or(0, |columns| columns.ready());
-            self.progress.columns_shared.fetch_add(shared, Ordering::Relaxed);
+            let (columns, answers) = ready.columns.as_ref().map_or((0, 0), |columns| columns.ready());
+            self.progress.columns_shared.fetch_add(columns, Ordering::Relaxed);
+            self.progress.answers_shared.fetch_add(answers, Ordering::Relaxed);
         }
         let waiting = {
             let mut queue = self.queue.lock();

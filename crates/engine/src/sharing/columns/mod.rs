@@ -7,6 +7,10 @@
 //! run at the same time, wherever each of them began, read and decode every cluster once between them; none waits for another,
 //! and whoever comes late finds first what was done before he came.
 //!
+//! What a condition says of all rows of a cluster is left in the same way, as a column of bits, and found by scans with an equal condition, whatever
+//! else they want: each sub-predicate is evaluated once for all. It is a part of an answer, so it stays for later scans only while
+//! [states](super::retained) do; else for those that run at the same time.
+//!
 //! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once, and for some time nothing is left here then: a
 //! query that writes to temp space what does not fit is short again and again. Beyond its part of the budget, what goes first is what saves least for its bytes, values rising with time (as [retained states](super::retained) do), and of that
 //! what no running scan needs.
@@ -25,18 +29,20 @@ use std::task::{Poll, Waker};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int32Type};
+use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::Clock;
-use diligence_storage::{Cluster, SharedColumns, Table};
+use diligence_storage::{ANSWERS_FROM, Cluster, SharedColumns, Table};
 
 use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, TableShelf, Value};
+use super::signature::canonical;
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
 use crate::plan::{Node, Plan};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Clusters of a scan among which the next one is chosen.
 const CHOICE_MAX: usize = 64;
@@ -50,6 +56,8 @@ pub(crate) struct Scans {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
     percent: AtomicUsize,
+    /// Whether what conditions said stays when no scan of the table runs.
+    keeps_answers: AtomicBool,
     /// Until when nothing is left, since a query was short of memory; on the clock.
     rests_until_ns: AtomicU64,
     shelf: Mutex<Shelf>,
@@ -63,6 +71,7 @@ impl Scans {
             broker: broker.clone(),
             clock,
             percent: AtomicUsize::new(percent),
+            keeps_answers: AtomicBool::new(true),
             rests_until_ns: AtomicU64::new(0),
             shelf: Mutex::default(),
         });
@@ -82,6 +91,15 @@ impl Scans {
         drop(gone);
     }
 
+    /// Whether what conditions said of rows stays for scans that come when no other one of the table runs.
+    pub fn keep_answers(&self, keeps: bool) {
+        self.keeps_answers.store(keeps, Ordering::Relaxed);
+        if !keeps {
+            let gone = self.shelf.lock().forget_idle_answers();
+            drop(gone);
+        }
+    }
+
     fn bytes_max(&self) -> usize {
         self.broker.budget_bytes() / 100 * self.percent()
     }
@@ -91,13 +109,14 @@ impl Scans {
         self.broker.is_wanted() || self.clock.now_ns() < self.rests_until_ns.load(Ordering::Relaxed)
     }
 
-    /// A scan begins that wants these columns of these clusters, in windows of `window_rows`. One that `leaves` something decodes
-    /// columns as a whole where others want them. `None` if there is nothing to share.
-    pub fn attend(
+    /// A scan begins that wants these columns of these clusters, under these conditions over the table's schema, in windows of
+    /// `window_rows`. One that `leaves` something decodes columns as a whole where others want them. `None` if there is nothing to share.
+    pub fn attend<'a>(
         self: &Arc<Self>,
         table: &Arc<dyn Table>,
         clusters: &[Arc<dyn Cluster>],
         columns: &[usize],
+        conditions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
         window_rows: usize,
         leaves: bool,
     ) -> Option<Arc<Attendance>> {
@@ -112,16 +131,19 @@ impl Scans {
             return None;
         }
         let id = TableId(Arc::as_ptr(table).cast::<()>() as usize);
-        let (scan, gone) = {
+        let conditions = conditions.map(canonical).collect::<Vec<_>>();
+        let (scan, answers, gone) = {
             let mut shelf = self.shelf.lock();
             if shelf.closed {
                 return None;
             }
-            let gone = if shelf.tables.contains_key(&id) { Vec::new() } else { shelf.sweep() };
+            let mut gone = if shelf.tables.contains_key(&id) { Vec::new() } else { shelf.sweep() };
             let scan = shelf.scans_made;
             shelf.scans_made += 1;
+            gone.extend(shelf.forget_rare_conditions(id, conditions.len()));
             let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(table));
-            for column in &columns {
+            let answers = conditions.into_iter().map(|condition| own.number(condition?)).collect::<Vec<_>>();
+            for column in columns.iter().chain(answers.iter().flatten()) {
                 let interest = own.columns.entry(*column).or_default();
                 interest.running += 1;
                 interest.scans += 1;
@@ -130,10 +152,10 @@ impl Scans {
                 own.clusters.entry(*place).or_default().needed += 1;
             }
             own.scans.insert(scan, places);
-            (scan, gone)
+            (scan, answers, gone)
         };
         drop(gone);
-        Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, window_rows, leaves }))
+        Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, answers, window_rows, leaves }))
     }
 
     /// A query waits whose scans want what these do: whoever scans the same meanwhile is not the only one who wants it.
@@ -221,7 +243,7 @@ impl Scans {
                 }
                 info.builds.push(BuildInfo {
                     state: "decoded",
-                    queries: table.columns.len(),
+                    queries: table.columns.keys().filter(|column| **column < ANSWERS_FROM).count(),
                     readers: table.scans.len(),
                     elapsed_ns: 0,
                     bytes,
@@ -254,11 +276,18 @@ pub(crate) struct Attendance {
     table: TableId,
     scan: u64,
     columns: Vec<usize>,
+    /// For each condition the number under which its answers are shared.
+    answers: Vec<Option<usize>>,
     window_rows: usize,
     leaves: bool,
 }
 
 impl Attendance {
+    /// For each condition the number under which its answers are shared.
+    pub fn answers(&self) -> impl Iterator<Item = Option<usize>> {
+        self.answers.iter().copied()
+    }
+
     /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment.
     pub fn choose<'a>(&self, clusters: impl Iterator<Item = &'a Arc<dyn Cluster>>) -> usize {
         let shelf = self.scans.shelf.lock();
@@ -312,7 +341,7 @@ impl Attendance {
             let mut moved = Vec::new();
             let table = shelf.tables.get_mut(&self.table)?;
             let own = table.clusters.entry(place).or_default();
-            for &column in &self.columns {
+            for &column in self.columns.iter().chain(self.answers.iter().flatten()) {
                 match own.columns.iter_mut().find(|(other, _)| *other == column).map(|(_, slot)| slot) {
                     Some(Slot::Kept(entry)) if entry.decoded.window_rows == self.window_rows => {
                         entry.uses += 1;
@@ -342,7 +371,7 @@ impl Attendance {
             column,
             windows: Vec::new(),
             rows: 0,
-            read_bytes: cluster.bytes(&[column]),
+            read_bytes: if column < ANSWERS_FROM { cluster.bytes(&[column]) } else { 0 },
             memory: self.scans.memory.reservation("Shared columns"),
         };
         let claims = claims.into_iter().map(claim).collect();
@@ -364,19 +393,28 @@ const CLAIM_SHARE: usize = 4;
 /// What a column is expected to cost for each byte before it is decoded: about half of it is read.
 const COST_EXPECTED: f64 = 1.5;
 
+/// What a byte of a condition's answers costs: it took eight values.
+const ANSWER_COST: f64 = 16.0;
+
 impl Drop for Attendance {
     fn drop(&mut self) {
         let mut shelf = self.scans.shelf.lock();
         let Some(table) = shelf.tables.get_mut(&self.table) else { return };
+        let is_last = table.scans.len() == 1;
         let places = table.scans.get(&self.scan).map(|places| places.iter().copied().collect::<Vec<_>>());
         for place in places.unwrap_or_default() {
             table.release(self.scan, place);
         }
         table.scans.remove(&self.scan);
-        for column in &self.columns {
+        for column in self.columns.iter().chain(self.answers.iter().flatten()) {
             if let Some(interest) = table.columns.get_mut(column) {
                 interest.running -= 1;
             }
+        }
+        if is_last && !self.scans.keeps_answers.load(Ordering::Relaxed) {
+            let gone = shelf.forget_idle_answers();
+            drop(shelf);
+            drop(gone);
         }
     }
 }
@@ -408,9 +446,10 @@ impl ClusterColumns {
         self.attendance.columns.iter().all(|column| self.has(*column))
     }
 
-    /// Columns that are here.
-    pub fn ready(&self) -> usize {
-        self.ready.len()
+    /// Columns that are here, and conditions whose answers are.
+    pub fn ready(&self) -> (usize, usize) {
+        let columns = self.ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count();
+        (columns, self.ready.len() - columns)
     }
 
     fn has(&self, column: usize) -> bool {
@@ -477,7 +516,7 @@ impl SharedColumns for ClusterColumns {
         self.give_up(broken);
         for Claim { column, windows, read_bytes, memory, .. } in complete {
             let bytes = memory.bytes();
-            let cost = 1.0 + read_bytes as f64 / bytes.max(1) as f64;
+            let cost = if column < ANSWERS_FROM { 1.0 + read_bytes as f64 / bytes.max(1) as f64 } else { ANSWER_COST };
             let window_rows = self.attendance.window_rows;
             self.attendance.scans.keep(self.id(column), Decoded { windows, window_rows, bytes, cost, memory });
         }

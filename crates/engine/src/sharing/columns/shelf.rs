@@ -4,9 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
-use diligence_storage::Table;
+use diligence_storage::{ANSWERS_FROM, Table};
 
+use super::super::signature::Canonical;
 use crate::memory::Reservation;
+
+/// Conditions of one table that are remembered.
+const CONDITIONS_MAX: usize = 1000;
 
 /// Columns that are looked at to find one that no running scan needs.
 const VICTIMS_MAX: usize = 32;
@@ -44,8 +48,11 @@ pub(super) struct Value(u64);
 pub(super) struct TableShelf {
     pub table: Weak<dyn Table>,
     pub clusters: HashMap<u64, ClusterShelf>,
-    /// For each column the scans that want it.
+    /// For each column, and each condition's answers, the scans that want it.
     pub columns: HashMap<usize, Interest>,
+    /// The numbers of the answers of conditions.
+    conditions: HashMap<Canonical, usize>,
+    conditions_made: usize,
     /// The running scans, and the clusters that each still needs.
     pub scans: HashMap<u64, HashSet<u64>>,
     pub hits: u64,
@@ -164,19 +171,44 @@ impl Shelf {
         gone
     }
 
+    /// Takes away what conditions have said, of tables that no scan runs over.
+    pub fn forget_idle_answers(&mut self) -> Vec<Arc<Decoded>> {
+        let tables = self.tables.iter().filter(|(_, shelf)| shelf.scans.is_empty()).map(|(id, _)| *id);
+        let tables = tables.collect::<Vec<_>>();
+        tables.into_iter().flat_map(|table| self.remove_of(table, |column| column >= ANSWERS_FROM)).collect()
+    }
+
+    /// Makes room for as many conditions more of a table, if there are too many: those go first that only one scan had.
+    pub fn forget_rare_conditions(&mut self, id: TableId, more: usize) -> Vec<Arc<Decoded>> {
+        let mut forgotten = HashSet::new();
+        if let Some(table) = self.tables.get_mut(&id) {
+            for scans in [1, u64::MAX] {
+                if table.conditions.len() + more > CONDITIONS_MAX {
+                    forgotten.extend(table.forget_conditions(|interest| interest.scans <= scans));
+                }
+            }
+        }
+        if forgotten.is_empty() { Vec::new() } else { self.remove_of(id, |column| forgotten.contains(&column)) }
+    }
+
+    /// Takes away columns of a table.
+    fn remove_of(&mut self, table: TableId, is_meant: impl Fn(usize) -> bool) -> Vec<Arc<Decoded>> {
+        let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
+        let ids = clusters.flat_map(|(place, cluster)| {
+            let columns = cluster.columns.iter().map(|(column, _)| *column).filter(|column| is_meant(*column));
+            columns.map(|column| ColumnId { table, place: *place, column })
+        });
+        let ids = ids.collect::<Vec<_>>();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
     /// Takes away what is of tables that nobody can name any more.
     pub fn sweep(&mut self) -> Vec<Arc<Decoded>> {
         let fallen = self.tables.iter().filter(|(_, shelf)| shelf.table.strong_count() == 0 && shelf.scans.is_empty());
         let fallen = fallen.map(|(id, _)| *id).collect::<Vec<_>>();
         let mut gone = Vec::new();
         for table in fallen {
-            let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
-            let ids = clusters.flat_map(|(place, cluster)| {
-                cluster.columns.iter().map(|(column, _)| ColumnId { table, place: *place, column: *column })
-            });
-            for id in ids.collect::<Vec<_>>() {
-                gone.extend(self.remove(id));
-            }
+            gone.extend(self.remove_of(table, |_| true));
             self.tables.remove(&table);
         }
         gone
@@ -184,11 +216,39 @@ impl Shelf {
 }
 
 impl TableShelf {
+    /// Under which number the answers of a condition are shared; `None` if there are too many.
+    pub fn number(&mut self, condition: Canonical) -> Option<usize> {
+        if let Some(number) = self.conditions.get(&condition) {
+            return Some(*number);
+        }
+        if self.conditions.len() >= CONDITIONS_MAX {
+            return None;
+        }
+        let number = ANSWERS_FROM + self.conditions_made;
+        self.conditions_made += 1;
+        self.conditions.insert(condition, number);
+        Some(number)
+    }
+
+    /// Forgets the conditions that no running scan has and of which this is true; gives their numbers.
+    fn forget_conditions(&mut self, is_rare: impl Fn(&Interest) -> bool) -> HashSet<usize> {
+        let columns = &mut self.columns;
+        let forgotten = self.conditions.extract_if(|_, number| match columns.get(number) {
+            Some(interest) => interest.running == 0 && is_rare(interest),
+            None => true,
+        });
+        let numbers = forgotten.map(|(_, number)| number).collect::<HashSet<_>>();
+        columns.retain(|number, _| !numbers.contains(number));
+        numbers
+    }
+
     pub fn new(table: &Arc<dyn Table>) -> Self {
         Self {
             table: Arc::downgrade(table),
             clusters: HashMap::new(),
             columns: HashMap::new(),
+            conditions: HashMap::new(),
+            conditions_made: 0,
             scans: HashMap::new(),
             hits: 0,
         }

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::Statistics;
+use datafusion_common::{ScalarValue, Statistics};
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
-use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, TableScan};
+use diligence_storage::{
+    ANSWERS_FROM, Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, TableScan,
+};
 
 use crate::memory::Broker;
 use crate::plan::{Node, Plan, Scan};
@@ -92,7 +97,7 @@ impl Stage {
     }
 
     fn scan(&self, columns: &[usize]) -> Arc<Attendance> {
-        self.scans.attend(&self.table, &self.clusters, columns, WINDOW_ROWS, true).unwrap()
+        self.scans.attend(&self.table, &self.clusters, columns, [].iter(), WINDOW_ROWS, true).unwrap()
     }
 
     fn take(&self, scan: &Arc<Attendance>, place: usize) -> Arc<ClusterColumns> {
@@ -144,7 +149,7 @@ fn what_is_wanted_again_is_decoded_as_a_whole_and_then_not_again() {
     stage.run(&[0]);
     let third = stage.scan(&[0, 1]);
     let columns = stage.take(&third, 2);
-    assert_eq!((columns.missing(&[0, 1]), columns.wanted(), columns.ready()), (vec![1], vec![1], 1));
+    assert_eq!((columns.missing(&[0, 1]), columns.wanted(), columns.ready()), (vec![1], vec![1], (1, 0)));
     let found = columns.windows(0).unwrap();
     assert!(found.iter().map(|window| window.to_data()).eq(windows(0).map(|window| window.to_data())));
     assert!(columns.windows(1).is_none());
@@ -201,7 +206,7 @@ fn a_cluster_that_others_are_at_comes_last_and_is_not_waited_for() {
 fn what_most_scans_need_comes_first() {
     let stage = Stage::new(1 << 20, 4);
     let scan = stage.scan(&[0]);
-    let half = stage.scans.attend(&stage.table, &stage.clusters[2..], &[1], WINDOW_ROWS, true).unwrap();
+    let half = stage.scans.attend(&stage.table, &stage.clusters[2..], &[1], [].iter(), WINDOW_ROWS, true).unwrap();
     assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 2);
     decode(&stage.take(&half, 2));
     assert_eq!(stage.next(&scan, &[0, 1, 2, 3]), 3, "the other one does not need cluster 2 any more");
@@ -231,15 +236,15 @@ fn windows_of_other_sizes_and_scans_that_leave_early_leave_nothing() {
     let stage = Stage::new(1 << 20, 1);
     for leaves in [false, true] {
         drop(stage.scan(&[0]));
-        let scan = stage.scans.attend(&stage.table, &stage.clusters, &[0], WINDOW_ROWS, leaves).unwrap();
+        let scan = stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), WINDOW_ROWS, leaves).unwrap();
         assert_eq!(stage.take(&scan, 0).wanted().len(), usize::from(leaves));
     }
     stage.run(&[0]);
-    let other = stage.scans.attend(&stage.table, &stage.clusters, &[0], 7, true).unwrap();
+    let other = stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), 7, true).unwrap();
     let columns = stage.take(&other, 0);
     assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![0], vec![]));
     stage.scans.set_percent(0);
-    assert!(stage.scans.attend(&stage.table, &stage.clusters, &[0], WINDOW_ROWS, true).is_none());
+    assert!(stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), WINDOW_ROWS, true).is_none());
     assert_eq!((stage.info().columns_bytes, stage.broker.reserved_bytes()), (0, 0));
 }
 
@@ -273,7 +278,7 @@ fn columns_have_their_part_of_the_budget_and_give_way_to_queries() {
     assert!(stage.info().columns_read_total >= 2 * before as u64, "{:?}", stage.info());
     // What is read stays counted as long as it is.
     let scan = stage.scan(&[0]);
-    let places = (0..40).find(|place| stage.take(&scan, *place).ready() == 1).unwrap();
+    let places = (0..40).find(|place| stage.take(&scan, *place).ready().0 == 1).unwrap();
     let read = stage.take(&scan, places);
     let query = stage.broker.account(QueryId(1), None);
     let mut wanted = query.reservation("Query");
@@ -303,6 +308,66 @@ fn nothing_is_left_for_a_while_after_memory_was_short() {
     assert_eq!(wanted(), [0]);
 }
 
+fn compared(column: usize, operator: Operator, constant: i64) -> [Arc<dyn PhysicalExpr>; 2] {
+    let (column, constant): (Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>) =
+        (Arc::new(Column::new("any name", column)), Arc::new(Literal::new(ScalarValue::Int64(Some(constant)))));
+    [
+        Arc::new(BinaryExpr::new(column.clone(), operator, constant.clone())),
+        Arc::new(BinaryExpr::new(constant, operator.swap().unwrap(), column)),
+    ]
+}
+
+#[test]
+fn what_a_condition_says_is_left_for_equal_ones() {
+    let stage = Stage::new(1 << 20, 2);
+    let attend = |condition: &Arc<dyn PhysicalExpr>, column: usize| {
+        let conditions = std::iter::once(condition);
+        stage.scans.attend(&stage.table, &stage.clusters, &[column], conditions, WINDOW_ROWS, true).unwrap()
+    };
+    let [one, mirrored] = compared(1, Operator::Lt, 5);
+    let [other, _] = compared(1, Operator::Lt, 6);
+    let first = attend(&one, 0);
+    assert!(stage.take(&first, 0).wanted().is_empty(), "nobody else has the condition");
+    let second = attend(&mirrored, 1);
+    let answer = second.answers().next().unwrap().unwrap();
+    assert!(answer >= ANSWERS_FROM && first.answers().eq([Some(answer)]), "5 > b is b < 5");
+    let columns = stage.take(&first, 0);
+    assert_eq!(columns.wanted(), [answer], "of the columns they have none in common");
+    decode(&columns);
+    let third = attend(&other, 1);
+    assert!(third.answers().ne([Some(answer)]));
+    assert_eq!(stage.take(&third, 0).ready(), (0, 0));
+    let columns = stage.take(&second, 0);
+    assert_eq!((columns.ready(), columns.is_all()), ((0, 1), false), "the column itself is not there");
+    drop((columns, first, third));
+    // The part of an answer stays as long as states do; or until nobody scans the table.
+    stage.scans.keep_answers(false);
+    assert_eq!(stage.take(&second, 0).ready(), (0, 1));
+    drop(second);
+    let again = attend(&one, 0);
+    assert_eq!(stage.take(&again, 0).ready(), (0, 0));
+    assert_eq!(stage.info().columns_kept, 0);
+}
+
+#[test]
+fn conditions_are_not_remembered_without_end() {
+    let stage = Stage::new(1 << 20, 1);
+    let attend = |constant| {
+        let [condition, _] = compared(0, Operator::Eq, constant);
+        let scan =
+            stage.scans.attend(&stage.table, &stage.clusters, &[0], std::iter::once(&condition), WINDOW_ROWS, true);
+        scan.unwrap()
+    };
+    let (held, often) = (attend(-1), attend(-2));
+    let (held_number, often_number) = (held.answers().next().unwrap(), often.answers().next().unwrap());
+    drop((often, attend(-2)));
+    for constant in 0..2500 {
+        assert!(attend(constant).answers().next().unwrap().is_some(), "{constant}");
+    }
+    assert_eq!(attend(-1).answers().next().unwrap(), held_number, "one that runs");
+    assert_eq!(attend(-2).answers().next().unwrap(), often_number, "one that came twice");
+}
+
 #[test]
 fn a_table_that_is_gone_takes_its_columns_along() {
     let mut stage = Stage::new(1 << 20, 2);
@@ -314,5 +379,5 @@ fn a_table_that_is_gone_takes_its_columns_along() {
     assert_eq!((info.columns_kept, info.columns_bytes, info.builds.len()), (0, 0, 0));
     assert_eq!(stage.broker.reserved_bytes(), 0);
     let scan = stage.scan(&[0]);
-    assert_eq!(stage.take(&scan, 0).ready(), 0);
+    assert_eq!(stage.take(&scan, 0).ready(), (0, 0));
 }

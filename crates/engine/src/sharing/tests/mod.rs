@@ -301,6 +301,26 @@ fn who_waits_for_a_run_of_the_template_starts_when_a_worker_has_nothing_to_do() 
 }
 
 #[test]
+fn how_a_query_lists_its_keys_and_values_does_not_count() {
+    let tables = Tables::new(5000);
+    let wanted = [(0, 90), (5, 80), (10, 99), (20, 70)].map(|(low, high)| Wanted::between(low, high));
+    let plans = [
+        tables.sums(&wanted[0], &[0, 3]),
+        tables.sums_in_order(&wanted[1], &[3, 0], &[5, 2, 0, 1, 4, 3]),
+        tables.sums_in_order(&wanted[2], &[0, 3], &[1, 0, 3, 2, 5, 4]),
+        tables.sums_in_order(&wanted[3], &[3, 0], &[0, 1, 2, 3, 4, 5]),
+    ];
+    let template =
+        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|(template, _)| template);
+    assert!(template(&plans[0]).is_some() && plans.iter().all(|plan| template(plan) == template(&plans[0])));
+    assert!(template(&plans[0]) != template(&tables.sums(&wanted[0], &[0, 1])));
+    for engine in engines() {
+        (0..10).for_each(|_| judge(&engine, &plans));
+        assert!(!is_inline(&engine) || engine.sharing().merged_queries_total > 0);
+    }
+}
+
+#[test]
 fn what_is_equal_has_one_signature() {
     let tables = Tables::new(10);
     let exact = |plan: &Plan| Signature::exact(plan, &options(SharingMode::All));

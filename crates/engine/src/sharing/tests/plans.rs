@@ -190,10 +190,15 @@ impl Tables {
 
     /// By any columns, with values that can be added up as they are.
     pub fn sums(&self, wanted: &Wanted, groups: &[usize]) -> Plan {
+        self.sums_in_order(wanted, groups, &[0, 1, 2, 3, 4, 5])
+    }
+
+    /// The same values, listed in this order.
+    pub fn sums_in_order(&self, wanted: &Wanted, groups: &[usize], order: &[usize]) -> Plan {
         let rows = self.rows(wanted);
         let schema = rows.schema.clone();
         let of = |function, index| call(function, column(index, &schema), &schema);
-        let calls = vec![
+        let calls = [
             call(count_udaf(), int(1), &schema),
             of(sum_udaf(), 2),
             of(count_udaf(), 2),
@@ -201,7 +206,7 @@ impl Tables {
             of(min_udaf(), 3),
             of(max_udaf(), 1),
         ];
-        aggregate_of(rows, groups, calls)
+        aggregate_of(rows, groups, order.iter().map(|place| calls[*place].clone()).collect())
     }
 
     /// Only some of these values, of table `t` joined with `u`, read with other columns in another order.
