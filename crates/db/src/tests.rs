@@ -374,7 +374,9 @@ fn scans_share(format: &str) {
     session.execute("SET sharing_columns = 0").unwrap();
     session.execute("SET sharing_columns = 30").unwrap();
     session.set("sharing", "scans").unwrap();
-    assert_eq!(rows(&session, queries[0]), expected[0]);
+    for _asked_before_it_is_worth_leaving in 0..2 {
+        assert_eq!(rows(&session, queries[0]), expected[0]);
+    }
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", queries[0])).join("\n");
     assert!(analyzed.contains("columns of clusters were decoded already"), "{analyzed}");
     assert!(analyzed.contains("an equal condition of another scan"), "{analyzed}");
