@@ -172,8 +172,8 @@ impl<'a> Names<'a> {
             Some(relation) => self.of_relation(name, relation),
             None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
                 let files = self.planner.catalogs().catalog.path(&name.name, &self.planner.options().files);
-                let table = files.table().map_err(to_datafusion)?;
-                self.used(|uses| uses.path(name, table.as_ref()));
+                let table: Arc<dyn Table> = files.table().map_err(to_datafusion)?;
+                self.used(|uses| uses.path(name, &table));
                 Ok(Arc::new(StoredTable::new(&name.name, table).temporary()))
             }
             None => {
@@ -189,16 +189,16 @@ impl<'a> Names<'a> {
         Ok(match relation {
             Relation::Files(files) => {
                 let stored = StoredTable::of_files(name.to_string(), files).map_err(to_datafusion)?;
-                self.used(|uses| uses.table(name, stored.table().as_ref()));
+                self.used(|uses| uses.table(name, stored.table()));
                 Arc::new(stored)
             }
             Relation::Table(table) => {
-                self.used(|uses| uses.table(name, table.as_ref()));
+                self.used(|uses| uses.table(name, &table));
                 Arc::new(StoredTable::new(name.to_string(), table))
             }
             Relation::Memory(memory) => {
                 let stored = StoredTable::of_memory(name.to_string(), memory);
-                self.used(|uses| uses.table(name, stored.table().as_ref()));
+                self.used(|uses| uses.table(name, stored.table()));
                 Arc::new(stored)
             }
             Relation::Computed(computed) => {

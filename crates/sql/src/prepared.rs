@@ -5,8 +5,9 @@
 //! the same, so the plan can run again. For other values there are generic plans ([`generic`](crate::generic)).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::{DataType, IntervalUnit, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -23,7 +24,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_datafusion;
 
-use crate::catalog::{Relation, RelationName, SessionCatalogs, View};
+use crate::catalog::{FileRelation, Relation, RelationName, SessionCatalogs, View};
 use crate::errors;
 use crate::names::Names;
 use crate::parse::{self, Parsed};
@@ -70,23 +71,47 @@ pub struct Uses(Vec<(RelationName, State)>);
 
 #[derive(Clone, Debug)]
 enum State {
-    Table(TableVersion),
+    Table(TableState),
     View(Arc<View>),
     /// A name that stands for a path as long as no relation takes it.
-    Path(TableVersion),
+    Path(TableState),
+}
+
+#[derive(Clone)]
+struct TableState {
+    version: TableVersion,
+    table: Weak<dyn Table>,
+}
+
+impl TableState {
+    fn new(table: &Arc<dyn Table>) -> Self {
+        Self { version: table.version(), table: Arc::downgrade(table) }
+    }
+
+    /// Whether these files are still what was opened. Equal files that were opened once more are not: what scans share goes by the opened table,
+    /// and files that were just written are opened twice.
+    fn is_of(&self, files: &FileRelation) -> bool {
+        files.table().is_ok_and(|table| std::ptr::addr_eq(Arc::as_ptr(&table), self.table.as_ptr()))
+    }
+}
+
+impl fmt::Debug for TableState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.version)
+    }
 }
 
 impl Uses {
-    pub(crate) fn table(&mut self, name: &RelationName, table: &dyn Table) {
-        self.0.push((name.clone(), State::Table(table.version())));
+    pub(crate) fn table(&mut self, name: &RelationName, table: &Arc<dyn Table>) {
+        self.0.push((name.clone(), State::Table(TableState::new(table))));
     }
 
     pub(crate) fn view(&mut self, name: &RelationName, view: &Arc<View>) {
         self.0.push((name.clone(), State::View(view.clone())));
     }
 
-    pub(crate) fn path(&mut self, name: &RelationName, table: &dyn Table) {
-        self.0.push((name.clone(), State::Path(table.version())));
+    pub(crate) fn path(&mut self, name: &RelationName, table: &Arc<dyn Table>) {
+        self.0.push((name.clone(), State::Path(TableState::new(table))));
     }
 
     /// Whether everything is in the same state still, and the planner's session may read it: another one may have made the plan. Looks at
@@ -105,7 +130,7 @@ impl Uses {
         let mut parts = Vec::with_capacity(self.0.len());
         for (name, state) in &self.0 {
             parts.push(match state {
-                State::Table(version) | State::Path(version) => format!("{name}@{}", version.0),
+                State::Table(state) | State::Path(state) => format!("{name}@{}", state.version.0),
                 State::View(view) => format!("{name}@{}", view.definition()),
             });
         }
@@ -118,16 +143,11 @@ impl Uses {
 fn is_current(catalogs: &SessionCatalogs, planner: &Planner, name: &RelationName, state: &State) -> bool {
     let Ok(relation) = catalogs.readable(name) else { return false };
     match (state, relation) {
-        (State::Table(version), Some(Relation::Files(files))) => {
-            files.table().is_ok_and(|table| table.version() == *version)
-        }
-        (State::Table(version), Some(Relation::Table(table))) => table.version() == *version,
-        (State::Table(version), Some(Relation::Memory(memory))) => memory.state().version() == *version,
+        (State::Table(before), Some(Relation::Files(files))) => before.is_of(&files),
+        (State::Table(before), Some(Relation::Table(table))) => table.version() == before.version,
+        (State::Table(before), Some(Relation::Memory(memory))) => memory.state().version() == before.version,
         (State::View(before), Some(Relation::View(view))) => Arc::ptr_eq(before, &view),
-        (State::Path(version), None) => {
-            let files = catalogs.catalog.path(&name.name, &planner.options().files);
-            files.table().is_ok_and(|table| table.version() == *version)
-        }
+        (State::Path(before), None) => before.is_of(&catalogs.catalog.path(&name.name, &planner.options().files)),
         _ => false,
     }
 }
