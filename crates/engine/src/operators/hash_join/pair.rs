@@ -73,7 +73,7 @@ pub(super) fn rows_of(file: &Option<BatchFile>) -> u64 {
 }
 
 fn table_bytes(file: &Option<BatchFile>) -> usize {
-    let bytes = |file: &BatchFile| 2 * file.file().bytes() as usize + TABLE_BYTES_PER_ROW * file.rows() as usize;
+    let bytes = |file: &BatchFile| 2 * file.unpacked_bytes() as usize + TABLE_BYTES_PER_ROW * file.rows() as usize;
     file.as_ref().map_or(0, bytes)
 }
 

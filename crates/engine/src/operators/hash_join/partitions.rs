@@ -220,7 +220,7 @@ impl Partitions {
                 return Poll::Pending;
             }
             let grouping = if self.group > 0 { Grouping::ByFile } else { Grouping::None };
-            let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(&self.buffers, grouping));
+            let writer = slot.writer.get_or_insert_with(|| BatchWriter::packed(&self.buffers, grouping));
             let before = writer.bytes();
             let done = writer.poll_write(batch, waker);
             self.counts.spilled_bytes(writer.bytes() - before);

@@ -334,6 +334,7 @@ fn what_a_condition_says_is_left_for_equal_ones() {
     let columns = stage.take(&first, 0);
     assert_eq!(columns.wanted(), [answer], "of the columns they have none in common");
     decode(&columns);
+    drop(columns);
     let third = attend(&other, 1);
     assert!(third.answers().ne([Some(answer)]));
     assert_eq!(stage.take(&third, 0).ready(), (0, 0));

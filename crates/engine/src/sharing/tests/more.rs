@@ -87,7 +87,7 @@ fn whoever_reads_more_than_it_wants_is_told() {
         said.collect::<Vec<_>>(),
         [
             "host, one run for this and 2 other queries with the same plan",
-            "satellite, one run for this and 2 other queries with the same plan; with columns in another order",
+            "satellite, one run for this and 2 other queries with the same plan",
             "satellite, one run for this and 2 other queries with the same plan; grouped by 1 of 3 keys",
         ]
     );

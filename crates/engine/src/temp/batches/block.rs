@@ -6,7 +6,9 @@
 //!              NULLs (0: no bitmap follows)        every type but Null
 //!              bytes                               strings and binary, and what Arrow IPC made of a nested column
 //!              values, then lengths of the values  dictionaries
-//!   buffers  of each column, as Arrow has them; each begins at a multiple of 16
+//!              width, least value (8 bytes)        packed numbers
+//!              width, bytes                        packed strings
+//!   buffers  of each column, as Arrow has them or [packed](super::packing); each begins at a multiple of 16
 //! ```
 //! Nothing says the types: [`Contents`](super::Contents) does, in memory, since no file outlives its process.
 //!
@@ -26,8 +28,10 @@ use arrow::ipc::writer::StreamWriter;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
+use super::packing;
 use super::sizes::is_flat;
 use crate::batch::{compacted, views};
+use crate::temp::buffers::{HeldBytes, SpillBuffers};
 
 /// What every buffer's beginning is a multiple of: as much as the widest value wants.
 pub(super) const ALIGNMENT: usize = 16;
@@ -73,11 +77,18 @@ enum Piece {
     Bytes(Buffer),
     /// Views, the buffers that they refer to, and their NULLs.
     Views(Buffer, Vec<Buffer>, Option<NullBuffer>),
+    /// The same, with the bytes of each packed length.
+    Texts(Buffer, Vec<Buffer>, Option<NullBuffer>, usize),
+    /// Values of so many bytes, the least of them, and the bytes of each packed one.
+    Numbers(Buffer, usize, i64, usize),
 }
 
 /// What a block will be, before it is anywhere.
 #[derive(Default)]
 pub(super) struct Plan {
+    is_packed: bool,
+    /// Bytes that packing saves.
+    saved: usize,
     lengths: Vec<u32>,
     /// Buffers, with the bytes that each will have.
     pieces: Vec<(Piece, usize)>,
@@ -85,9 +96,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The block of these columns. Fails with kind `Unsupported` if it has more than 4 GiB.
-    pub fn new(columns: &[ArrayRef]) -> Result<Self> {
-        let mut plan = Self::default();
+    /// The block of these columns, packed or as they are. Fails with kind `Unsupported` if it has more than 4 GiB.
+    pub fn new(columns: &[ArrayRef], is_packed: bool) -> Result<Self> {
+        let mut plan = Self { is_packed, ..Self::default() };
         columns.iter().try_for_each(|column| plan.add(column))?;
         if plan.is_too_long || u32::try_from(plan.bytes() + HEADER_BYTES + ALIGNMENT).is_err() {
             return Err(Error::unsupported("a row of 4 GiB or more cannot be spilled"));
@@ -101,6 +112,11 @@ impl Plan {
         lengths + self.pieces.iter().map(|(_, bytes)| bytes.next_multiple_of(ALIGNMENT)).sum::<usize>()
     }
 
+    /// Bytes of the same columns when nothing is packed, about.
+    pub fn unpacked_bytes(&self) -> usize {
+        self.bytes() + self.saved
+    }
+
     /// Writes them into the beginning of a room that is large enough.
     pub fn write(&self, room: &mut [u8]) {
         for (length, four) in self.lengths.iter().zip(room.chunks_exact_mut(4)) {
@@ -112,6 +128,12 @@ impl Plan {
             match piece {
                 Piece::Bytes(buffer) => room.copy_from_slice(buffer),
                 Piece::Views(views, buffers, nulls) => write_views(views, buffers, nulls.as_ref(), room),
+                Piece::Texts(views, buffers, nulls, packed) => {
+                    packing::write_texts(views.typed_data(), buffers, nulls.as_ref(), *packed, room);
+                }
+                Piece::Numbers(values, width, least, packed) => {
+                    packing::write_numbers(values, *width, *least, *packed, room);
+                }
             }
             from += bytes.next_multiple_of(ALIGNMENT);
         }
@@ -158,17 +180,33 @@ impl Plan {
                 let dictionary = array.as_any_dictionary();
                 self.add_fixed(&dictionary.keys().to_data(), key.primitive_width());
                 self.length(dictionary.values().len());
+                let is_packed = std::mem::take(&mut self.is_packed);
                 self.add(dictionary.values())?;
+                self.is_packed = is_packed;
             }
             DataType::FixedSizeBinary(width) => self.add_fixed(&array.to_data(), usize::try_from(*width).ok()),
-            _ => self.add_fixed(&array.to_data(), data_type.primitive_width()),
+            _ => match packing::number_width(data_type).filter(|_| self.is_packed) {
+                Some(width) => self.add_numbers(&array.to_data(), width),
+                None => self.add_fixed(&array.to_data(), data_type.primitive_width()),
+            },
         }
         Ok(())
     }
 
     fn add_fixed(&mut self, data: &ArrayData, width: Option<usize>) {
-        let width = width.unwrap_or(0);
-        self.bytes_piece(data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width));
+        self.bytes_piece(values_of(data, width.unwrap_or(0)));
+    }
+
+    fn add_numbers(&mut self, data: &ArrayData, width: usize) {
+        let values = values_of(data, width);
+        let (least, packed) = packing::measure(&values, width);
+        self.lengths.extend([packed as u32, least as u32, (least >> 32) as u32]);
+        if packed == width {
+            self.bytes_piece(values);
+        } else {
+            self.saved += data.len() * (width - packed);
+            self.pieces.push((Piece::Numbers(values, width, least, packed), data.len() * packed));
+        }
     }
 
     fn add_strings<T: ByteArrayType>(&mut self, array: &ArrayRef) {
@@ -180,6 +218,17 @@ impl Plan {
     }
 
     fn add_views(&mut self, views: &Buffer, buffers: &[Buffer], nulls: Option<&NullBuffer>) {
+        if self.is_packed {
+            let all = views.typed_data::<u128>();
+            let (longest, bytes) = packing::measure_texts(all, nulls);
+            let packed = packing::width_of(longest as u64);
+            self.length(packed);
+            self.length(bytes);
+            self.saved += all.len() * (16 - packed);
+            let piece = Piece::Texts(views.clone(), buffers.to_vec(), nulls.cloned(), packed);
+            self.pieces.push((piece, packed * all.len() + bytes));
+            return;
+        }
         let long = long_bytes(views.typed_data(), nulls);
         self.length(long);
         let piece = Piece::Views(views.clone(), buffers.to_vec(), nulls.cloned());
@@ -199,6 +248,11 @@ impl Plan {
         self.bytes_piece(stream.into());
         Ok(())
     }
+}
+
+/// The values of a column of a fixed width.
+pub(super) fn values_of(data: &ArrayData, width: usize) -> Buffer {
+    data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
 }
 
 /// The offsets with 0 as the first one, and the first and last as they were.
@@ -240,18 +294,28 @@ fn write_views(all: &Buffer, buffers: &[Buffer], nulls: Option<&NullBuffer>, roo
     }
 }
 
-/// The columns of a block that begins where the buffer begins, without its header.
-pub(super) fn columns_of(block: &Buffer, rows: usize, types: &[DataType]) -> Result<Vec<ArrayRef>> {
-    let lengths = types.iter().map(lengths_of).sum::<usize>();
-    let mut source = Source { block, length: 0, from: (4 * lengths).next_multiple_of(ALIGNMENT) };
+/// The columns of a block that begins where the buffer begins, without its header. What is packed is unpacked into memory that the buffers'
+/// owner answers for.
+pub(super) fn columns_of(
+    block: &Buffer,
+    rows: usize,
+    types: &[DataType],
+    is_packed: bool,
+    buffers: &SpillBuffers,
+) -> Result<Vec<ArrayRef>> {
+    let lengths = types.iter().map(|data_type| lengths_of(data_type, is_packed)).sum::<usize>();
+    let from = (4 * lengths).next_multiple_of(ALIGNMENT);
+    let mut source = Source { block, is_packed, buffers, length: 0, from };
     types.iter().map(|data_type| source.array(rows, data_type)).collect()
 }
 
 /// How many lengths a column of a type has.
-fn lengths_of(data_type: &DataType) -> usize {
+fn lengths_of(data_type: &DataType, is_packed: bool) -> usize {
     match data_type {
         DataType::Null => 0,
-        DataType::Dictionary(_, values) if is_flat(data_type) => 2 + lengths_of(values),
+        DataType::Utf8View | DataType::BinaryView if is_packed => 3,
+        _ if is_packed && packing::number_width(data_type).is_some() => 4,
+        DataType::Dictionary(_, values) if is_flat(data_type) => 2 + lengths_of(values, false),
         DataType::Utf8
         | DataType::LargeUtf8
         | DataType::Binary
@@ -265,6 +329,8 @@ fn lengths_of(data_type: &DataType) -> usize {
 /// A block while its columns are taken out.
 struct Source<'a> {
     block: &'a Buffer,
+    is_packed: bool,
+    buffers: &'a SpillBuffers,
     /// The next length.
     length: usize,
     /// Where the next buffer begins.
@@ -286,6 +352,32 @@ impl Source<'_> {
         let buffer = self.block.slice_with_length(self.from, bytes);
         self.from += bytes.next_multiple_of(ALIGNMENT);
         Ok(buffer)
+    }
+
+    /// Numbers, in full width.
+    fn numbers(&mut self, rows: usize, width: usize) -> Result<Buffer> {
+        let packed = self.length()?;
+        let least = self.length()? as i64 | (self.length()? as i64) << 32;
+        let stored = self.buffer(rows * packed)?;
+        if packed == width {
+            return Ok(stored);
+        }
+        let mut held = HeldBytes::new(self.buffers, rows * width)?;
+        packing::read_numbers(&stored, width, least, packed, held.bytes_mut());
+        Ok(held.into_buffer())
+    }
+
+    /// Views, and the strings that they refer to.
+    fn texts(&mut self, rows: usize) -> Result<Vec<Buffer>> {
+        let packed = self.length()?;
+        let bytes = self.length()?;
+        let both = self.buffer(rows * packed + bytes)?;
+        let text = both.slice_with_length(rows * packed, bytes);
+        let mut held = HeldBytes::new(self.buffers, 16 * rows)?;
+        if !packing::read_texts(&both[..rows * packed], packed, &text, held.bytes_mut()) {
+            return Err(too_short());
+        }
+        Ok(vec![held.into_buffer(), text])
     }
 
     fn array(&mut self, rows: usize, data_type: &DataType) -> Result<ArrayRef> {
@@ -316,6 +408,7 @@ impl Source<'_> {
             }
             DataType::Utf8 | DataType::Binary => strings(self, 4)?,
             DataType::LargeUtf8 | DataType::LargeBinary => strings(self, 8)?,
+            DataType::Utf8View | DataType::BinaryView if self.is_packed => self.texts(rows)?,
             DataType::Utf8View | DataType::BinaryView => {
                 let long = self.length()?;
                 let both = self.buffer(16 * rows + long)?;
@@ -325,15 +418,20 @@ impl Source<'_> {
             DataType::Dictionary(key, values) => {
                 let keys = self.buffer(rows * key.primitive_width().unwrap_or(0))?;
                 let count = self.length()?;
+                let is_packed = std::mem::take(&mut self.is_packed);
                 children.push(self.array(count, values)?.to_data());
+                self.is_packed = is_packed;
                 vec![keys]
             }
             DataType::FixedSizeBinary(width) => vec![self.buffer(rows * usize::try_from(*width).unwrap_or(0))?],
-            _ => vec![self.buffer(rows * data_type.primitive_width().unwrap_or(0))?],
+            _ => match packing::number_width(data_type).filter(|_| self.is_packed) {
+                Some(width) => vec![self.numbers(rows, width)?],
+                None => vec![self.buffer(rows * data_type.primitive_width().unwrap_or(0))?],
+            },
         };
         let data = ArrayData::builder(data_type.clone()).len(rows).nulls(nulls).buffers(buffers).child_data(children);
         // SAFETY: these are the buffers of a valid array of this type, as their cluster's checksum says, with offsets and views
-        // moved to where their strings are; each begins at a multiple of 16 from an address that is one.
+        // moved to where their strings are; each begins at a multiple of 16 from an address that is one, or is memory of its own.
         Ok(make_array(unsafe { data.build_unchecked() }))
     }
 

@@ -1,13 +1,14 @@
 //! Rows in spill files.
 //!
 //! A batch becomes one or a few blocks ([`block`]), each within a cluster, so that a reader needs no more memory than the cluster
-//! that it stands on and its arrays are that cluster: nothing is copied. Only a block that is larger than a cluster, one row or one
+//! that it stands on and its arrays are that cluster: nothing is copied, unless the file is [packed](packing). Only a block that is larger than a cluster, one row or one
 //! dictionary as a rule, is spread over several, and put together again when it is read.
 //!
 //! What comes back is what was written, in its physical type: narrow forms stay narrow, dictionaries dictionaries, views views.
 //! A dictionary keeps the values that its rows have; strings are laid side by side.
 
 mod block;
+mod packing;
 mod reader;
 mod sizes;
 #[cfg(test)]
@@ -40,6 +41,8 @@ pub struct BatchFile {
 #[derive(Debug, Default)]
 struct Contents {
     rows: u64,
+    unpacked_bytes: u64,
+    is_packed: bool,
     /// Blocks refer to these by number: physical types may differ from batch to batch.
     forms: Vec<Form>,
     /// Clusters in which a block begins, and the number of its first row in the file.
@@ -50,6 +53,11 @@ impl BatchFile {
     /// How many rows it has.
     pub fn rows(&self) -> u64 {
         self.contents.rows
+    }
+
+    /// Bytes that its rows need in memory, about, however few they have in the file.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.contents.unpacked_bytes
     }
 
     /// The file under it.

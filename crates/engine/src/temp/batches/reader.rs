@@ -124,7 +124,8 @@ impl BatchReader {
             raw.into_buffer()
         };
         let types = self.contents.forms.get(header.form).ok_or_else(cut_off)?;
-        Ok(Step::Batch(Batch::from_arrays(columns_of(&raw, header.rows, types)?, header.rows)))
+        let columns = columns_of(&raw, header.rows, types, self.contents.is_packed, self.reader.buffers())?;
+        Ok(Step::Batch(Batch::from_arrays(columns, header.rows)))
     }
 }
 

@@ -4,7 +4,8 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 
-use super::block::{ALIGNMENT, HEADER_BYTES};
+use super::block::{ALIGNMENT, HEADER_BYTES, values_of};
+use super::packing;
 use crate::batch::{bytes_needed, views};
 
 /// What Arrow's IPC format adds to a nested column, about.
@@ -50,8 +51,8 @@ pub(super) struct Sizes {
 
 impl Sizes {
     /// Measures the columns; of strings, each row.
-    pub fn new(columns: &[ArrayRef], rows: usize) -> Self {
-        let sizes: Vec<Size> = columns.iter().map(size_of).collect();
+    pub fn new(columns: &[ArrayRef], rows: usize, is_packed: bool) -> Self {
+        let sizes: Vec<Size> = columns.iter().map(|column| size_of(column, is_packed)).collect();
         let shared = sizes.iter().map(|size| if let Size::Shared(_, bytes) = size { *bytes } else { 0 });
         // At most four lengths and four buffers per column: NULLs, keys, and the offsets and strings of a dictionary. Each buffer
         // may end within a byte and needs padding.
@@ -95,10 +96,24 @@ impl Sizes {
     }
 }
 
-fn size_of(column: &ArrayRef) -> Size {
+fn size_of(column: &ArrayRef, is_packed: bool) -> Size {
     let data_type = column.data_type();
+    if let Some(width) = packing::number_width(data_type).filter(|_| is_packed) {
+        // Of fewer rows, the greatest difference is no greater.
+        return Size::Bits(8 * packing::measure(&values_of(&column.to_data(), width), width).1 + 1);
+    }
     if let Some(width) = data_type.primitive_width() {
         return Size::Bits(8 * width + 1);
+    }
+    if let Some((all, _)) = views::parts(column).filter(|_| is_packed) {
+        let mut before = Vec::with_capacity(all.len() + 1);
+        let (mut longest, mut bytes) = (0, 0);
+        before.push(0);
+        for length in packing::lengths(all, column.nulls()) {
+            (longest, bytes) = (length.max(longest), bytes + length);
+            before.push(bytes);
+        }
+        return Size::Running(8 * packing::width_of(longest as u64) + 1, before);
     }
     if let Some((all, _)) = views::parts(column) {
         let mut before = Vec::with_capacity(all.len() + 1);
@@ -122,7 +137,7 @@ fn size_of(column: &ArrayRef) -> Size {
         DataType::LargeBinary => Size::Offsets64(column.as_binary::<i64>().offsets().clone()),
         DataType::Dictionary(key, _) if is_flat(data_type) => {
             let values = column.as_any_dictionary().values();
-            let shared = Sizes::new(std::slice::from_ref(values), values.len());
+            let shared = Sizes::new(std::slice::from_ref(values), values.len(), false);
             Size::Shared(8 * key.primitive_width().unwrap_or(8) + 1, shared.bytes(0, values.len()))
         }
         _ => Size::Running(0, nested_before(column)),

@@ -22,7 +22,7 @@ use diligence_base::seams::{MemoryTempFiles, Random};
 use super::super::*;
 use super::block::{Header, Plan, columns_of};
 use super::sizes::Sizes;
-use crate::batch::{Batch, Column};
+use crate::batch::{Batch, Column, bytes_needed};
 use crate::memory::{Broker, QueryMemory};
 
 const ROWS: usize = 300;
@@ -161,7 +161,8 @@ fn every_type_comes_back_from_clusters_of_any_size() {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let whole = Batch::from_arrays(columns(&mut random), ROWS);
-            let mut writer = BatchWriter::new(&buffers, Grouping::None);
+            let make = if seed % 4 < 2 { BatchWriter::new } else { BatchWriter::packed };
+            let mut writer = make(&buffers, Grouping::None);
             let mut written = Vec::new();
             for _ in 0..5 {
                 let from = random.below(ROWS);
@@ -177,6 +178,8 @@ fn every_type_comes_back_from_clusters_of_any_size() {
                 write(&mut writer, batch).unwrap();
             }
             let file = writer.finish();
+            let needed = written.iter().flat_map(Batch::columns).map(|column| bytes_needed(&column.flat().unwrap()));
+            assert!(file.unpacked_bytes() >= needed.sum::<usize>() as u64 * 9 / 10, "seed {seed}");
             let rows: usize = written.iter().map(Batch::rows).sum();
             assert_eq!(file.rows(), rows as u64);
             let back = read(&mut file.into_reader(&buffers));
@@ -206,11 +209,13 @@ fn a_block_needs_no_more_than_was_measured() {
         let mut random = Random::new(seed);
         // Nested columns are measured about.
         let columns = columns(&mut random)[..19].to_vec();
-        let sizes = Sizes::new(&columns, ROWS);
+        let is_packed = seed % 2 == 0;
+        let sizes = Sizes::new(&columns, ROWS, is_packed);
         for _ in 0..10 {
             let from = random.below(ROWS);
             let rows = 1 + random.below(ROWS - from);
-            let plan = Plan::new(&columns.iter().map(|column| column.slice(from, rows)).collect::<Vec<_>>()).unwrap();
+            let slices = columns.iter().map(|column| column.slice(from, rows)).collect::<Vec<_>>();
+            let plan = Plan::new(&slices, is_packed).unwrap();
             let header = Header { bytes: plan.bytes(), raw_bytes: 0, rows, form: 0 };
             assert!(header.block_bytes() <= sizes.bytes(from, rows).next_multiple_of(16), "seed {seed}");
             let fitting = sizes.fitting(from, header.block_bytes());
@@ -223,14 +228,59 @@ fn a_block_needs_no_more_than_was_measured() {
 fn a_block_that_was_cut_off_is_an_error() {
     let columns = columns(&mut Random::new(1));
     let types: Vec<_> = columns.iter().map(|column| column.data_type().clone()).collect();
-    let plan = Plan::new(&columns).unwrap();
-    let mut room = vec![0; plan.bytes()];
-    plan.write(&mut room);
-    let block = arrow::buffer::Buffer::from(room);
-    assert_eq!(columns_of(&block, ROWS, &types).unwrap(), columns);
-    for bytes in [0, 3, 100, block.len() / 2, block.len() - 4096] {
-        assert!(columns_of(&block.slice_with_length(0, bytes), ROWS, &types).is_err());
+    let space = space(4096, Compression::None, 0);
+    let memory = QueryMemory::unbounded();
+    let buffers = SpillBuffers::new(&space, memory.reservation("Sort"), SpillMemory::default()).unwrap();
+    for is_packed in [false, true] {
+        let plan = Plan::new(&columns, is_packed).unwrap();
+        let mut room = vec![0; plan.bytes()];
+        plan.write(&mut room);
+        let block = arrow::buffer::Buffer::from(room);
+        let read = |bytes| columns_of(&block.slice_with_length(0, bytes), ROWS, &types, is_packed, &buffers);
+        assert_eq!(read(block.len()).unwrap(), columns);
+        for bytes in [0, 3, 100, block.len() / 2, block.len() - 4096] {
+            assert!(read(bytes).is_err());
+        }
     }
+    assert_eq!(memory.reserved_bytes(), 0);
+}
+
+#[test]
+fn what_is_packed_has_few_bytes_and_comes_back() {
+    let space = space(1 << 16, Compression::None, 0);
+    let memory = QueryMemory::unbounded();
+    let buffers = SpillBuffers::new(&space, memory.reservation("HashJoin"), SpillMemory::default()).unwrap();
+    let spans = [0, 1, 0xFF, 0x100, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 0x1_0000_0000, u64::MAX];
+    let numbers = |span: u64| -> ArrayRef {
+        let least = if span > i64::MAX as u64 { i64::MIN } else { -7 };
+        Arc::new(Int64Array::from_iter_values(
+            (0..9).map(|row| least.wrapping_add((span / 8 * row).max(span * (row / 8)) as i64)),
+        ))
+    };
+    let small = |least: i32, greatest: i32| -> ArrayRef {
+        Arc::new(Int32Array::from_iter_values((0..9).map(|row| if row % 2 == 0 { least } else { greatest })))
+    };
+    let texts = |length: usize| -> ArrayRef {
+        Arc::new(StringViewArray::from_iter_values((0..9).map(|row| "abcdefghi"[..row].repeat(length / 8))))
+    };
+    let columns = spans.map(numbers).into_iter();
+    let columns = columns.chain([small(3, 3), small(-9, 100), small(i32::MIN, i32::MAX), small(0, 70_000)]);
+    let columns = columns.chain([0, 8, 16, 248, 256, 65_528, 65_536].map(texts)).collect::<Vec<_>>();
+    for column in columns {
+        let plan = Plan::new(std::slice::from_ref(&column), true).unwrap();
+        let mut room = vec![0; plan.bytes()];
+        plan.write(&mut room);
+        let types = [column.data_type().clone()];
+        let back = columns_of(&arrow::buffer::Buffer::from(room), 9, &types, true, &buffers).unwrap();
+        assert_eq!(back, [column]);
+    }
+    let bytes = |column: ArrayRef| Plan::new(&[column], true).unwrap().bytes();
+    assert_eq!(spans.map(|span| bytes(numbers(span))), [16, 32, 32, 48, 48, 64, 64, 96, 96]);
+    // Lengths of 1 byte, and 36 characters in all for each 8 of the longest.
+    assert_eq!(
+        [0, 8, 16, 256].map(|length| bytes(texts(length))),
+        [16, 64, 112, 16 + (18 + 36 * 32_usize).next_multiple_of(16)]
+    );
 }
 
 #[test]

@@ -59,6 +59,14 @@ impl BatchWriter {
         }
     }
 
+    /// One that packs what it writes ([`packing`](super::packing)): less to write and to read, for some copying. Its readers need memory for what they
+    /// unpack: up to 16 bytes for each row and column of a batch.
+    pub fn packed(buffers: &SpillBuffers, grouping: Grouping) -> Self {
+        let mut writer = Self::new(buffers, grouping);
+        writer.contents.is_packed = true;
+        writer
+    }
+
     /// Writes a batch; picked columns are made flat. After `Pending`, call it again with the same batch when the waker was woken.
     /// Fails if an earlier write has failed, or if there is no memory for another cluster: then it may be called again with the same
     /// batch as well, if there is memory after all.
@@ -66,7 +74,7 @@ impl BatchWriter {
         if self.done < batch.rows() || self.long.is_some() {
             let columns =
                 (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
-            let sizes = Sizes::new(&columns, batch.rows());
+            let sizes = Sizes::new(&columns, batch.rows(), self.contents.is_packed);
             let form = self.form(&columns);
             while self.done < batch.rows() {
                 let written = match self.poll_long(waker) {
@@ -101,10 +109,11 @@ impl BatchWriter {
             return Poll::Pending;
         }
         let slices: Vec<_> = columns.iter().map(|column| column.slice(self.done, rows)).collect();
-        let plan = Plan::new(&slices)?;
+        let plan = Plan::new(&slices, self.contents.is_packed)?;
         let bytes = plan.bytes();
         let header = Header { bytes, raw_bytes: 0, rows, form };
         if header.block_bytes() > cluster {
+            self.contents.unpacked_bytes += plan.unpacked_bytes() as u64;
             self.begin_long(&plan, header);
             return Poll::Ready(Ok(()));
         }
@@ -146,6 +155,7 @@ impl BatchWriter {
         }
         self.done += rows;
         self.contents.rows += rows as u64;
+        self.contents.unpacked_bytes += plan.unpacked_bytes() as u64;
         Poll::Ready(Ok(()))
     }
 
