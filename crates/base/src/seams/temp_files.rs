@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use super::temp_queue::TempQueue;
 
 /// How the names of temp files begin, where they have one.
@@ -70,6 +72,8 @@ struct LocalTempFile {
     is_direct: bool,
     /// Where it is, if its name could not be removed.
     path: Option<PathBuf>,
+    /// Held by whoever writes through the page cache: the system lets one do that at a time, and the others would spin.
+    writing: Mutex<()>,
 }
 
 impl TempFiles for LocalTempFiles {
@@ -105,7 +109,7 @@ impl TempFiles for LocalTempFiles {
             created => (created?, flags != 0),
         };
         let ((file, path), is_direct) = created;
-        Ok(Arc::new(LocalTempFile { file, is_direct, path }))
+        Ok(Arc::new(LocalTempFile { file, is_direct, path, writing: Mutex::new(()) }))
     }
 
     /// An io_uring, where the system has one and allows it.
@@ -226,6 +230,7 @@ impl TempFile for LocalTempFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let Ok(offset) = libc::off_t::try_from(offset) else { return Err(io::Error::from_raw_os_error(libc::EFBIG)) };
         let count = slices.len().min(SLICES_MAX) as i32;
+        let _one = (!self.is_direct).then(|| self.writing.lock());
         // SAFETY: `IoSlice` has the layout of `iovec` (its documentation promises so); the slices are borrowed for the call.
         let written = unsafe { libc::pwritev(self.file.as_raw_fd(), slices.as_ptr().cast(), count, offset) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
@@ -302,7 +307,7 @@ mod tests {
         // As on a file system that does not remove the names of open files.
         let kept = directory.join(format!("{TEMP_FILE_PREFIX}3-0"));
         std::fs::write(&kept, "").unwrap();
-        drop(LocalTempFile { file, is_direct: false, path: Some(kept.clone()) });
+        drop(LocalTempFile { file, is_direct: false, path: Some(kept.clone()), writing: Mutex::new(()) });
         assert!(!kept.exists());
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -152,7 +152,7 @@ impl FinishedParts {
         let index = parts.waiting.iter().rposition(FinishedGroups::may_retire)?;
         let groups = parts.waiting.remove(index)?;
         parts.retiring += 1;
-        Some(Retiring { groups, next: 0, batch: None, writer: BatchWriter::new(buffers, Grouping::None) })
+        Some(Retiring { groups, next: 0, batch: None, writer: BatchWriter::packed(buffers, Grouping::None) })
     }
 
     /// A part is in temp space.

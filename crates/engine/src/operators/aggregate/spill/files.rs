@@ -68,7 +68,7 @@ impl PartitionFiles {
                 slot.waiting.push(waker.clone());
                 return Poll::Pending;
             }
-            let writer = slot.writer.get_or_insert_with(|| BatchWriter::new(buffers, Grouping::None));
+            let writer = slot.writer.get_or_insert_with(|| BatchWriter::packed(buffers, Grouping::None));
             let done = writer.poll_write(batch, waker);
             match done {
                 Poll::Ready(Ok(())) => slot.owner = None,

@@ -177,9 +177,9 @@ fn grouped_writes_lose_nothing() {
     let (left, right) = (pairs_of_numbers(60_000), pairs_of_numbers(70_000));
     let (expected, ..) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, None);
     let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 3_000_000, 2, None);
-    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
+    assert!(rows == expected && spilled.bytes > 500_000, "{spilled:?}");
     let (rows, spilled, _) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, Some(180));
-    assert!(rows == expected && spilled.bytes > 1_000_000, "{spilled:?}");
+    assert!(rows == expected && spilled.bytes > 500_000, "{spilled:?}");
 }
 
 #[test]
