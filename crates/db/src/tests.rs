@@ -378,7 +378,8 @@ fn scans_share(format: &str) {
         assert_eq!(rows(&session, queries[0]), expected[0]);
     }
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", queries[0])).join("\n");
-    assert!(analyzed.contains("columns of clusters were decoded already"), "{analyzed}");
+    assert!(analyzed.contains("columns of clusters were decoded already, by other scans; "), "{analyzed}");
+    assert!(analyzed.contains(" less to read"), "{analyzed}");
     assert!(analyzed.contains("an equal condition of another scan"), "{analyzed}");
     assert!(analyzed.contains(", 0 B fetched"), "{analyzed}");
     // Other files are another table.

@@ -189,6 +189,10 @@ pub struct Profile {
     pub columns_shared: usize,
     /// Conditions of which it was known of all rows of a cluster whether they are true, because other scans had asked.
     pub answers_shared: usize,
+    /// What was not read of files because of shared columns and answers.
+    pub bytes_shared: usize,
+    /// The most scans that ran over one of its tables at a time, its own among them; 0 if none shares.
+    pub scans_most: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
     /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this saved.
@@ -204,7 +208,14 @@ impl Profile {
     pub fn shared(&self) -> Vec<String> {
         let mut shared = Vec::new();
         if self.columns_shared > 0 {
-            shared.push(format!("{} columns of clusters were decoded already, by other scans", self.columns_shared));
+            let (columns, saved) = (self.columns_shared, display_bytes(self.bytes_shared));
+            let together = match self.scans_most {
+                2.. => format!("; up to {} scans of one table at a time", self.scans_most),
+                _ => String::new(),
+            };
+            shared.push(format!(
+                "{columns} columns of clusters were decoded already, by other scans; {saved} less to read{together}"
+            ));
         }
         if self.answers_shared > 0 {
             let answers = self.answers_shared;
@@ -228,6 +239,8 @@ impl Profile {
         self.clusters_pruned += earlier.clusters_pruned;
         self.columns_shared += earlier.columns_shared;
         self.answers_shared += earlier.answers_shared;
+        self.bytes_shared += earlier.bytes_shared;
+        self.scans_most = self.scans_most.max(earlier.scans_most);
         self.bytes_fetched += earlier.bytes_fetched;
         self.tables_shared.0 += earlier.tables_shared.0;
         self.tables_shared.1 += earlier.tables_shared.1;

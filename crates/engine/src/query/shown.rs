@@ -35,6 +35,11 @@ pub(super) struct Traced {
 }
 
 impl QueryRun {
+    /// Nanoseconds since it was started.
+    pub(crate) fn age_ns(&self) -> u64 {
+        self.clock.now_ns().saturating_sub(self.started_ns)
+    }
+
     /// The query at this moment. What is built for it counts as its own where it was the first to want it.
     pub fn info(&self) -> QueryInfo {
         let built = self.shared.get().and_then(Shared::own_build).map(|build| build.info());
@@ -95,6 +100,8 @@ impl QueryRun {
         let sum = |field: fn(&ScanProgress) -> &AtomicUsize| {
             self.scans.get().into_iter().flatten().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
         };
+        let scans = self.scans.get().into_iter().flatten();
+        let scans_most = scans.map(|scan| scan.scans_most.load(Ordering::Relaxed)).max().unwrap_or(0);
         Profile {
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
             memory_peak_bytes: self.setup.memory.peak_bytes(),
@@ -102,6 +109,8 @@ impl QueryRun {
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
             columns_shared: sum(|scan| &scan.columns_shared),
             answers_shared: sum(|scan| &scan.answers_shared),
+            bytes_shared: sum(|scan| &scan.bytes_shared),
+            scans_most,
             bytes_fetched: sum(|scan| &scan.bytes),
             tables_shared: self.tables_read.get(),
             sharing: None,

@@ -147,7 +147,7 @@ impl Books {
         self.by_reader.insert(reader.run.id(), id);
         self.totals.satellites_total += 1;
         if let Some(build) = member.build.and_then(|build| self.builds.get(&build)) {
-            build.show(&reader);
+            build.show(&reader, build.run.as_ref().map(|run| run.age_ns()));
         }
         member.readers.push(reader);
     }
@@ -216,7 +216,7 @@ impl Books {
         for reader in
             build.members.iter().filter_map(|member| self.members.get(member)).flat_map(|member| &member.readers)
         {
-            build.show(reader);
+            build.show(reader, None);
             wanted = true;
         }
         wanted
@@ -243,12 +243,12 @@ impl Books {
 }
 
 impl Build {
-    /// Tells a reader what it shares.
-    pub fn show(&self, reader: &Reader) {
+    /// Tells a reader what it shares, and how long after the start of the run it came, in nanoseconds, if it did.
+    pub fn show(&self, reader: &Reader, attached_ns: Option<u64>) {
         let Some(run) = &self.run else { return };
         self.readers.fetch_add(1, Ordering::Relaxed);
         let (build, readers) = (run.clone(), self.readers.clone());
         let (merged, residual) = (self.members.len(), reader.fit.as_ref().map(|fit| fit.residual.clone()));
-        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged, readers, residual }));
+        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged, readers, attached_ns, residual }));
     }
 }

@@ -117,6 +117,8 @@ pub(crate) struct SharedRun {
     pub merged: usize,
     /// Readers of the run, of all its queries.
     pub readers: Arc<AtomicUsize>,
+    /// Nanoseconds after the start of the run at which the query came; `None` if it was there before.
+    pub attached_ns: Option<u64>,
     /// What the query makes of its state, if it is not just what the query wants.
     pub residual: Option<String>,
 }
@@ -188,7 +190,13 @@ impl SharedRun {
             (1, _) => format!("{role}, one run for this and {others} with the same plan"),
             (merged, _) => format!("merged, one run for {merged} different queries; this is a {role} beside {others}"),
         };
-        Some(shared + &residual_text(self.residual.as_ref()))
+        let attached = match (self.role, self.attached_ns) {
+            (Role::Host, _) => String::new(),
+            (_, None) => "; attached before it began".to_owned(),
+            (_, Some(ns)) => format!("; attached {} after it began", display_ns(ns)),
+        };
+        let work = display_ns(self.build.info().waits.worked_ns);
+        Some(format!("{shared}{}{attached}; {work} of work for all", residual_text(self.residual.as_ref())))
     }
 }
 

@@ -57,6 +57,10 @@ pub struct ScanProgress {
     pub columns_shared: AtomicUsize,
     /// Conditions of which it was known of all rows of a cluster whether they are true, because other scans had asked.
     pub answers_shared: AtomicUsize,
+    /// What was not read of files for that.
+    pub bytes_shared: AtomicUsize,
+    /// The most scans of the table that ran when this one came to a cluster, itself among them; 0 if it does not share.
+    pub scans_most: AtomicUsize,
     /// Bytes fetched.
     pub bytes: AtomicUsize,
 }

@@ -273,9 +273,12 @@ impl ReadAhead {
     fn arrived(&self, ready: Ready) {
         if let Ok(fetched) = &ready.fetched {
             self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
-            let (columns, answers) = ready.columns.as_ref().map_or((0, 0), |columns| columns.ready());
-            self.progress.columns_shared.fetch_add(columns, Ordering::Relaxed);
-            self.progress.answers_shared.fetch_add(answers, Ordering::Relaxed);
+            if let Some(found) = ready.columns.as_ref().map(|columns| columns.found()) {
+                self.progress.columns_shared.fetch_add(found.columns, Ordering::Relaxed);
+                self.progress.answers_shared.fetch_add(found.answers, Ordering::Relaxed);
+                self.progress.bytes_shared.fetch_add(found.saved_bytes, Ordering::Relaxed);
+                self.progress.scans_most.fetch_max(found.scans, Ordering::Relaxed);
+            }
         }
         let waiting = {
             let mut queue = self.queue.lock();

@@ -333,6 +333,7 @@ impl Attendance {
         let leaves = self.leaves && !self.scans.rests();
         let bytes_max = self.scans.bytes_max();
         let (mut ready, mut claims) = (Vec::new(), Vec::new());
+        let scans;
         {
             let shelf = &mut *self.scans.shelf.lock();
             let floor = shelf.floor;
@@ -340,6 +341,7 @@ impl Attendance {
             let least = shelf.by_value.first().map_or(f64::INFINITY, |(value, _)| value.number());
             let mut moved = Vec::new();
             let table = shelf.tables.get_mut(&self.table)?;
+            scans = table.scans.len();
             let own = table.clusters.entry(place).or_default();
             for &column in self.columns.iter().chain(self.answers.iter().flatten()) {
                 match own.columns.iter_mut().find(|(other, _)| *other == column).map(|(_, slot)| slot) {
@@ -375,7 +377,16 @@ impl Attendance {
             memory: self.scans.memory.reservation("Shared columns"),
         };
         let claims = claims.into_iter().map(claim).collect();
-        Some(Arc::new(ClusterColumns { attendance: self.clone(), place, ready, claims: Mutex::new(claims) }))
+        let mut columns = ClusterColumns {
+            attendance: self.clone(),
+            place,
+            scans,
+            saved_bytes: 0,
+            ready,
+            claims: Mutex::new(claims),
+        };
+        columns.saved_bytes = columns.unread_bytes(cluster);
+        Some(Arc::new(columns))
     }
 
     /// The scan does not need the cluster any more.
@@ -423,8 +434,25 @@ impl Drop for Attendance {
 pub(crate) struct ClusterColumns {
     attendance: Arc<Attendance>,
     place: u64,
+    /// Scans of the table that run at the moment.
+    scans: usize,
+    /// What need not be read since it is here.
+    saved_bytes: usize,
     ready: Vec<(usize, Arc<Decoded>)>,
     claims: Mutex<Vec<Claim>>,
+}
+
+/// What a scan found of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Columns that are here.
+    pub columns: usize,
+    /// Conditions whose answers are.
+    pub answers: usize,
+    /// What need not be read for that.
+    pub saved_bytes: usize,
+    /// Scans of the table at that moment, this one among them.
+    pub scans: usize,
 }
 
 struct Claim {
@@ -446,10 +474,20 @@ impl ClusterColumns {
         self.attendance.columns.iter().all(|column| self.has(*column))
     }
 
-    /// Columns that are here, and conditions whose answers are.
-    pub fn ready(&self) -> (usize, usize) {
+    /// What is here.
+    pub fn found(&self) -> Found {
         let columns = self.ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count();
-        (columns, self.ready.len() - columns)
+        Found { columns, answers: self.ready.len() - columns, saved_bytes: self.saved_bytes, scans: self.scans }
+    }
+
+    fn unread_bytes(&self, cluster: &dyn Cluster) -> usize {
+        let all = &self.attendance.columns;
+        let missing = self.missing(all);
+        if missing.len() == all.len() {
+            return 0;
+        }
+        // Text is read for one column as for all, and not at all for none.
+        cluster.bytes(all).saturating_sub(if missing.is_empty() { 0 } else { cluster.bytes(&missing) })
     }
 
     fn has(&self, column: usize) -> bool {
