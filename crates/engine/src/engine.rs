@@ -10,15 +10,20 @@ use diligence_base::{Error, Result};
 
 use crate::launcher::{Launcher, Listed};
 use crate::memory::{Broker, QueryMemory, default_budget_bytes};
+use crate::operators::MEMORY_DIVISOR;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
 use crate::pipeline::Graph;
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, Tables, Wish};
+use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, Tables, Wish, with_common_parts};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
+
+/// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half of what may stay in
+/// memory of one, as these are guesses.
+const COMMON_PART_BYTES_DIVISOR: usize = 2 * MEMORY_DIVISOR;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
@@ -172,6 +177,8 @@ impl Engine {
         let launcher = &self.launcher;
         // Foreign operators are started with the plan and may look for a runtime.
         let _entered = sync::enter(&launcher.io.runtime);
+        let with_parts = self.with_common_parts(plan, &options);
+        let plan = with_parts.as_ref().unwrap_or(plan);
         let (result, receiver) = ResultSink::new(plan.schema.clone());
         let run = match Wish::of(plan, &options) {
             Err(_) => {
@@ -191,13 +198,23 @@ impl Engine {
 
     /// The plan, its pipelines, and what it could share, as text.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
+        let with_parts = self.with_common_parts(plan, options);
+        let plan = with_parts.as_ref().unwrap_or(plan);
         let (graph, sharing) = self.compile(plan, options)?;
         Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
     }
 
     /// What a plan could share, as text.
     pub fn explain_sharing(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
-        self.compile(plan, options).map(|(_, sharing)| sharing)
+        let with_parts = self.with_common_parts(plan, options);
+        self.compile(with_parts.as_ref().unwrap_or(plan), options).map(|(_, sharing)| sharing)
+    }
+
+    /// The plan with what it has several times computed once; `None` if there is nothing of the kind.
+    fn with_common_parts(&self, plan: &Plan, options: &QueryOptions) -> Option<Plan> {
+        let budget = self.launcher.broker.budget_bytes();
+        let limit = options.memory_limit_bytes.unwrap_or(budget).min(budget);
+        with_common_parts(plan, options, limit / COMMON_PART_BYTES_DIVISOR)
     }
 
     fn compile(&self, plan: &Plan, options: &QueryOptions) -> Result<(Graph, String)> {

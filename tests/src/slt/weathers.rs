@@ -46,6 +46,11 @@ pub fn all(seed: u64) -> Vec<Weather> {
             settings: vec![("sharing_rows", "0".to_owned())],
             ..weather("sharing:forced", "whatever may be shared is, however small")
         },
+        Weather {
+            memory_bytes: Some(MEMORY_BYTES_MIN),
+            settings: vec![("sharing_rows", "0".to_owned())],
+            ..weather("sharing:forced-in-little-memory", "the same in the smallest memory budget that there is")
+        },
         Weather { settings: vec![("sharing", "off".to_owned())], ..weather("sharing:off", "nothing is shared") },
         Weather {
             over_the_wire: true,

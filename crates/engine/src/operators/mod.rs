@@ -1,6 +1,7 @@
 //! What happens to a batch: one file or folder per operator.
 
 pub mod aggregate;
+pub mod common;
 pub mod filter;
 pub mod foreign;
 pub mod hash_join;
@@ -16,3 +17,6 @@ pub mod scan;
 pub mod sort;
 pub mod values;
 pub mod window;
+mod work_table;
+
+pub(crate) use work_table::MEMORY_DIVISOR;

@@ -16,6 +16,7 @@ use diligence_base::{Error, Result};
 use super::{Operator, Sink, Source};
 use crate::exchange::{Exchange, Pact};
 use crate::operators::aggregate::aggregate;
+use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
 use crate::operators::foreign::ForeignSource;
 use crate::operators::hash_join::{JoinParts, TableShare, hash_join, nested_loop_join};
@@ -138,6 +139,7 @@ pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) 
         surroundings,
         graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), tables: Vec::new(), scans: Vec::new(), held: None },
         runtime_filters: HashMap::new(),
+        common: HashMap::new(),
         gates: Vec::new(),
     };
     let sink = compiler.sink(result, "Result", StageId::Exchange);
@@ -170,6 +172,8 @@ struct Compiler<'a> {
     graph: Graph,
     /// The filters that joins make, and the sinks that fill them.
     runtime_filters: HashMap<RuntimeFilterId, (Arc<RuntimeFilter>, usize)>,
+    /// The common parts, and the sinks that fill them.
+    common: HashMap<WorkTableId, (Arc<CommonRows>, usize)>,
     /// Sinks that everything compiled at the moment waits for (scalar subqueries).
     gates: Vec<usize>,
 }
@@ -305,6 +309,21 @@ impl Compiler<'_> {
                 let surroundings = Surroundings { tables: None, ..self.surroundings.clone() };
                 let source = RecursiveSource::new(query, &plan.schema, receiver, surroundings);
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
+            }
+            Node::Common(common) => {
+                for part in &common.parts {
+                    let rows = CommonRows::new(part.places);
+                    let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
+                    self.node(&part.plan, Tail::new(sink))?;
+                    self.common.insert(part.table, (rows, sink));
+                }
+                self.node(&common.input, tail)
+            }
+            Node::WorkTable(table) if self.common.contains_key(&table.table) => {
+                let (rows, sink) = &self.common[&table.table];
+                tail.after_sinks.push(*sink);
+                let source = rows.source();
+                Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
             }
             Node::WorkTable(table) => {
                 let rows = self.surroundings.work_tables.get(&table.table).cloned();

@@ -194,6 +194,10 @@ impl fmt::Display for Node {
                 write!(f, "Recursive {}{}", query.name, if query.is_distinct { " distinct" } else { "" })
             }
             Node::WorkTable(table) => write!(f, "WorkTable {}", table.name),
+            Node::Common(common) => {
+                let parts = common.parts.iter().map(|part| format!("part {} for {} places", part.table.0, part.places));
+                write!(f, "Common {}", list(parts))
+            }
             Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
         }
     }

@@ -118,8 +118,10 @@ pub enum Node {
     Mask(Mask),
     /// A base and a step that runs again and again on the rows of the step before.
     Recursive(Recursive),
-    /// The rows of the step before.
+    /// The rows of the step before, or of a common part.
     WorkTable(WorkTable),
+    /// Computes parts that the input has several times, once. Made where a query starts.
+    Common(Common),
     /// A DataFusion operator that we do not have natively, fed by our inputs.
     Foreign(Foreign),
 }
@@ -324,18 +326,38 @@ pub struct Recursive {
     pub is_distinct: bool,
 }
 
-/// The rows of the step before, in one of the steps below a [`Recursive`] node.
+/// The rows of the step before, in one of the steps below a [`Recursive`] node; or, below a [`Common`] one, those of a part.
 #[derive(Clone, Debug)]
 pub struct WorkTable {
     /// Whose rows.
     pub table: WorkTableId,
     /// The name in the statement.
     pub name: String,
-    /// Positions in the rows of the recursive query, in output order.
+    /// Positions in the rows of the recursive query, in output order; of a common part, all of them.
     pub columns: Vec<usize>,
 }
 
-/// Which recursive query a work table belongs to. Unique in a plan.
+/// Common parts of a plan. Output: the input's.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The parts.
+    pub parts: Vec<CommonPart>,
+    /// What reads them.
+    pub input: Box<Plan>,
+}
+
+/// A part that a plan has several times.
+#[derive(Clone, Debug)]
+pub struct CommonPart {
+    /// What computes it.
+    pub plan: Plan,
+    /// What its places in the plan call it.
+    pub table: WorkTableId,
+    /// How many places there are.
+    pub places: usize,
+}
+
+/// Which recursive query, or common part, a work table belongs to. Unique in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkTableId(pub u32);
 
@@ -373,6 +395,7 @@ impl Plan {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()
             }
             Node::Recursive(query) => vec![&query.base, &query.step],
+            Node::Common(common) => common.parts.iter().map(|part| &part.plan).chain([common.input.as_ref()]).collect(),
             Node::Foreign(foreign) => foreign.inputs.iter().collect(),
         }
     }
@@ -396,6 +419,9 @@ impl Plan {
                 std::iter::once(input.as_mut()).chain(subqueries).collect()
             }
             Node::Recursive(query) => vec![&mut query.base, &mut query.step],
+            Node::Common(common) => {
+                common.parts.iter_mut().map(|part| &mut part.plan).chain([common.input.as_mut()]).collect()
+            }
             Node::Foreign(foreign) => foreign.inputs.iter_mut().collect(),
         }
     }

@@ -50,7 +50,7 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
             return bounded(plan.rows_estimate.unwrap_or(read).min(read));
         }
         Node::Values { batches } => (batches.iter().map(|batch| batch.num_rows()).sum(), 0),
-        Node::WorkTable(_) => (MADE_ROWS, 0),
+        Node::WorkTable(_) => (plan.rows_estimate.unwrap_or(MADE_ROWS), 0),
         // Rows go through: whoever wants few of them has few read.
         Node::Project { input, .. } | Node::Exchange { input, .. } => (add(input, wanted, needs), 0),
         Node::Limit { input, skip, fetch } => {
@@ -99,6 +99,14 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
         Node::Recursive(query) => {
             let rows = add(&query.base, None, needs).saturating_add(add(&query.step, None, needs));
             (rows, rows.saturating_mul(row_bytes(&plan.schema) + HASH_ROW_BYTES))
+        }
+        Node::Common(common) => {
+            let held = common.parts.iter().map(|part| {
+                let rows = add(&part.plan, None, needs);
+                rows.saturating_mul(row_bytes(&part.plan.schema))
+            });
+            let held = sum(held);
+            (add(&common.input, wanted, needs), held)
         }
         Node::Foreign(foreign) if foreign.inputs.is_empty() => (MADE_ROWS, 0),
         Node::Foreign(foreign) => (sum(foreign.inputs.iter().map(|input| add(input, None, needs))), 0),

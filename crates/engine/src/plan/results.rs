@@ -101,6 +101,10 @@ impl Slots<'_> {
                 self.plan(&mut query.base)?;
                 self.plan(&mut query.step)
             }
+            Node::Common(common) => {
+                common.parts.iter_mut().try_for_each(|part| self.plan(&mut part.plan))?;
+                self.plan(&mut common.input)
+            }
             Node::Foreign(foreign) => foreign.inputs.iter_mut().try_for_each(|input| self.plan(input)),
         }
     }

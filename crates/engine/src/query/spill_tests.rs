@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use diligence_base::ErrorKind;
 use diligence_base::seams::{Fault, MemoryTempFiles};
 
+use crate::plan::{Common, CommonPart, Node, Plan, WorkTable, WorkTableId};
 use crate::query::tests::{numbers, options, read, self_join};
 use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
@@ -64,6 +65,46 @@ fn a_join_that_does_not_fit_answers_the_same() {
             drop(stream);
             is_free(&engine, &temp);
         }
+    }
+}
+
+/// The numbers below some bound, twice, as a common part of two places.
+fn twice(bound: i64) -> Plan {
+    let part = numbers(bound);
+    let schema = part.schema.clone();
+    let table = WorkTableId(3);
+    let place = || {
+        let node = Node::WorkTable(WorkTable { table, name: "part 3".to_owned(), columns: vec![0] });
+        Plan::new(node, schema.clone())
+    };
+    let both = Plan::new(Node::Union { inputs: vec![place(), place()] }, schema.clone());
+    let parts = vec![CommonPart { plan: part, table, places: 2 }];
+    Plan::new(Node::Common(Common { parts, input: Box::new(both) }), schema.clone())
+}
+
+#[test]
+fn a_common_part_that_does_not_fit_is_read_by_all_its_places() {
+    for (engine, temp) in engines() {
+        for bound in [0, 3, 100_000] {
+            let mut stream = engine.run(&twice(bound), options(1000)).unwrap();
+            let mut rows = Vec::new();
+            while let Some(batch) = stream.next_blocking() {
+                let batch = batch.unwrap();
+                let column = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(batch.column(0));
+                rows.extend(column.values().iter().copied());
+            }
+            rows.sort_unstable();
+            assert!(rows.into_iter().eq((0..bound).flat_map(|number| [number, number])), "{engine:?}, {bound}");
+            let profile = stream.profile().to_string();
+            assert_eq!(profile.contains("spilled"), bound > 3, "{profile}");
+            drop(stream);
+            is_free(&engine, &temp);
+        }
+        // Whoever leaves early leaves nothing, nor does what it would have read.
+        let mut stream = engine.run(&twice(100_000), options(1000)).unwrap();
+        stream.next_blocking().unwrap().unwrap();
+        drop(stream);
+        is_free(&engine, &temp);
     }
 }
 

@@ -12,7 +12,7 @@
 //!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
 //!
 //! Beside that, all scans of one table share [what they decode](columns), cluster by cluster, and joins with equal build sides share their
-//! [hash tables](tables).
+//! [hash tables](tables). And what one plan has in several places, a query computes [once](common).
 //!
 //! Invariants:
 //! * Nothing is shared but finished states, and columns of clusters that are decoded as a whole. A run that builds one waits for nobody who reads it, so queries cannot wait in a circle,
@@ -23,6 +23,7 @@
 
 mod books;
 mod columns;
+mod common;
 mod cut;
 mod masks;
 mod parameters;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use diligence_base::Error;
 
 pub(crate) use columns::{Attendance, ClusterColumns, Scans};
+pub(crate) use common::with_common_parts;
 pub(crate) use cut::Wish;
 pub(crate) use parameters::Parameter;
 pub(crate) use retained::Retained;

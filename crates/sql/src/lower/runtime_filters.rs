@@ -71,6 +71,8 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         }
         // What a step does not find at once, a later one may need.
         Node::Recursive(_) | Node::WorkTable(_) => false,
+        // Found when a query starts, after this.
+        Node::Common(_) => false,
         Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Foreign(_) => false,
     }
 }

@@ -22,7 +22,6 @@
 //! * A round ends before the next one begins, and lets go of its memory first.
 
 mod seen;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -34,11 +33,11 @@ use datafusion_common::{JoinType, NullEquality};
 use diligence_base::{Error, Result};
 
 use self::seen::Seen;
-use self::table::{Storage, TableWriter};
-pub use self::table::{WorkTable, WorkTableSource};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::expressions::Expr;
+use crate::operators::work_table::{Storage, TableWriter};
+pub use crate::operators::work_table::{WorkTable, WorkTableSource};
 use crate::pipeline::{NestedRun, Pull, Setup, Source, SourceState, Surroundings};
 use crate::plan::{self, Node, Plan, WorkTableId};
 use crate::sync::Mutex;
@@ -46,6 +45,13 @@ use crate::sync::Mutex;
 /// The tables that UNION's anti-join reads. They are the only ones there.
 const CANDIDATES: WorkTableId = WorkTableId(0);
 const SEEN: WorkTableId = WorkTableId(1);
+
+/// Two clusters to read a step's rows, one each to write the next step's and those that may have been seen, and one more for what
+/// is being written.
+const CLUSTERS_MIN: usize = 5;
+
+/// The name in `system.memory` and in errors.
+const HOLDER: &str = "a recursive query";
 
 /// A recursive query in one run.
 pub struct RecursiveSource {
@@ -79,7 +85,7 @@ impl Source for RecursiveSource {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let start = self.start.lock().take();
         let (base, query) = start.ok_or_else(|| Error::bug("a recursive query has two readers"))?;
-        let storage = Storage::new(setup);
+        let storage = Storage::new(setup, HOLDER, CLUSTERS_MIN);
         let seen = query.is_distinct.then(|| Seen::new(&query.schema, &storage)).transpose()?;
         Ok(Box::new(State {
             rows: Rows::Base(base),

@@ -18,10 +18,10 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_storage::foreign_error::from_arrow;
 use hashbrown::HashSet;
 
-use super::table::Storage;
 use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, to_logical};
 use crate::memory::Reservation;
+use crate::operators::work_table::Storage;
 use crate::temp::{BatchFile, BatchWriter};
 
 /// Bytes of a row in the set beside its own: its place in a table that is half full, and what an allocation costs.

@@ -1,6 +1,7 @@
 //! Many queries at once answer as each of them alone: merged and not, cancelled and failing, on workers and inline.
 
 mod columns;
+mod common;
 mod more;
 mod plans;
 mod retained;

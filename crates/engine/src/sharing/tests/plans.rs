@@ -298,6 +298,65 @@ impl Tables {
         Plan::new(Node::Union { inputs: vec![first, second] }, schema)
     }
 
+    /// Each group's words with the greatest sum of all groups, which are there once more: `groups` is what a common table expression would be.
+    pub fn compared(&self, wanted: &Wanted, other: &Wanted) -> Plan {
+        let groups = |wanted: &Wanted| {
+            let mut groups = self.sums(wanted, &[0, 3]);
+            groups.rows_estimate = Some(35);
+            groups
+        };
+        let (left, right) = (groups(wanted), groups(other));
+        let greatest = {
+            let schema = left.schema.clone();
+            aggregate_of(left, &[1], vec![call(max_udaf(), column(3, &schema), &schema)])
+        };
+        let on = vec![(Expr::column(0, &greatest.schema).unwrap(), Expr::column(1, &right.schema).unwrap())];
+        let fields = greatest.schema.fields().iter().chain(right.schema.fields()).cloned().collect::<Vec<_>>();
+        let join = HashJoin {
+            left: Box::new(greatest),
+            right: Box::new(right),
+            on,
+            filter: None,
+            join_type: JoinType::Inner,
+            null_equality: NullEquality::NullEqualsNothing,
+            null_aware: false,
+            projection: None,
+            runtime_filters: vec![],
+        };
+        let mut plan = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
+        plan.rows_estimate = Some(100);
+        plan
+    }
+
+    /// The pairs of rows that are wanted with one of `u`, above and beside themselves; `limited`: of which only some are wanted.
+    pub fn pairs_twice(&self, wanted: &Wanted, limited: bool) -> Plan {
+        let pairs = || {
+            let (left, right) = (self.scan_u(0), self.rows(wanted));
+            let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
+            let fields = left.schema.fields().iter().chain(right.schema.fields()).cloned().collect::<Vec<_>>();
+            let join = HashJoin {
+                left: Box::new(left),
+                right: Box::new(right),
+                on,
+                filter: None,
+                join_type: JoinType::Inner,
+                null_equality: NullEquality::NullEqualsNothing,
+                null_aware: false,
+                projection: None,
+                runtime_filters: vec![],
+            };
+            let mut plan = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
+            plan.rows_estimate = Some(10);
+            plan
+        };
+        let schema = pairs().schema;
+        let both = Plan::new(Node::Union { inputs: vec![pairs(), pairs()] }, schema.clone());
+        match limited {
+            true => Plan::new(Node::Limit { input: Box::new(both), skip: 0, fetch: Some(5) }, schema),
+            false => both,
+        }
+    }
+
     fn joined_with(&self, left: Plan, kind: i64, join_type: JoinType, projected: bool) -> Plan {
         let right = self.scan_u(kind);
         let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];

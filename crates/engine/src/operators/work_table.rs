@@ -1,4 +1,5 @@
-//! The rows that a recursive query keeps from one step to the next: in memory if they are few, else in temp space.
+//! Rows that are read more than once: those that a recursive query keeps from one step to the next, and those of a plan's common parts. In
+//! memory if they are few, else in temp space.
 //!
 //! Invariant: rows of a table that is being read stay where they are; so those in memory take a small part of what the query may
 //! have, and the rest has gone to temp space while they came.
@@ -16,30 +17,37 @@ use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
 
 /// The part of what a query may have, as its divisor, that the rows of one table in memory may take.
-const MEMORY_DIVISOR: usize = 16;
-
-/// Clusters of a recursive query whose rows are in temp space: two to read a step's rows, one each to write the next step's and those
-/// that may have been seen, and one more for what is being written.
-const CLUSTERS_MIN: usize = 5;
+pub(crate) const MEMORY_DIVISOR: usize = 16;
 
 /// Rows are prepared to leave when they have one in so many parts of a cluster.
 const PREPARED_PARTS: usize = 4;
 
-/// The name in `system.memory` and in errors.
-pub(super) const HOLDER: &str = "a recursive query";
-
-/// Where the tables of one recursive query are. Clones are the same place.
+/// Where some tables are. Clones are the same place.
 #[derive(Clone)]
 pub(super) struct Storage {
     memory: QueryMemory,
     temp: Option<TempSpace>,
+    /// The name in `system.memory` and in errors.
+    holder: &'static str,
+    /// How many tables are written at the same time, and have their part of the memory of one.
+    writers: usize,
+    /// What `buffers` have at least.
+    clusters_min: usize,
     /// Made before rows leave.
     buffers: Arc<Mutex<Option<SpillBuffers>>>,
 }
 
 impl Storage {
-    pub fn new(setup: &Setup) -> Self {
-        Self { memory: setup.memory.clone(), temp: setup.temp.clone(), buffers: Arc::default() }
+    /// A place that `holder` has. Rows in temp space have so many clusters from the beginning to the end: one for each table that is
+    /// written, two for each that is read, and one more.
+    pub fn new(setup: &Setup, holder: &'static str, clusters_min: usize) -> Self {
+        let (memory, temp) = (setup.memory.clone(), setup.temp.clone());
+        Self { memory, temp, holder, writers: 1, clusters_min, buffers: Arc::default() }
+    }
+
+    /// The same for so many tables that are written at the same time.
+    pub fn of_writers(self, writers: usize) -> Self {
+        Self { writers: writers.max(1), ..self }
     }
 
     pub fn memory(&self) -> &QueryMemory {
@@ -64,8 +72,8 @@ impl Storage {
         let Some(temp) = &self.temp else { return Ok(None) };
         let mut buffers = self.buffers.lock();
         if buffers.is_none() {
-            let memory = SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() };
-            *buffers = Some(SpillBuffers::new(temp, self.memory.reservation(HOLDER), memory)?);
+            let memory = SpillMemory { clusters_min: self.clusters_min, ..SpillMemory::default() };
+            *buffers = Some(SpillBuffers::new(temp, self.memory.reservation(self.holder), memory)?);
         }
         Ok(buffers.clone())
     }
@@ -89,7 +97,7 @@ pub(super) struct TableWriter {
 impl TableWriter {
     pub fn new(storage: &Storage) -> Self {
         Self {
-            reservation: storage.memory.reservation(HOLDER),
+            reservation: storage.memory.reservation(storage.holder),
             storage: storage.clone(),
             batches: VecDeque::new(),
             writer: None,
@@ -106,7 +114,7 @@ impl TableWriter {
     pub fn poll_push(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
         if self.writer.is_none() {
             let bytes = batch.bytes();
-            let room = self.storage.memory.limit_bytes() / MEMORY_DIVISOR;
+            let room = self.storage.memory.limit_bytes() / MEMORY_DIVISOR / self.storage.writers;
             let refusal = match self.storage.temp {
                 Some(_) if self.reservation.bytes().saturating_add(bytes) > room => None,
                 _ => match self.reservation.grow(bytes) {
@@ -164,8 +172,24 @@ pub struct WorkTable {
 impl WorkTable {
     /// The rows in these files.
     pub(super) fn of_files(files: Vec<BatchFile>, storage: &Storage) -> Self {
-        let reservation = storage.memory.reservation(HOLDER);
+        let reservation = storage.memory.reservation(storage.holder);
         Self { batches: Vec::new(), files, storage: storage.clone(), _reservation: reservation }
+    }
+
+    /// The rows in memory.
+    pub(super) fn batches(&self) -> &[Batch] {
+        &self.batches
+    }
+
+    /// All others.
+    pub(super) fn files(&self) -> &[BatchFile] {
+        &self.files
+    }
+
+    /// Reads a file, which may be read again; `None` if there is none.
+    pub(super) fn reader(&self, file: usize) -> Option<BatchReader> {
+        let buffers = self.storage.buffers.lock().clone()?;
+        Some(self.files.get(file)?.reader(&buffers, ReadOptions { recycle: false, ..ReadOptions::default() }))
     }
 }
 
@@ -214,14 +238,9 @@ impl SourceState for Reading {
             return Ok(Pull::Batch(batch.project(&self.columns)));
         }
         let Some(reader) = &mut self.reader else {
-            let buffers = self.table.storage.buffers.lock().clone();
-            let (Some(file), Some(buffers)) = (self.table.files.get(self.file), buffers) else {
-                return Ok(Pull::Done);
-            };
-            // It may be read again.
-            self.reader = Some(file.reader(&buffers, ReadOptions { recycle: false, ..ReadOptions::default() }));
+            self.reader = self.table.reader(self.file);
             self.file += 1;
-            return Ok(Pull::Again);
+            return Ok(if self.reader.is_some() { Pull::Again } else { Pull::Done });
         };
         match reader.poll_next(waker) {
             Poll::Pending => Ok(Pull::Wait),
