@@ -117,7 +117,7 @@ impl ComputedTable for SystemTable {
     }
 }
 
-const QUERIES: [Column; 14] = [
+const QUERIES: [Column; 15] = [
     ("id", Kind::Number),
     ("state", Kind::Text),
     ("statement", Kind::Text),
@@ -129,6 +129,7 @@ const QUERIES: [Column; 14] = [
     ("clusters_total", Kind::Number),
     ("memory_bytes", Kind::Number),
     ("memory_peak_bytes", Kind::Number),
+    ("sharing", Kind::Text),
     ("error", Kind::Text),
     ("position", Kind::Number),
     ("reason", Kind::Text),
@@ -149,6 +150,7 @@ fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
             query.clusters_total.into(),
             query.memory_bytes.into(),
             query.memory_peak_bytes.into(),
+            Value::Text(query.sharing),
             Value::Text(query.error.map(|error| error.message().to_owned())),
             Value::Number(None),
             Value::Text(None),
@@ -158,7 +160,7 @@ fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
         let mut row = vec![Value::Number(Some(query.id)), "waiting".into(), query.statement.into()];
         row.push((query.waited.as_micros() as u64).into());
         row.extend((0..7).map(|_| Value::Number(Some(0))));
-        row.extend([Value::Text(None), query.position.into(), query.reason.into()]);
+        row.extend([Value::Text(None), Value::Text(None), query.position.into(), query.reason.into()]);
         row
     };
     let at_the_door = session.map(|session| session.database().waiting()).unwrap_or_default();

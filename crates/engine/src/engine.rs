@@ -16,7 +16,7 @@ use crate::operators::scan::Io;
 use crate::pipeline::Graph;
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, Tables, Wish, with_common_parts};
+use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, SharingMode, Tables, Wish, with_common_parts};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
@@ -224,7 +224,9 @@ impl Engine {
         let graph = self.launcher.compile(plan, result, &setup, options)?;
         let sharing = match Wish::of(plan, options) {
             Ok(wish) => self.running.explain(&wish, plan, options),
-            Err(why) => format!("no, because {why}"),
+            Err(_) if options.sharing == SharingMode::Scans => "what its scans decode, and no more".to_owned(),
+            Err(why) if options.sharing == SharingMode::Off || graph.scans.is_empty() => format!("no, because {why}"),
+            Err(why) => format!("what its scans decode, and no more, because {why}"),
         };
         let tables = graph.tables_text();
         Ok((graph, sharing + &tables))

@@ -148,7 +148,7 @@ export class Board {
       h("td", { class: "right" }, duration(query.elapsed_us)),
       h("td", { class: "progress" }, progress, isRunning && part !== null ? h("small", {}, `${Math.round(part * 100)} %`) : null),
       h("td", { class: "right wide", title: `${bytes(query.memory_peak_bytes)} at most` }, bytes(isRunning ? query.memory_bytes : query.memory_peak_bytes)),
-      h("td", { class: "statement" }, h("button", { class: "text", title: "Put it into the editor", on: { click: () => this.#use(query.statement) } }, query.statement.replace(/\s+/g, " ")), query.error ? h("small", {}, query.error) : null),
+      h("td", { class: "statement" }, h("button", { class: "text", title: "Put it into the editor", on: { click: () => this.#use(query.statement) } }, query.statement.replace(/\s+/g, " ")), query.sharing ? h("small", { class: "sharing", title: "What it shares with other queries" }, query.sharing) : null, query.error ? h("small", {}, query.error) : null),
       h("td", {}, isRunning ? h("button", { class: "danger", "data-cancel": query.id, "aria-label": `Cancel query ${query.id}`, on: { click: end } }, "Cancel") : null),
     );
   }

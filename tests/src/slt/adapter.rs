@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use diligence_base::Error;
-use diligence_db::{ResultKind, Session};
+use diligence_db::{QueryResult, ResultKind, Session};
 use parking_lot::Mutex;
 use sqllogictest::{DB, DBOutput};
 
@@ -15,6 +16,8 @@ use super::wire::Wire;
 pub struct Adapter {
     pub door: Door,
     pub watchdog: Watchdog,
+    /// Whether a second copy of each query runs at the same time, and must get the same.
+    pub twice: bool,
 }
 
 /// The way into the database.
@@ -24,6 +27,14 @@ pub enum Door {
     Session(Arc<Session>),
     /// PostgreSQL's protocol.
     Wire(Arc<Mutex<Wire>>),
+}
+
+/// Whether it is a query that changes nothing, and whose answer is the same however often it is asked.
+fn may_run_twice(sql: &str) -> bool {
+    let sql = sql.trim_start().to_ascii_lowercase();
+    let changes = ["random", "uuid", "now(", "current_", "system.", "nextval"];
+    ["select", "with", "values", "("].iter().any(|word| sql.starts_with(word))
+        && !changes.iter().any(|word| sql.contains(word))
 }
 
 impl DB for Adapter {
@@ -38,11 +49,39 @@ impl DB for Adapter {
             Door::Wire(wire) => return wire.lock().run(sql),
         };
         let mut result = session.start(sql)?;
+        let mut twin = (self.twice && may_run_twice(sql)).then(|| session.start(sql)).transpose()?;
         drop(planning);
         let _running = self.watchdog.watch(sql, Some(result.cancel_token()));
-        let mut batches = Vec::new();
-        while let Some(batch) = result.next_blocking() {
-            batches.push(batch?);
+        let (mut batches, mut twins) = (Vec::new(), Vec::new());
+        let next = |result: &mut QueryResult, batches: &mut Vec<RecordBatch>| match result.next_blocking() {
+            Some(batch) => batch.map(|batch| batches.push(batch)).map(|()| true),
+            None => Ok(false),
+        };
+        // A batch of the one, a batch of the other.
+        let (mut ended, mut failed) = (false, None);
+        while !ended {
+            ended = true;
+            for (result, batches) in
+                [Some((&mut result, &mut batches)), twin.as_mut().map(|twin| (twin, &mut twins))].into_iter().flatten()
+            {
+                match next(result, batches) {
+                    Ok(more) => ended &= !more,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        if twin.is_some() {
+            let sorted = |batches: &[RecordBatch]| {
+                let mut rows = display::rows(batches).map_err(|error| Error::value(error.to_string()))?;
+                rows.sort();
+                Ok::<_, Error>(rows)
+            };
+            if sorted(&batches)? != sorted(&twins)? {
+                return Err(Error::bug("the same query at the same time gets other rows"));
+            }
         }
         Ok(match result.kind() {
             // The scripts see the number of rows that were written as an answer of one row.

@@ -61,7 +61,7 @@ fn run_records(
     };
 
     let connect = || {
-        let adapter = Adapter { door: door.clone(), watchdog: watchdog.clone() };
+        let adapter = Adapter { door: door.clone(), watchdog: watchdog.clone(), twice: weather.twice };
         async move { Ok(adapter) }
     };
     let mut runner = Runner::new(connect);

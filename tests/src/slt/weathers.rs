@@ -32,6 +32,8 @@ pub struct Weather {
     settings: Vec<(&'static str, String)>,
     /// Whether statements go through a server.
     pub over_the_wire: bool,
+    /// Whether each query runs twice at the same time.
+    pub twice: bool,
 }
 
 /// All of them. The name of a random one says its budget, so a failure is seen again by that name.
@@ -52,6 +54,11 @@ pub fn all(seed: u64) -> Vec<Weather> {
             ..weather("sharing:forced-in-little-memory", "the same in the smallest memory budget that there is")
         },
         Weather { settings: vec![("sharing", "off".to_owned())], ..weather("sharing:off", "nothing is shared") },
+        Weather {
+            settings: vec![("sharing_rows", "0".to_owned())],
+            twice: true,
+            ..weather("sharing:twice", "each query runs twice at the same time, and shares whatever may be shared")
+        },
         Weather {
             over_the_wire: true,
             ..weather("pgwire", "statements go through a server, over PostgreSQL's protocol")
@@ -102,6 +109,7 @@ fn weather(name: &str, about: &str) -> Weather {
         memory_bytes: None,
         settings: Vec::new(),
         over_the_wire: false,
+        twice: false,
     }
 }
 

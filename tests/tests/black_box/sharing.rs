@@ -207,3 +207,34 @@ fn what_waits_and_what_was_shared_is_shown() {
     assert!(!answer(&session, &format!("EXPLAIN ANALYZE {}", sql(3))).unwrap().contains("Sharing"));
     assert!(session.set("sharing", "sometimes").is_err());
 }
+
+#[test]
+fn queries_with_scalar_subqueries_and_common_parts_are_shared_whole() {
+    let of = |least: usize, most: &str| {
+        format!(
+            "WITH d AS (SELECT shop, door, sum(amount) AS total FROM sales WHERE id > {least} GROUP BY shop, door)
+             SELECT shop, door, total FROM d WHERE total = (SELECT {most}(total) FROM d) ORDER BY shop, door"
+        )
+    };
+    for seed in 0..6 {
+        let database = database(Some(seed), false);
+        let (session, alone) = (database.session(), database.session());
+        alone.set("sharing", "off").unwrap();
+        // The same, three times; and others, of which only the subquery differs, or what it is of.
+        let statements = [of(5, "max"), of(5, "max"), of(5, "min"), of(6, "max"), of(5, "max")];
+        let started: Vec<_> = statements.iter().map(|sql| session.start(sql).unwrap()).collect();
+        for (sql, result) in statements.iter().zip(started) {
+            assert_eq!(text(&result.collect().unwrap()), answer(&alone, sql).unwrap(), "seed {seed}: {sql}");
+        }
+        assert_eq!(database.engine().sharing().satellites_total, 2, "seed {seed}");
+        let satellites =
+            "SELECT count(*) AS n FROM system.queries WHERE sharing LIKE 'satellite, one run for this and %'";
+        assert!(answer(&alone, satellites).unwrap().contains("| 2 |"), "seed {seed}");
+    }
+    let database = database(None, false);
+    let plan = answer(&database.session(), &format!("EXPLAIN {}", of(5, "max"))).unwrap();
+    assert!(
+        plan.contains("Common part 0 for 2 places") && plan.contains("Sharing: all of it, with equal queries"),
+        "{plan}"
+    );
+}

@@ -13,9 +13,10 @@ use diligence_db::{Database, DatabaseOptions, QueryResult, Session};
 use diligence_tests::data::tpch;
 
 const SEEDS: u64 = 300;
-const SEEDS_ON_THREADS: u64 = 6;
+const SEEDS_ON_THREADS: u64 = 12;
 const QUERIES: usize = 14;
 const CLIENTS: usize = 10;
+const SHAPES: usize = 18;
 
 /// Files are the same for all seeds: a table like the Wisconsin benchmark's, in row groups of which each has a part of every value, and
 /// TPC-H's.
@@ -103,6 +104,36 @@ fn statement(shape: usize, random: &mut Random) -> String {
         8 => format!(
             "SELECT unique2, rank() OVER (PARTITION BY two ORDER BY unique1) FROM wisconsin WHERE {range} ORDER BY unique2 LIMIT 50"
         ),
+        // A common part, in a subquery and beside itself.
+        11 => format!(
+            "WITH d AS (SELECT ten, two, sum(unique2) AS total FROM wisconsin WHERE {range} GROUP BY ten, two) \
+             SELECT ten, two, total FROM d WHERE total >= (SELECT avg(total) FROM d) ORDER BY ten, two"
+        ),
+        12 => format!(
+            "WITH d AS (SELECT ten, count(*) AS n FROM wisconsin WHERE {range} GROUP BY ten) \
+             SELECT a.ten, b.ten AS other, a.n FROM d a FULL JOIN d b ON a.ten = b.ten + 3 ORDER BY a.ten, b.ten"
+        ),
+        13 => format!(
+            "SELECT small.name, count(unique1), sum(tenthous) FROM small LEFT JOIN wisconsin ON wisconsin.ten = small.ten AND {range} \
+             GROUP BY small.name ORDER BY small.name"
+        ),
+        14 => format!(
+            "SELECT count(*), max(total) FROM (SELECT string4, sum(unique2) AS total FROM wisconsin WHERE {range} GROUP BY string4 \
+             HAVING count(*) > {})",
+            ten * 20
+        ),
+        15 => format!(
+            "SELECT count(*), sum(unique2) FROM wisconsin WHERE unique1 < (SELECT avg(unique1) FROM wisconsin WHERE two = {two}) AND ten = {ten}"
+        ),
+        16 => format!(
+            "SELECT count(*), min(k) FROM numbers WHERE NOT EXISTS (SELECT 1 FROM wisconsin WHERE unique1 = k AND {range})"
+        ),
+        17 => format!(
+            "SELECT c_mktsegment, sum(l_quantity), count(*) FROM customer JOIN orders ON c_custkey = o_custkey \
+             JOIN lineitem ON o_orderkey = l_orderkey WHERE l_shipdate > {day} AND o_totalprice < {} \
+             GROUP BY c_mktsegment ORDER BY c_mktsegment",
+            100_000 + 1000 * low
+        ),
         // Fails for whoever meets the number.
         9 => format!("SELECT sum(100 / (unique1 - {})) FROM wisconsin WHERE {range}", 6000),
         _ => format!(
@@ -179,7 +210,7 @@ struct Open {
 /// One seed: statements of a few shapes come, and whoever is there reads a batch, or waits, or leaves.
 fn run(database: &Database, seed: u64, lone: &mut Lone) {
     let mut random = Random::new(seed);
-    let shapes = (0..1 + random.below(3)).map(|_| random.below(11)).collect::<Vec<_>>();
+    let shapes = (0..1 + random.below(3)).map(|_| random.below(SHAPES)).collect::<Vec<_>>();
     let session = database.session();
     session.set("sharing", ["all", "all", "states", "scans"][random.below(4)]).unwrap();
     session.set("batch_rows", ["8192", "8192", "700"][random.below(3)]).unwrap();
@@ -281,12 +312,20 @@ fn and_on_many_threads() {
                 let (session, lonely) = (database.session(), lonely.session());
                 lonely.set("sharing", "off").unwrap();
                 let mut random = Random::new(seed * 1000 + client as u64);
-                let shapes = [random.below(11), seed as usize % 11];
+                let shapes = [random.below(SHAPES), seed as usize % SHAPES];
                 scope.spawn(move || {
                     for _ in 0..QUERIES {
                         let sql = statement(shapes[random.below(2)], &mut random);
                         match random.below(8) {
+                            // Leaves at once, or after a batch.
                             0 => drop(session.start(&sql)),
+                            2 => drop(session.start(&sql).map(|mut result| result.next_blocking())),
+                            // Has its rows wait.
+                            3 => {
+                                let Ok(mut result) = session.start(&sql) else { continue };
+                                std::thread::sleep(std::time::Duration::from_micros(random.below(5000) as u64));
+                                while let Some(Ok(_)) = result.next_blocking() {}
+                            }
                             1 => std::thread::sleep(std::time::Duration::from_micros(random.below(3000) as u64)),
                             _ => {}
                         }

@@ -65,6 +65,8 @@ pub struct QueryInfo {
     pub clusters_total: usize,
     /// Time in queues and on workers.
     pub waits: Waits,
+    /// What it shares with other queries, in words; `None` if nothing that is built for more than one.
+    pub sharing: Option<String>,
     /// Why it failed.
     pub error: Option<Error>,
 }

@@ -43,6 +43,7 @@ impl QueryRun {
     /// The query at this moment. What is built for it counts as its own where it was the first to want it.
     pub fn info(&self) -> QueryInfo {
         let built = self.shared.get().and_then(Shared::own_build).map(|build| build.info());
+        let sharing = self.shared.get().and_then(Shared::describe);
         let status = self.status.lock();
         let mut waits = built.as_ref().map(|built| built.waits).unwrap_or_default();
         for traced in &status.traced {
@@ -71,6 +72,7 @@ impl QueryRun {
             clusters_done,
             clusters_total,
             waits,
+            sharing,
             error: status.error.clone(),
         }
     }

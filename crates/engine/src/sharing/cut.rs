@@ -52,8 +52,8 @@ impl fmt::Display for Alone {
                 write!(f, "it is not known that its rows have at most {bytes}")
             }
             Alone::Unknown => f.write_str(
-                "it has a function whose value may differ from one call to the next, or an operator that is not compared (windows, scalar \
-                 subqueries, rows in the statement, recursion, DataFusion's own)",
+                "it has a function whose value may differ from one call to the next, or an operator that is not compared (windows, rows \
+                 in the statement, recursion, DataFusion's own)",
             ),
         }
     }
@@ -72,7 +72,8 @@ impl Wish {
         if let Some((depth, aggregate)) = topmost_aggregate(reordered.as_deref().unwrap_or(plan))
             && is_small(aggregate)
         {
-            let exact = Signature::exact(aggregate, options).ok_or(Alone::Unknown)?;
+            // What is below may speak of a scalar subquery above: then all of the plan is compared.
+            let Some(exact) = Signature::exact(aggregate, options) else { return Self::of_all(plan, options) };
             let template = match &aggregate.node {
                 Node::Aggregate(node) if options.sharing == SharingMode::All && regroup::can_merge(node) => {
                     Signature::template(aggregate, options)
@@ -82,11 +83,16 @@ impl Wish {
             let template = template.map(|(template, parameters)| (template, Arc::new(parameters)));
             return Ok(Self { depth, exact, template, plan: reordered });
         }
-        if !is_small(plan) {
+        Self::of_all(plan, options)
+    }
+
+    /// The same of all of a plan, without a cut.
+    fn of_all(plan: &Plan, options: &QueryOptions) -> Result<Self, Alone> {
+        let exact = Signature::exact(plan, options);
+        if exact.is_some() && !is_small(plan) {
             return Err(Alone::Large);
         }
-        let exact = Signature::exact(plan, options).ok_or(Alone::Unknown)?;
-        Ok(Self { depth: 0, exact, template: None, plan: None })
+        Ok(Self { depth: 0, exact: exact.ok_or(Alone::Unknown)?, template: None, plan: None })
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::datatypes::DataType;
 use datafusion_common::{JoinSide, JoinType};
+use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
@@ -191,6 +192,8 @@ pub(super) struct Writer {
     open_filters: OpenFilters,
     /// The common parts so far: as of filters, their numbers do not count.
     parts: Vec<WorkTableId>,
+    /// The scalar subqueries so far, of whose values expressions may speak.
+    subqueries: Vec<ScalarSubqueryResults>,
 }
 
 /// What becomes of a scan's join filter that a join outside of the written part makes.
@@ -207,8 +210,8 @@ impl Writer {
     /// One for exact signatures of what is run with these options.
     pub fn new(options: &QueryOptions) -> Self {
         let (items, filters) = (Vec::new(), Vec::new());
-        let (open_filters, parts) = (OpenFilters::Written, Vec::new());
-        let mut writer = Self { items, parameters: None, scans: 0, filters, open_filters, parts };
+        let (open_filters, parts, subqueries) = (OpenFilters::Written, Vec::new(), Vec::new());
+        let mut writer = Self { items, parameters: None, scans: 0, filters, open_filters, parts, subqueries };
         writer.options(options);
         writer
     }
@@ -310,6 +313,13 @@ impl Writer {
                 self.number(inputs.len());
                 inputs.iter().try_for_each(|input| self.plan(input, false))
             }
+            Node::ScalarSubqueries { input, subqueries, results } if self.parameters.is_none() => {
+                self.word("subqueries");
+                self.number(subqueries.len());
+                subqueries.iter().try_for_each(|subquery| self.plan(subquery, false))?;
+                self.subqueries.push(results.clone());
+                self.plan(input, false)
+            }
             Node::Common(common) if self.parameters.is_none() => {
                 self.word("common");
                 self.number(common.parts.len());
@@ -325,8 +335,7 @@ impl Writer {
                 self.numbers(&[part]);
                 Some(())
             }
-            // Known rows are compared with nothing, functions of windows and foreign operators not in all their parts; and the values
-            // of scalar subqueries are somewhere else.
+            // Known rows are compared with nothing, functions of windows and foreign operators not in all their parts.
             Node::Values { .. }
             | Node::Window(_)
             | Node::ScalarSubqueries { .. }
@@ -364,7 +373,7 @@ impl Writer {
             let found = self.parameters.as_ref().filter(|_| apart && scan.limit.is_none());
             match found.and_then(|_| parameter(condition, &scan.table.schema())) {
                 Some(parameter) => open.push(parameter),
-                None => left.push(canonical(condition)?),
+                None => left.push(Canonical(renamed(condition, &self.subqueries)?)),
             }
         }
         left.sort_by_key(|condition| hash_of(&condition.0));
@@ -437,7 +446,7 @@ impl Writer {
     }
 
     fn expression(&mut self, expression: &Expr) -> Option<()> {
-        self.items.push(Item::Expression(canonical(expression.physical())?));
+        self.items.push(Item::Expression(Canonical(renamed(expression.physical(), &self.subqueries)?)));
         Some(())
     }
 }
@@ -458,18 +467,26 @@ pub(super) fn terms_of(physical: &Arc<dyn PhysicalExpr>, operator: Operator) -> 
 /// The form in which expressions are compared; `None` if its value may differ from one evaluation to the next, or if it is so large
 /// that comparing costs too much.
 pub(super) fn canonical(physical: &Arc<dyn PhysicalExpr>) -> Option<Canonical> {
-    renamed(physical).map(Canonical)
+    renamed(physical, &[]).map(Canonical)
 }
 
-fn renamed(node: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
-    if node.is_volatile_node() || node.is::<ScalarSubqueryExpr>() {
+/// The same; the values of these scalar subqueries are columns with a name.
+fn renamed(node: &Arc<dyn PhysicalExpr>, subqueries: &[ScalarSubqueryResults]) -> Option<Arc<dyn PhysicalExpr>> {
+    if node.is_volatile_node() {
         return None;
+    }
+    if let Some(value) = node.downcast_ref::<ScalarSubqueryExpr>() {
+        let place = subqueries.iter().position(|results| ScalarSubqueryResults::ptr_eq(results, value.results()))?;
+        #[allow(deprecated, reason = "nothing else tells the slot")]
+        let index = value.index();
+        return Some(Arc::new(ColumnExpr::new(&format!("subquery {index:?}"), place)));
     }
     if let Some(column) = node.downcast_ref::<ColumnExpr>() {
         return Some(Arc::new(ColumnExpr::new("", column.index())));
     }
     let Some(binary) = node.downcast_ref::<BinaryExpr>() else {
-        let children = node.children().into_iter().map(renamed).collect::<Option<Vec<_>>>()?;
+        let children =
+            node.children().into_iter().map(|child| renamed(child, subqueries)).collect::<Option<Vec<_>>>()?;
         return if children.is_empty() { Some(node.clone()) } else { node.clone().with_new_children(children).ok() };
     };
     let operator = *binary.op();
@@ -478,11 +495,11 @@ fn renamed(node: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         if terms.len() > TERMS_MAX {
             return None;
         }
-        let mut terms = terms.into_iter().map(renamed).collect::<Option<Vec<_>>>()?;
+        let mut terms = terms.into_iter().map(|term| renamed(term, subqueries)).collect::<Option<Vec<_>>>()?;
         terms.sort_by_key(hash_of);
         return terms.into_iter().reduce(|left, right| Arc::new(BinaryExpr::new(left, operator, right)));
     }
-    let (left, right) = (renamed(binary.left())?, renamed(binary.right())?);
+    let (left, right) = (renamed(binary.left(), subqueries)?, renamed(binary.right(), subqueries)?);
     let mirrored = match operator {
         Operator::Plus | Operator::Multiply => Some(operator),
         _ => operator.swap(),

@@ -242,6 +242,7 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
             "packets": query.packets,
             "memory_bytes": query.memory_bytes,
             "memory_peak_bytes": query.memory_peak_bytes,
+            "sharing": query.sharing,
             "error": query.error.map(|error| error.message().to_owned()),
         })
     });

@@ -216,7 +216,10 @@ fn explain_says_what_could_be_shared() {
             "{merged}; more than it is retained, and can be filtered by one more condition, grouped by 1 of 2 keys"
         )
     );
-    assert!(explained(&tables.volatile()).starts_with("no, because it has a function whose value may differ"));
+    assert!(
+        explained(&tables.volatile())
+            .starts_with("what its scans decode, and no more, because it has a function whose value may differ")
+    );
     let off = engine.explain(&plan, &options(SharingMode::Off)).unwrap();
     assert!(off.contains("Sharing: no, because it is off"));
     let small =
