@@ -4,6 +4,8 @@
 //! Floats are in IEEE 754's total order there, in which zeros have a sign and NaNs with a sign come first. Our own orders know one zero and one NaN, so
 //! floats go by their *rank*: an integer whose order is that one, and from which the float comes back with all its bits.
 
+use std::fmt;
+
 use arrow::datatypes::{
     ArrowNativeType, ArrowNativeTypeOp, ArrowNumericType, ArrowPrimitiveType, Float16Type, Float32Type, Float64Type,
     Int16Type, Int32Type, Int64Type,
@@ -64,6 +66,15 @@ impl Quantile {
                 let (low, high) = (T::widened(low), T::widened(high));
                 T::narrowed(low + (high - low) * weight)
             }
+        }
+    }
+}
+
+impl fmt::Display for Quantile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Quantile::Median => f.write_str("median"),
+            Quantile::Continuous { .. } => write!(f, "percentile {}", self.share()),
         }
     }
 }

@@ -142,8 +142,7 @@ impl Layout {
         for (quantile, place) in &mut value.quantiles {
             *place = columns.len();
             let near = Step::is_near(*quantile, column(width, &windowed), column(width + 1, &windowed));
-            let near = Expr::new(near, &windowed)?;
-            columns.push((near.to_string(), near));
+            columns.push((format!("near {quantile}"), Expr::new(near, &windowed)?));
         }
         Ok(project(window, columns))
     }

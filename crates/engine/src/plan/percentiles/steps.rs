@@ -64,17 +64,10 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |f: &mut fmt::Formatter<'_>, quantile: &Quantile| match quantile {
-            Quantile::Median => f.write_str("median"),
-            quantile => write!(f, "percentile {}", quantile.share()),
-        };
         match &self.kind {
             Kind::Rank(_) => f.write_str("rank")?,
-            Kind::IsNear(quantile) => {
-                f.write_str("near ")?;
-                name(f, quantile)?;
-            }
-            Kind::Value(quantile, _) => name(f, quantile)?,
+            Kind::IsNear(quantile) => write!(f, "near {quantile}")?,
+            Kind::Value(quantile, _) => write!(f, "{quantile}")?,
         }
         let operands = self.operands.iter().map(ToString::to_string).collect::<Vec<_>>();
         write!(f, "({})", operands.join(", "))
