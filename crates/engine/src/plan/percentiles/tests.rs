@@ -17,7 +17,7 @@ use datafusion_functions_aggregate::min_max::max_udaf;
 use datafusion_functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
-use datafusion_physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
 use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::ErrorKind;
 use diligence_base::seams::MemoryTempFiles;
@@ -26,7 +26,7 @@ use proptest::sample::select;
 
 use super::{rewrite, rows_most, with_sorted_percentiles};
 use crate::expressions::Expr;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, WorkTable, WorkTableId};
 use crate::query::QueryOptions;
 use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
@@ -268,7 +268,7 @@ fn values_are_not_computed_where_the_filter_is_not_true() {
     let seeds = (-8..9).map(|number| (Some(1), Some(1.0), Some(number))).collect::<Vec<Seed>>();
     let physical = |index: usize| column(index).physical().clone();
     let quotient = BinaryExpr::new(literal(ScalarValue::Int64(Some(10))), Operator::Divide, physical(NUMBER));
-    let quotient = datafusion_physical_expr::expressions::CastExpr::new(Arc::new(quotient), DataType::Float64, None);
+    let quotient = CastExpr::new(Arc::new(quotient), DataType::Float64, None);
     let zero = literal(ScalarValue::Int64(Some(0)));
     let guard = Expr::new(Arc::new(BinaryExpr::new(physical(NUMBER), Operator::Gt, zero)), &schema()).unwrap();
     let argument = Expr::new(Arc::new(quotient), &schema()).unwrap();
@@ -302,7 +302,7 @@ fn only_what_may_not_fit_and_cannot_answer_otherwise_is_sorted() {
     // Of what nobody knows how many rows it has, they may be many.
     let mut unknown = plan;
     let Node::Aggregate(node) = &mut unknown.node else { panic!("{unknown}") };
-    let table = crate::plan::WorkTable { table: crate::plan::WorkTableId(0), name: "w".to_owned(), columns: vec![] };
+    let table = WorkTable { table: WorkTableId(0), name: "w".to_owned(), columns: vec![] };
     node.input.node = Node::WorkTable(table);
     assert_eq!(rows_most(&node.input), None);
     assert!(is_sorted(&unknown, usize::MAX));
