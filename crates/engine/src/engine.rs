@@ -201,6 +201,7 @@ impl Engine {
         let with_parts = self.with_common_parts(plan, options);
         let plan = with_parts.as_ref().unwrap_or(plan);
         let (graph, sharing) = self.compile(plan, options)?;
+        let plan = self.launcher.as_run(plan, options)?;
         Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
     }
 
@@ -212,9 +213,7 @@ impl Engine {
 
     /// The plan with what it has several times computed once; `None` if there is nothing of the kind.
     fn with_common_parts(&self, plan: &Plan, options: &QueryOptions) -> Option<Plan> {
-        let budget = self.launcher.broker.budget_bytes();
-        let limit = options.memory_limit_bytes.unwrap_or(budget).min(budget);
-        with_common_parts(plan, options, limit / COMMON_PART_BYTES_DIVISOR)
+        with_common_parts(plan, options, self.launcher.limit_bytes(options) / COMMON_PART_BYTES_DIVISOR)
     }
 
     fn compile(&self, plan: &Plan, options: &QueryOptions) -> Result<(Graph, String)> {

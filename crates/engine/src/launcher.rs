@@ -3,6 +3,7 @@
 //! Apart from the engine itself, because a run may be started by the end of another one, on a worker, and a worker must never be
 //! the last to know the engine, whose end waits for the workers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -21,7 +22,7 @@ use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::pipeline::{Graph, Setup, Sink, Surroundings, compile};
-use crate::plan::Plan;
+use crate::plan::{Plan, with_sorted_percentiles};
 use crate::query::{QueryInfo, QueryOptions, QueryRun};
 use crate::sharing::{Scans, SharingMode, TableSharing, Tables};
 use crate::stages::Scheduler;
@@ -75,8 +76,20 @@ impl Launcher {
         }
     }
 
-    /// Cuts a plan into pipelines that end in `result`.
+    /// What a query may have of memory.
+    pub fn limit_bytes(&self, options: &QueryOptions) -> usize {
+        let budget = self.broker.budget_bytes();
+        options.memory_limit_bytes.unwrap_or(budget).min(budget)
+    }
+
+    /// A plan as it runs with what the query may have.
+    pub fn as_run<'a>(&self, plan: &'a Plan, options: &QueryOptions) -> Result<Cow<'a, Plan>> {
+        with_sorted_percentiles(plan, self.limit_bytes(options))
+    }
+
+    /// Cuts a plan, as it runs, into pipelines that end in `result`.
     pub fn compile(&self, plan: &Plan, result: Arc<dyn Sink>, setup: &Setup, options: &QueryOptions) -> Result<Graph> {
+        let plan = self.as_run(plan, options)?;
         let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
         let runtime_env =
             RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
@@ -91,7 +104,7 @@ impl Launcher {
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
         };
-        compile(plan, result, &surroundings)
+        compile(&plan, result, &surroundings)
     }
 
     /// A run that is in the books and waits to be launched.

@@ -8,6 +8,7 @@
 
 mod display;
 mod needs;
+mod percentiles;
 mod results;
 
 use std::sync::Arc;
@@ -16,17 +17,20 @@ use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
-use datafusion_expr::WindowFrame;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
-use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_expr::{AggregateUDF, WindowFrame};
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_plan::ExecutionPlan;
+use diligence_base::Result;
 use diligence_storage::Table;
+use diligence_storage::foreign_error::from_datafusion;
 
 use crate::exchange::Pact;
 use crate::expressions::Expr;
 use crate::operators::mask::Lookup;
 
 pub use needs::Needs;
+pub(crate) use percentiles::with_sorted_percentiles;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]
@@ -368,6 +372,21 @@ pub struct Foreign {
     pub operator: Arc<dyn ExecutionPlan>,
     /// The plan behind each input, by the input's index.
     pub inputs: Vec<Plan>,
+}
+
+impl AggregateCall {
+    /// A call under a name, over batches of `input`. Fails if the function does not take the arguments' types.
+    pub(crate) fn new(
+        function: Arc<AggregateUDF>,
+        name: String,
+        arguments: Vec<Expr>,
+        filter: Option<Expr>,
+        input: &SchemaRef,
+    ) -> Result<Self> {
+        let physical = arguments.iter().map(|argument| argument.physical().clone()).collect();
+        let function = AggregateExprBuilder::new(function, physical).schema(input.clone()).alias(name).build();
+        Ok(Self { function: Arc::new(function.map_err(from_datafusion)?), arguments, filter })
+    }
 }
 
 impl Plan {

@@ -16,7 +16,6 @@ use datafusion_functions_aggregate::count::{Count, count_udaf};
 use datafusion_functions_aggregate::min_max::{Max, Min, max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::{Sum, sum_udaf};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNullExpr, Literal,
 };
@@ -270,8 +269,6 @@ fn call(
     filter: Option<Expr>,
     input: &SchemaRef,
 ) -> Result<AggregateCall> {
-    let physical = arguments.iter().map(|argument| argument.physical().clone()).collect();
     let name = function.name().to_owned();
-    let function = AggregateExprBuilder::new(function, physical).schema(input.clone()).alias(name).build();
-    Ok(AggregateCall { function: Arc::new(function.map_err(from_datafusion)?), arguments, filter })
+    AggregateCall::new(function, name, arguments, filter, input)
 }

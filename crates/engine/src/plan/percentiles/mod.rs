@@ -1,0 +1,168 @@
+//! Medians and percentiles of groups whose values may not fit in memory, by sorting them.
+//!
+//! DataFusion's accumulators keep all values of a group. A sort goes to temp space and so does a window, so where a query's values are
+//! expected to need more than a part of what it may have, they are put in order and numbered, and the aggregate keeps only the two
+//! around the place that is wanted:
+//!
+//! ```text
+//!                                   Project    k, median(low, high, count)           quantile.rs, steps.rs
+//!                                   Aggregate  by k: min(r) if near, max(r) if near, count(r)
+//!                                   Project    k, r, whether number is near the middle of count
+//!   Aggregate  by k: median(x)      Window     row_number(), count(r) of each k
+//!      |                    becomes Sort       by k, r
+//!    input                          Project    k, rank(x) as r                       quantile.rs
+//!                                      |
+//!                                    input
+//! ```
+//!
+//! Several percentiles of one value have one window; several values have one each, one above the other. A FILTER makes the value NULL
+//! where it is not true.
+//!
+//! Invariants:
+//! * Answers are those of the accumulators, bit by bit. (Where they depend on the order of rows, as medians of an even number of floats with a NaN
+//!   that has a sign, the answer is that of one of these orders.)
+//! * What could answer otherwise is left as it is: grouping sets, DISTINCT, keys that have no order of ours, and whatever stands beside an aggregate
+//!   that may tell the order of its rows.
+//!   (Decimals with more digits than their type says, which no expression lets pass, are an error here, as they are in any sort.)
+//! * Nothing below an aggregate runs more than once.
+
+mod quantile;
+mod rewrite;
+mod rows;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
+use datafusion_functions_aggregate::median::Median;
+use datafusion_functions_aggregate::percentile_cont::PercentileCont;
+use datafusion_physical_expr::expressions::Literal;
+use diligence_base::Result;
+
+use self::quantile::Quantile;
+use self::rows::rows_most;
+use self::steps::rank_type;
+use super::{Aggregate, AggregateCall, Node, Plan};
+
+/// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays, and each packet has some until they are merged.
+const MEMORY_DIVISOR: usize = 8;
+
+/// Aggregates whose answer is the same in whatever order their rows come, but for the last digits of floats.
+const WITHOUT_ORDER: &[&str] = &[
+    "approx_distinct",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "max",
+    "median",
+    "min",
+    "percentile_cont",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "stddev",
+    "stddev_pop",
+    "sum",
+    "var",
+    "var_pop",
+];
+
+/// The plan as it runs where a query may have so many bytes: with the values of percentiles sorted where they are expected not to fit.
+pub(crate) fn with_sorted_percentiles(plan: &Plan, memory_bytes: usize) -> Result<Cow<'_, Plan>> {
+    if !any_is_large(plan, memory_bytes) {
+        return Ok(Cow::Borrowed(plan));
+    }
+    let mut plan = plan.clone();
+    sort_large(&mut plan, memory_bytes)?;
+    Ok(Cow::Owned(plan))
+}
+
+fn any_is_large(plan: &Plan, memory_bytes: usize) -> bool {
+    large(plan, memory_bytes).is_some() || plan.inputs().into_iter().any(|input| any_is_large(input, memory_bytes))
+}
+
+fn sort_large(plan: &mut Plan, memory_bytes: usize) -> Result<()> {
+    if let Some(aggregate) = large(plan, memory_bytes) {
+        *plan = rewrite::sorted(plan, aggregate)?;
+    }
+    plan.inputs_mut().into_iter().try_for_each(|input| sort_large(input, memory_bytes))
+}
+
+/// The aggregate, if it has percentiles that can be sorted, and values of these that may be too many.
+fn large(plan: &Plan, memory_bytes: usize) -> Option<&Aggregate> {
+    let Node::Aggregate(aggregate) = &plan.node else { return None };
+    let row_bytes = can_sort(aggregate)?;
+    let bytes = rows_most(&aggregate.input).map(|rows| rows.saturating_mul(row_bytes));
+    bytes.is_none_or(|bytes| bytes > memory_bytes / MEMORY_DIVISOR).then_some(aggregate)
+}
+
+/// What an aggregate's percentiles keep of a row, in bytes; `None` if it has none, or if something else in it could answer otherwise.
+fn can_sort(aggregate: &Aggregate) -> Option<usize> {
+    let is_plain = matches!(aggregate.grouping_sets.as_slice(), [set] if !set.contains(&true));
+    let have_order = aggregate.groups.iter().all(|key| has_order(key.data_type()));
+    if !is_plain || aggregate.has_grouping_id || !have_order {
+        return None;
+    }
+    let (percentiles, others): (Vec<_>, Vec<_>) =
+        aggregate.aggregates.iter().partition(|call| quantile_of(call).is_some());
+    let is_free = |call: &&AggregateCall| {
+        WITHOUT_ORDER.contains(&call.function.fun().name()) && call.function.order_bys().is_empty()
+    };
+    let width = |call: &AggregateCall| call.arguments[0].data_type().primitive_width().unwrap_or(0);
+    (!percentiles.is_empty() && others.iter().all(is_free)).then(|| percentiles.into_iter().map(width).sum())
+}
+
+/// Whether rows with equal keys of a type come side by side when they are sorted.
+fn has_order(key: &DataType) -> bool {
+    match key {
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView => true,
+        DataType::Dictionary(_, values) => has_order(values),
+        other => other.is_primitive(),
+    }
+}
+
+/// The quantile that a call asks for, if it can be had by sorting.
+fn quantile_of(call: &AggregateCall) -> Option<Quantile> {
+    let function = &call.function;
+    let of = call.arguments.first()?.data_type();
+    if function.is_distinct() || of != function.field().data_type() || rank_type(of).is_none() {
+        return None;
+    }
+    let kind = function.fun().inner();
+    match call.arguments.as_slice() {
+        [_] if kind.is::<Median>() => Some(Quantile::Median),
+        [_, share] if kind.is::<PercentileCont>() && of.is_floating() => {
+            let share = match share.physical().downcast_ref::<Literal>()?.value() {
+                ScalarValue::Float64(Some(share)) => *share,
+                ScalarValue::Float32(Some(share)) => f64::from(*share),
+                _ => return None,
+            };
+            let is_descending = function.order_bys().first().is_some_and(|key| key.options.descending);
+            let is_share = (0.0..=1.0).contains(&share);
+            is_share.then(|| Quantile::at(if is_descending { 1.0 - share } else { share }))
+        }
+        _ => None,
+    }
+}
