@@ -192,6 +192,11 @@ impl QueryRun {
         let _ = self.shared.set(shared);
     }
 
+    /// Nanoseconds of work that it does not do because of a run or a state that it shares, as far as they are known.
+    pub(crate) fn saved_ns(&self) -> u64 {
+        self.shared.get().map_or(0, Shared::saved_ns)
+    }
+
     pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
         let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);

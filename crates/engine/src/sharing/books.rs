@@ -6,19 +6,19 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::MERGED_QUERIES_MAX;
 
 use super::running::Shapes;
 use super::shape::Shape;
 use super::signature::Signature;
 use super::subsumption::Residual;
+use super::together::Together;
 use super::{Parameter, Role, Shared, SharedRun, SharingInfo, Wish, retained};
 use crate::operators::result::ResultSink;
 use crate::plan::Plan;
 use crate::query::{QueryOptions, QueryRun};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Templates and plans that are remembered for having had too many rows.
+/// Plans that are remembered for having had too many rows.
 const OUTGROWN_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,8 @@ pub(super) struct Books {
     pub waiting: VecDeque<MemberId>,
     pub builds: HashMap<QueryId, Build>,
     pub outgrown: HashSet<Signature>,
+    /// How many of a template go together.
+    pub together: Together,
     pub closed: bool,
     pub totals: SharingInfo,
 }
@@ -82,6 +84,8 @@ pub(super) struct Build {
     /// Their bits are their places.
     pub members: Vec<MemberId>,
     pub template: Option<Signature>,
+    /// What one query of the template has cost alone, if the run is for several and that is known.
+    pub alone_ns: Option<u64>,
     pub readers: Arc<AtomicUsize>,
     /// Whether it keeps others from starting.
     pub holds: bool,
@@ -158,29 +162,29 @@ impl Books {
     }
 
     /// Who starts next, together, if `runs` may be at work.
-    pub fn next(&self, runs: usize) -> Option<Vec<MemberId>> {
+    pub fn next(&self, runs: usize, now_ns: u64) -> Option<Vec<MemberId>> {
         let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
         let is_free = |wanted: &Signature| {
             has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
         };
         let first = self.waiting.iter().find(|member| self.template(**member).is_none_or(is_free))?;
-        Some(self.together_with(*first))
+        Some(self.together_with(*first, now_ns))
     }
 
     /// Who starts, together, if nobody else has anything for a worker to do.
-    pub fn next_in_spare_time(&self) -> Option<Vec<MemberId>> {
-        self.waiting.front().map(|first| self.together_with(*first))
+    pub fn next_in_spare_time(&self, now_ns: u64) -> Option<Vec<MemberId>> {
+        self.waiting.front().map(|first| self.together_with(*first, now_ns))
     }
 
     fn template(&self, member: MemberId) -> Option<&Signature> {
         self.members.get(&member)?.wish.template.as_ref().map(|(template, _)| template)
     }
 
-    /// One that waits, and all that wait and have its template.
-    fn together_with(&self, first: MemberId) -> Vec<MemberId> {
+    /// One that waits, and those that wait and have its template, as many as pay.
+    fn together_with(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
         let Some(shared) = self.template(first) else { return vec![first] };
         let same = self.waiting.iter().filter(|member| self.template(**member) == Some(shared));
-        same.take(MERGED_QUERIES_MAX).copied().collect()
+        same.take(self.together.limit(shared, now_ns)).copied().collect()
     }
 
     /// Notes that a run starts for these members, which wait.
@@ -204,7 +208,9 @@ impl Books {
         }
         let holds = template.is_some();
         let readers = Arc::new(AtomicUsize::new(0));
-        self.builds.insert(id, Build { run: None, members: chosen, template, readers, holds, has_timer: false });
+        let alone_ns = template.as_ref().filter(|_| chosen.len() > 1).and_then(|one| self.together.alone_ns(one));
+        let build = Build { run: None, members: chosen, template, alone_ns, readers, holds, has_timer: false };
+        self.builds.insert(id, build);
         Some(Job { build: id, plan, options, depth, queries })
     }
 
@@ -229,16 +235,17 @@ impl Books {
         if wanted { None } else { build.run.clone() }
     }
 
-    pub fn has_outgrown(&self, wish: &Wish) -> bool {
+    pub fn has_outgrown(&self, wish: &Wish, now_ns: u64) -> bool {
         let template = wish.template.as_ref().map(|(template, _)| template);
-        self.outgrown.contains(&wish.exact) || template.is_some_and(|template| self.outgrown.contains(template))
+        self.outgrown.contains(&wish.exact)
+            || template.is_some_and(|template| self.together.is_outgrown(template, now_ns))
     }
 
-    pub fn note_outgrown(&mut self, signature: Option<&Signature>) {
+    pub fn note_outgrown(&mut self, signature: &Signature) {
         if self.outgrown.len() >= OUTGROWN_MAX {
             self.outgrown.clear();
         }
-        self.outgrown.extend(signature.cloned());
+        self.outgrown.insert(signature.clone());
     }
 }
 
@@ -249,6 +256,7 @@ impl Build {
         self.readers.fetch_add(1, Ordering::Relaxed);
         let (build, readers) = (run.clone(), self.readers.clone());
         let (merged, residual) = (self.members.len(), reader.fit.as_ref().map(|fit| fit.residual.clone()));
-        reader.run.share(Shared::Run(SharedRun { role: reader.role, build, merged, readers, attached_ns, residual }));
+        let (role, alone_ns) = (reader.role, self.alone_ns);
+        reader.run.share(Shared::Run(SharedRun { role, build, merged, readers, attached_ns, alone_ns, residual }));
     }
 }

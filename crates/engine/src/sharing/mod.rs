@@ -6,7 +6,7 @@
 //!    The part below the cut gets its [signatures](signature).
 //! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns. If there is one,
 //!    the query becomes its reader. If not, a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
-//! 3. Queries that wait and differ only in the constants of their scans' conditions go together: one run [groups by the keys and a
+//! 3. Queries that wait and differ only in the constants of their scans' conditions go together, [as many as pay](together): one run [groups by the keys and a
 //!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks).
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
 //!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
@@ -38,6 +38,7 @@ mod subsumption;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fmt;
 use std::str::FromStr;
@@ -121,6 +122,8 @@ pub(crate) struct SharedRun {
     pub readers: Arc<AtomicUsize>,
     /// Nanoseconds after the start of the run at which the query came; `None` if it was there before.
     pub attached_ns: Option<u64>,
+    /// Nanoseconds of work that a query of the template has cost alone, if the run is for several and that is known.
+    pub alone_ns: Option<u64>,
     /// What the query makes of its state, if it is not just what the query wants.
     pub residual: Option<String>,
 }
@@ -151,6 +154,14 @@ impl Shared {
         self.build().filter(|_| matches!(self, Shared::Run(shared) if shared.role == Role::Host))
     }
 
+    /// Nanoseconds of work that the query does not do because others do, or did; so far, of a run that goes on. 0 if nothing is known of it.
+    pub fn saved_ns(&self) -> u64 {
+        match self {
+            Shared::Run(shared) => shared.saved_ns(shared.build.info().waits.worked_ns),
+            Shared::Retained(retained) => retained.cost_ns,
+        }
+    }
+
     /// For people; `None` while nobody else has a part in it.
     pub fn describe(&self) -> Option<String> {
         match self {
@@ -177,6 +188,14 @@ fn residual_text(residual: Option<&String>) -> String {
 }
 
 impl SharedRun {
+    /// What the query would have worked for itself, less its part of this run's work: each of the different queries has an equal one, which
+    /// its host pays for.
+    fn saved_ns(&self, worked_ns: u64) -> u64 {
+        let alone_ns = if self.merged > 1 { self.alone_ns.unwrap_or(0) } else { worked_ns };
+        let own_ns = if self.role == Role::Host { worked_ns / self.merged.max(1) as u64 } else { 0 };
+        alone_ns.saturating_sub(own_ns)
+    }
+
     fn describe(&self) -> Option<String> {
         let readers = self.readers.load(Ordering::Relaxed);
         let others = match readers.saturating_sub(1) {
@@ -197,8 +216,13 @@ impl SharedRun {
             (_, None) => "; attached before it began".to_owned(),
             (_, Some(ns)) => format!("; attached {} after it began", display_ns(ns)),
         };
-        let work = display_ns(self.build.info().waits.worked_ns);
-        Some(format!("{shared}{}{attached}; {work} of work for all", residual_text(self.residual.as_ref())))
+        let worked_ns = self.build.info().waits.worked_ns;
+        let saved = match self.saved_ns(worked_ns) {
+            0 => String::new(),
+            saved_ns => format!("; saves {}", display_ns(saved_ns)),
+        };
+        let (work, residual) = (display_ns(worked_ns), residual_text(self.residual.as_ref()));
+        Some(format!("{shared}{residual}{attached}{saved}; {work} of work for all"))
     }
 }
 
@@ -263,6 +287,8 @@ pub struct SharingInfo {
     pub merged_builds_total: u64,
     /// Queries that were answered by such a run.
     pub merged_queries_total: u64,
+    /// Nanoseconds of work that queries did not do because others had, in states and hash tables, as far as it is known.
+    pub saved_ns_total: u64,
     /// Queries that ran alone in the end, because a run failed or its rows became too many.
     pub retries_total: u64,
 }

@@ -9,7 +9,7 @@
 //!
 //! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at work and fewer
 //! shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest starts, together with all that
-//! wait and have its template: so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
+//! wait and have its template, [up to as many as pay](super::together): so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
 //! a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
 //! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`].
 //!
@@ -21,7 +21,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::books::{Books, Fit, Job, Member, MemberId, Reader};
+use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader};
 use super::retained::{self, Asset, Hit, Kept, Retained};
 use super::shape::Shape;
 use super::spool::{Built, Spool, State};
@@ -100,7 +100,7 @@ impl RunningPlan {
         let shapes = Shapes::of(&plan, &wish, &options);
         let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host, fit: None };
         let mut books = self.books.lock();
-        if books.closed || books.has_outgrown(&wish) {
+        if books.closed || books.has_outgrown(&wish, self.launcher.clock.now_ns()) {
             drop(books);
             self.run_alone(&reader);
             return run;
@@ -168,6 +168,7 @@ impl RunningPlan {
         if let Built::State(state) = &built {
             self.keep(build, state);
         }
+        self.learn(build, &built);
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
@@ -175,8 +176,8 @@ impl RunningPlan {
             let mut readers = Vec::new();
             for (bit, member) in ended.members.into_iter().enumerate() {
                 let Some(member) = books.remove(member) else { continue };
-                if matches!(built, Built::Outgrown) {
-                    books.note_outgrown(if is_merged { ended.template.as_ref() } else { Some(&member.wish.exact) });
+                if matches!(built, Built::Outgrown) && !is_merged {
+                    books.note_outgrown(&member.wish.exact);
                 }
                 for reader in &member.readers {
                     books.by_reader.remove(&reader.run.id());
@@ -196,6 +197,8 @@ impl RunningPlan {
             Built::Failed(error) => return self.retry(readers, Some(&error)),
             Built::Outgrown => return self.retry(readers, None),
         };
+        let saved_ns = readers.iter().map(|(_, reader)| reader.run.saved_ns()).sum::<u64>();
+        self.books.lock().totals.saved_ns_total += saved_ns;
         // The last one takes the state with it: when its end is heard of, the memory is free.
         let mut states = std::iter::repeat_n(state, readers.len());
         for (bit, reader) in readers {
@@ -205,12 +208,29 @@ impl RunningPlan {
         }
     }
 
+    /// Notes what a run of a template has cost: it says how many queries the next ones are for.
+    fn learn(&self, build: QueryId, built: &Built) {
+        let found = {
+            let books = self.books.lock();
+            let of = |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len()));
+            books.builds.get(&build).and_then(of)
+        };
+        let Some((run, template, queries)) = found else { return };
+        let (worked_ns, now_ns) = (run.info().waits.worked_ns, self.launcher.clock.now_ns());
+        let together = &mut self.books.lock().together;
+        match built {
+            Built::State(state) => together.note(&template, queries, worked_ns, state.rows(), now_ns),
+            Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
+            Built::Failed(_) => {}
+        }
+    }
+
     /// Keeps a state for queries that come later. It is to be found before it is not in flight any more.
     fn keep(&self, build: QueryId, state: &Arc<State>) {
         if !self.retained.is_on() {
             return;
         }
-        let (run, queries, label) = {
+        let (run, alone_ns, queries, label) = {
             let books = self.books.lock();
             let Some(build) = books.builds.get(&build) else { return };
             let is_merged = build.members.len() > 1;
@@ -225,9 +245,11 @@ impl RunningPlan {
                 shape: member.shape.clone(),
                 bit: is_merged.then_some(bit),
             };
-            (run, members.into_iter().map(query).collect(), label)
+            (run, build.alone_ns, members.into_iter().map(query).collect(), label)
         };
-        let kept = Kept { cost_ns: run.info().waits.worked_ns, since_ns: self.launcher.clock.now_ns(), label };
+        // Whoever finds it would have made its own query's part only.
+        let cost_ns = run.info().waits.worked_ns.min(alone_ns.unwrap_or(u64::MAX));
+        let kept = Kept { cost_ns, since_ns: self.launcher.clock.now_ns(), label };
         self.retained.keep(Asset::Rows(state.clone()), queries, kept);
     }
 
@@ -280,7 +302,7 @@ impl RunningPlan {
     pub(super) fn start_in_spare_time(&self) {
         let (job, timers, some_wait) = {
             let mut books = self.books.lock();
-            let members = books.next_in_spare_time();
+            let members = books.next_in_spare_time(self.launcher.clock.now_ns());
             let job = members.and_then(|members| books.start(members, self.launcher.next_id()));
             (job, self.timers(&mut books), !books.waiting.is_empty())
         };
@@ -335,7 +357,7 @@ impl RunningPlan {
     /// The runs that may start now.
     fn startable(&self, books: &mut Books) -> Vec<Job> {
         let mut jobs = Vec::new();
-        while let Some(members) = books.next(self.launcher.workers.max(2)) {
+        while let Some(members) = books.next(self.launcher.workers.max(2), self.launcher.clock.now_ns()) {
             jobs.extend(books.start(members, self.launcher.next_id()));
         }
         jobs
@@ -430,6 +452,7 @@ impl RunningPlan {
     fn show_retained(&self, reader: &Reader, hit: &Hit, residual: Option<String>) {
         let age_ns = self.launcher.clock.now_ns().saturating_sub(hit.kept.since_ns);
         let retained = RetainedState { age_ns, cost_ns: hit.kept.cost_ns, uses: hit.uses, residual };
+        self.books.lock().totals.saved_ns_total += retained.cost_ns;
         reader.run.share(Shared::Retained(retained));
     }
 

@@ -110,6 +110,14 @@ impl Hash for Signature {
 }
 
 impl Signature {
+    /// One that stands for nothing but a text.
+    #[cfg(test)]
+    pub fn of_text(text: &str) -> Self {
+        let mut writer = Writer::new(&QueryOptions::default());
+        writer.text(&text);
+        writer.end().0
+    }
+
     /// Whether anybody can still read the tables that it names: if not, nobody will ask for the same again.
     pub fn tables_stand(&self) -> bool {
         self.tables().all(|table| table.strong_count() > 0)

@@ -68,6 +68,8 @@ struct Books {
     outgrown: HashMap<Signature, u64>,
     builds_total: u64,
     reads_total: u64,
+    /// Nanoseconds of work that was not done because a table was read.
+    saved_ns_total: u64,
     closed: bool,
 }
 
@@ -143,7 +145,7 @@ impl Tables {
             waiting.given.take()
         };
         if let Some(table) = given {
-            self.books.lock().reads_total += 1;
+            self.books.lock().note_read(&table);
             return Answer::Table(table);
         }
         loop {
@@ -166,7 +168,7 @@ impl Tables {
             };
             if let Some(table) = table.or_else(|| self.retained.find_table(wanted)) {
                 if self.lend(wanted, &table, label) {
-                    self.books.lock().reads_total += 1;
+                    self.books.lock().note_read(&table);
                     return Answer::Table(table);
                 }
                 if table.is_leaving() {
@@ -229,6 +231,7 @@ impl Tables {
         let now_ns = self.clock.now_ns();
         let books = self.books.lock();
         (info.tables_built_total, info.tables_read_total) = (books.builds_total, books.reads_total);
+        info.saved_ns_total += books.saved_ns_total;
         let building = books.entries.values().filter_map(|entry| match entry {
             Entry::Building(building) => Some(BuildInfo {
                 state: "building table",
@@ -250,6 +253,11 @@ impl Books {
     /// Whether a table did not fit a short while ago.
     fn is_outgrown(&self, signature: &Signature, now_ns: u64) -> bool {
         self.outgrown.get(signature).is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) < OUTGROWN_NS)
+    }
+
+    fn note_read(&mut self, table: &SharedTable) {
+        self.reads_total += 1;
+        self.saved_ns_total += table.cost_ns();
     }
 
     fn note_outgrown(&mut self, signature: &Signature, now_ns: u64) {

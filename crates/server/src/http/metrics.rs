@@ -123,6 +123,12 @@ fn text(server: &Server) -> String {
     text.one("sharing_satellites_total", "counter", "Queries that read what ran or waited.", sharing.satellites_total);
     text.one("sharing_merged_builds_total", "counter", "Runs for different queries.", sharing.merged_builds_total);
     text.one("sharing_merged_queries_total", "counter", "Queries answered by such.", sharing.merged_queries_total);
+    text.one(
+        "sharing_saved_microseconds_total",
+        "counter",
+        "Work that queries did not do because others had, in states and hash tables.",
+        sharing.saved_ns_total / 1000,
+    );
     text.one("sharing_retries_total", "counter", "Queries that ran alone in the end.", sharing.retries_total);
     text.one("sharing_retained_states", "gauge", "States kept for later queries.", sharing.retained_states as u64);
     text.one("sharing_retained_bytes", "gauge", "Memory that they have.", sharing.retained_bytes as u64);

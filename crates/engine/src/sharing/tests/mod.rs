@@ -251,6 +251,43 @@ fn too_many_rows_are_not_kept() {
 }
 
 #[test]
+fn fewer_go_together_where_more_have_had_too_many_rows() {
+    let tables = Tables::new(50_000);
+    let engine = Engine::start(EngineOptions { memory_bytes: 32 << 20, ..inline(3) }).unwrap();
+    let plans = (0..20).map(|low| tables.each_row(&Wanted::between(5 * low, 5 * low + 5))).collect::<Vec<_>>();
+    let rounds = (0..6).map(|_| {
+        let before = engine.sharing();
+        judge(&engine, &plans);
+        let after = engine.sharing();
+        (after.retries_total - before.retries_total, after.merged_builds_total - before.merged_builds_total)
+    });
+    let rounds = rounds.collect::<Vec<_>>();
+    assert!(rounds[0].0 > 10, "the rows of many at once are too many: {rounds:?}");
+    assert!(rounds[5].0 == 0 && rounds[5].1 > 1, "those of fewer are kept: {rounds:?}");
+}
+
+#[test]
+fn what_is_not_worked_is_counted() {
+    let engine = Engine::start(inline(1)).unwrap();
+    let tables = Tables::new(20_000);
+    let run = |plan: &Plan| engine.run(plan, options(SharingMode::All)).unwrap();
+    let plan = tables.groups(&Wanted::between(0, 9));
+    answer(run(&plan)).unwrap();
+    assert_eq!(engine.sharing().saved_ns_total, 0, "nobody else was there");
+    // One runs, and one waits with its equal: that one saves a run.
+    let plans = [0, 1, 1].map(|low| tables.groups(&Wanted::between(low, 9)));
+    let said = plans.iter().map(run).collect::<Vec<_>>().into_iter().map(|mut stream| {
+        while let Some(batch) = stream.next_blocking() {
+            batch.unwrap();
+        }
+        stream.profile().sharing.unwrap_or_default()
+    });
+    let said = said.collect::<Vec<_>>();
+    assert!(!said[1].contains("saves") && said[2].contains("; saves "), "{said:?}");
+    assert!(engine.sharing().saved_ns_total > 0);
+}
+
+#[test]
 fn the_profile_says_what_was_shared() {
     let engine = Engine::start(inline(1)).unwrap();
     let tables = Tables::new(2000);

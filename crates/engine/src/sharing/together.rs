@@ -1,0 +1,203 @@
+//! How many queries of one template go together: as many as pay.
+//!
+//! A run for several queries groups by the keys and by who wants the row, so its cost depends on how their constants cut the rows, which is known
+//! when it has run. So it is measured: for batches of 1, of 2 and 3, of 4 to 7, and so on, the work for each query. Where a larger batch has
+//! cost more for each query than a smaller one, batches stay below it; for some time, as the next constants may be others.
+//!
+//! ```text
+//!   queries in a run          1      2..3     4..7     8..15    16..31    32..63     64
+//!   ms of work for each       40      24       15       11        18        --       --        --> 15 at most
+//! ```
+//!
+//! What has not been measured is not held against anything: batches form as queries wait, and never for the sake of a measurement.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use diligence_base::limits::MERGED_QUERIES_MAX;
+
+use super::signature::Signature;
+
+/// Batches of so many queries and of fewer than twice as many are one class.
+const CLASSES: usize = MERGED_QUERIES_MAX.ilog2() as usize + 1;
+
+/// A batch has to cost so many percent of a smaller one, for each query, to be avoided: measurements differ by chance.
+const DEARER_PERCENT: u64 = 125;
+
+/// How long a measurement counts.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// How long a batch is avoided whose rows became too many to be kept: all its work was in vain.
+const OUTGROWN: Duration = Duration::from_secs(60);
+
+/// Nanoseconds that a query takes for a row of a state of several, to put its own groups together.
+const READ_ROW_NS: u64 = 20;
+
+/// Templates that are remembered.
+const TEMPLATES_MAX: usize = 1000;
+
+/// What runs have cost.
+#[derive(Default)]
+pub(super) struct Together {
+    templates: HashMap<Signature, Costs>,
+}
+
+type Costs = [Class; CLASSES];
+
+/// Batches of about a size.
+#[derive(Clone, Copy, Default)]
+struct Class {
+    /// The last two, the later one first.
+    measured: [Option<Measured>; 2],
+    /// When the rows of one were too many.
+    outgrown_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Measured {
+    /// Nanoseconds of work for each query.
+    cost_ns: u64,
+    at_ns: u64,
+}
+
+impl Together {
+    /// How many queries of a template may go together, at least one.
+    pub fn limit(&self, template: &Signature, now_ns: u64) -> usize {
+        let Some(costs) = self.templates.get(template) else { return MERGED_QUERIES_MAX };
+        let mut least = u64::MAX;
+        for (class, costs) in costs.iter().enumerate() {
+            if costs.is_outgrown(now_ns) || costs.surely(now_ns).is_some_and(|cost| is_dearer(cost, least)) {
+                return ((1 << class) - 1).max(1);
+            }
+            least = least.min(costs.at_least(now_ns).unwrap_or(u64::MAX));
+        }
+        MERGED_QUERIES_MAX
+    }
+
+    /// Whether not even one query's rows are few enough to be kept, as far as is known.
+    pub fn is_outgrown(&self, template: &Signature, now_ns: u64) -> bool {
+        self.templates.get(template).is_some_and(|costs| costs[0].is_outgrown(now_ns))
+    }
+
+    /// What one query of the template has cost alone, in nanoseconds of work.
+    pub fn alone_ns(&self, template: &Signature) -> Option<u64> {
+        self.templates.get(template)?[0].measured.iter().flatten().map(|measured| measured.cost_ns).min()
+    }
+
+    /// Notes that a run for so many queries has worked for so long, and has left so many rows.
+    pub fn note(&mut self, template: &Signature, queries: usize, worked_ns: u64, rows: usize, now_ns: u64) {
+        let of_each = if queries > 1 { rows as u64 * READ_ROW_NS } else { 0 };
+        let measured = Measured { cost_ns: worked_ns / queries.max(1) as u64 + of_each, at_ns: now_ns };
+        let class = self.class(template, queries);
+        class.measured = [Some(measured), class.measured[0]];
+        class.outgrown_ns = None;
+    }
+
+    /// Notes that the rows of a run for so many queries were too many to be kept.
+    pub fn note_outgrown(&mut self, template: &Signature, queries: usize, now_ns: u64) {
+        self.class(template, queries).outgrown_ns = Some(now_ns);
+    }
+
+    fn class(&mut self, template: &Signature, queries: usize) -> &mut Class {
+        if self.templates.len() >= TEMPLATES_MAX && !self.templates.contains_key(template) {
+            self.templates.clear();
+        }
+        let class = queries.clamp(1, MERGED_QUERIES_MAX).ilog2() as usize;
+        &mut self.templates.entry(template.clone()).or_default()[class]
+    }
+}
+
+impl Class {
+    fn is_outgrown(&self, now_ns: u64) -> bool {
+        self.outgrown_ns.is_some_and(|at_ns| is_within(OUTGROWN, at_ns, now_ns))
+    }
+
+    fn fresh(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        let measured = self.measured.into_iter().flatten();
+        measured.filter(move |measured| is_within(FRESH, measured.at_ns, now_ns)).map(|measured| measured.cost_ns)
+    }
+
+    /// The less of what was measured: whatever came between makes a run dearer, never cheaper.
+    fn at_least(&self, now_ns: u64) -> Option<u64> {
+        self.fresh(now_ns).min()
+    }
+
+    /// The same, if it was measured twice.
+    fn surely(&self, now_ns: u64) -> Option<u64> {
+        (self.fresh(now_ns).count() == 2).then(|| self.at_least(now_ns)).flatten()
+    }
+}
+
+fn is_within(duration: Duration, at_ns: u64, now_ns: u64) -> bool {
+    u128::from(now_ns.saturating_sub(at_ns)) < duration.as_nanos()
+}
+
+fn is_dearer(cost_ns: u64, than_ns: u64) -> bool {
+    u128::from(cost_ns) * 100 > u128::from(than_ns) * u128::from(DEARER_PERCENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn noted(runs: &[(usize, u64)]) -> (Together, Signature) {
+        let (mut together, template) = (Together::default(), Signature::of_text("t"));
+        for (queries, cost_ns) in runs {
+            together.note(&template, *queries, cost_ns * *queries as u64, 0, 0);
+        }
+        (together, template)
+    }
+
+    #[test]
+    fn nothing_is_limited_without_evidence() {
+        let (together, template) = noted(&[]);
+        assert_eq!(together.limit(&template, 0), 64);
+        let (together, template) = noted(&[(1, 100), (1, 100), (20, 500), (64, 20), (64, 20)]);
+        assert_eq!(together.limit(&template, 0), 64, "one dear run may be chance");
+    }
+
+    #[test]
+    fn larger_batches_that_cost_more_are_avoided_for_some_time() {
+        let (together, template) = noted(&[(1, 100), (3, 50), (9, 20), (20, 40), (20, 30)]);
+        assert_eq!(together.limit(&template, SECOND), 15);
+        assert_eq!(together.limit(&template, 31 * SECOND), 64);
+        let (together, template) = noted(&[(1, 100), (2, 200), (3, 126)]);
+        assert_eq!(together.limit(&template, SECOND), 1);
+        let (together, template) = noted(&[(1, 100), (2, 200), (3, 125)]);
+        assert_eq!(together.limit(&template, SECOND), 64, "as much is not more");
+    }
+
+    #[test]
+    fn the_rows_of_a_state_cost_each_of_its_queries() {
+        let (mut together, template) = noted(&[(1, 1000), (1, 1000)]);
+        for _ in 0..2 {
+            together.note(&template, 10, 1000, 100, 0);
+        }
+        assert_eq!(together.limit(&template, 0), 7);
+    }
+
+    #[test]
+    fn what_outgrew_is_avoided_and_tried_again() {
+        let (mut together, template) = noted(&[(1, 100)]);
+        together.note_outgrown(&template, 40, 0);
+        assert_eq!(together.limit(&template, 59 * SECOND), 31);
+        assert!(!together.is_outgrown(&template, 0));
+        assert_eq!(together.limit(&template, 61 * SECOND), 64);
+        together.note_outgrown(&template, 1, 61 * SECOND);
+        assert!(together.is_outgrown(&template, 62 * SECOND));
+        assert_eq!(together.limit(&template, 62 * SECOND), 1);
+        together.note(&template, 1, 100, 0, 63 * SECOND);
+        assert!(!together.is_outgrown(&template, 63 * SECOND));
+    }
+
+    #[test]
+    fn templates_are_forgotten_before_they_become_many() {
+        let mut together = Together::default();
+        for number in 0..3 * TEMPLATES_MAX {
+            together.note(&Signature::of_text(&number.to_string()), 1, 1, 0, 0);
+            assert!(together.templates.len() <= TEMPLATES_MAX);
+        }
+    }
+}
