@@ -190,6 +190,40 @@ fn what_is_kept_for_later_is_shown_and_belongs_to_everybody() {
 }
 
 #[test]
+fn the_first_rows_of_an_order_are_kept_for_whoever_wants_fewer() {
+    let database = database(Some(3), true);
+    let (session, alone) = (database.session(), database.session());
+    alone.set("sharing", "off").unwrap();
+    let first = |columns: &str, keys: &str, limit: &str| {
+        format!("SELECT {columns} FROM sales WHERE door = 'web' ORDER BY {keys} {limit}")
+    };
+    answer(&session, &first("id, shop, day, amount", "amount DESC, shop, id", "LIMIT 100")).unwrap();
+    let pages = [
+        (first("id, amount", "amount DESC, shop, id", "LIMIT 10"), "limited to the first 10 of 100 rows, in the same order"),
+        (
+            first("amount, shop AS s", "amount DESC, shop", "LIMIT 10 OFFSET 20"),
+            "limited to the 10 rows after the first 20 of 100, in the order of a longer key",
+        ),
+    ];
+    for (place, (sql, residual)) in pages.iter().enumerate() {
+        let explained = answer(&session, &format!("EXPLAIN {sql}")).unwrap();
+        assert!(explained.contains(&format!("more than it is retained, and can be {residual}")), "{explained}");
+        assert_eq!(answer(&session, sql).unwrap(), answer(&alone, sql).unwrap(), "{sql}");
+        assert_eq!(database.engine().sharing().subsumed_total, place as u64 + 1);
+    }
+    let others = [
+        first("id", "amount DESC, shop, id", "LIMIT 101"),
+        first("id", "amount, shop, id", "LIMIT 10"),
+        first("id", "amount DESC, shop, id, day", "LIMIT 10"),
+        first("id", "amount DESC, shop, id", "LIMIT 10").replace("web", "desk"),
+    ];
+    for sql in &others {
+        assert_eq!(answer(&session, sql).unwrap(), answer(&alone, sql).unwrap(), "{sql}");
+    }
+    assert_eq!(database.engine().sharing().subsumed_total, 2);
+}
+
+#[test]
 fn what_waits_and_what_was_shared_is_shown() {
     let database = database(Some(2), false);
     let session = database.session();

@@ -16,7 +16,7 @@ const SEEDS: u64 = 300;
 const SEEDS_ON_THREADS: u64 = 12;
 const QUERIES: usize = 14;
 const CLIENTS: usize = 10;
-const SHAPES: usize = 18;
+const SHAPES: usize = 20;
 
 /// Files are the same for all seeds: a table like the Wisconsin benchmark's, in row groups of which each has a part of every value, and
 /// TPC-H's.
@@ -134,6 +134,17 @@ fn statement(shape: usize, random: &mut Random) -> String {
              GROUP BY c_mktsegment ORDER BY c_mktsegment",
             100_000 + 1000 * low
         ),
+        // Lists in an order, whose last key is never the same twice: of few different rows, with longer and shorter keys, whole and in pages.
+        18 | 19 => {
+            let rows = ["two = 1 AND unique1 < 9000", "unique1 < 3000"][shape - 18];
+            let keys = ["ten, unique2", "ten, two, unique2", "ten, unique2, string4", "ten DESC, unique2", "tenthous, unique2"];
+            let keys = [keys[number(5)], keys[shape % 2]][number(2)];
+            let limit = ["", "LIMIT 10", "LIMIT 100", "LIMIT 20 OFFSET 5", "LIMIT 7 OFFSET 70", "OFFSET 300", "LIMIT 9999"];
+            format!(
+                "SELECT unique2, ten, string4 FROM wisconsin WHERE {rows} ORDER BY {keys} {}",
+                limit[number(7)]
+            )
+        }
         // Fails for whoever meets the number.
         9 => format!("SELECT sum(100 / (unique1 - {})) FROM wisconsin WHERE {range}", 6000),
         _ => format!(

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use diligence_base::ids::QueryId;
 
-use super::running::Shapes;
-use super::shape::Shape;
+use super::shape::{Shape, Shapes};
 use super::signature::Signature;
 use super::subsumption::Residual;
 use super::together::Together;
@@ -135,12 +134,13 @@ impl Books {
     /// A member whose state will have the same rows as a query wants, with its columns in another order, or more of them, or in finer
     /// groups. Not one with other rows: to wait for a run over more of them may take longer than to run.
     pub fn find_more(&self, shapes: &Shapes) -> Option<(MemberId, Fit)> {
-        let (depth, wanted) = shapes.wanted.as_ref()?;
-        let members = self.by_core.get(&wanted.core)?.iter().rev().take(retained::CANDIDATES_MAX);
-        members.copied().find_map(|id| {
-            let kept = self.members.get(&id)?.shape.clone()?;
-            let residual = Residual::of(&kept, false, wanted).filter(Residual::is_of_all_rows)?.describe();
-            Some((id, Fit { depth: *depth, wanted: wanted.clone(), kept, residual }))
+        shapes.wanted.iter().find_map(|(depth, wanted)| {
+            let members = self.by_core.get(&wanted.core)?.iter().rev().take(retained::CANDIDATES_MAX);
+            members.copied().find_map(|id| {
+                let kept = self.members.get(&id)?.shape.clone()?;
+                let residual = Residual::of(&kept, false, wanted).filter(Residual::is_of_all_rows)?.describe();
+                Some((id, Fit { depth: *depth, wanted: wanted.clone(), kept, residual }))
+            })
         })
     }
 

@@ -186,6 +186,20 @@ pub(super) fn depth_of_rows(plan: &Plan, depth: usize) -> usize {
     last.map_or(depth, |place| depth + place + 1)
 }
 
+/// How many nodes are above what gives rows in an order: a sort, with what is right above it and cuts or computes columns. `None` if there
+/// is none.
+pub(super) fn depth_of_order(plan: &Plan, depth: usize) -> Option<usize> {
+    let mut first = depth;
+    for place in depth.. {
+        match part_below(plan, place)?.node {
+            Node::Sort { .. } => return Some(first),
+            Node::Project { .. } | Node::Limit { .. } => {}
+            _ => first = place + 1,
+        }
+    }
+    None
+}
+
 /// The plan with `part` in the place of what is below the cut.
 pub(super) fn with_part(plan: &Plan, depth: usize, part: Plan) -> Plan {
     let Some(above) = depth.checked_sub(1) else { return part };

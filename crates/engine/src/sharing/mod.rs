@@ -26,6 +26,7 @@ mod columns;
 mod common;
 mod cut;
 mod masks;
+mod order;
 mod parameters;
 mod quotient;
 mod regroup;

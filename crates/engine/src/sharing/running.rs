@@ -23,7 +23,7 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader};
 use super::retained::{self, Asset, Hit, Kept, Retained};
-use super::shape::Shape;
+use super::shape::{Shape, Shapes};
 use super::spool::{Built, Spool, State};
 use super::subsumption::Residual;
 use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut, regroup};
@@ -40,29 +40,6 @@ pub(crate) struct RunningPlan {
     books: Mutex<Books>,
     /// Itself, for whoever ends later.
     me: Weak<Self>,
-}
-
-/// What can be said of a query's part.
-#[derive(Default)]
-pub(super) struct Shapes {
-    /// What it gives.
-    pub kept: Option<Arc<Shape>>,
-    /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below which that is.
-    pub wanted: Option<(usize, Arc<Shape>)>,
-}
-
-impl Shapes {
-    fn of(plan: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
-        let shape = |depth| {
-            let part = cut::part_below(plan, depth)?;
-            Shape::of(part, options).map(Arc::new)
-        };
-        let kept = shape(wish.depth);
-        let depth = cut::depth_of_rows(plan, wish.depth);
-        let wanted = if depth == wish.depth { kept.clone() } else { shape(depth) };
-        let is_ordered = cut::part_below(plan, depth).is_some_and(|part| part.ordered);
-        Self { kept, wanted: wanted.filter(|_| !is_ordered).map(|wanted| (depth, wanted)) }
-    }
 }
 
 impl RunningPlan {
@@ -115,11 +92,12 @@ impl RunningPlan {
             self.read_retained(&reader, hit);
             return run;
         }
-        if let Some((depth, wanted)) = &shapes.wanted
-            && let Some(found) = self.find_more(&reader, *depth, wanted)
-        {
+        let more = shapes.wanted.iter().find_map(|(depth, wanted)| {
+            Some((*depth, wanted, self.find_more(&reader, *depth, wanted)?))
+        });
+        if let Some((depth, wanted, found)) = more {
             drop(books);
-            self.read_more(&reader, *depth, wanted, found);
+            self.read_more(&reader, depth, wanted, found);
             return run;
         }
         if let Some((member, fit)) = books.find_more(&shapes) {
@@ -153,9 +131,9 @@ impl RunningPlan {
             return text + "; it is retained";
         }
         let plan = wish.plan.as_deref().unwrap_or(plan);
-        let more = Shapes::of(plan, wish, options).wanted.and_then(|(depth, wanted)| {
-            let rows_max = cut::rows_touched(cut::part_below(plan, depth)?, usize::MAX);
-            self.retained.more(&wanted, rows_max)
+        let more = Shapes::of(plan, wish, options).wanted.iter().find_map(|(depth, wanted)| {
+            let rows_max = cut::rows_touched(cut::part_below(plan, *depth)?, usize::MAX);
+            self.retained.more(wanted, rows_max)
         });
         match more {
             Some(residual) => format!("{text}; more than it is retained, and can be {}", residual.describe()),
@@ -242,7 +220,7 @@ impl RunningPlan {
             let label = reader.options.label.clone();
             let query = |(bit, member): (usize, &Member)| retained::Query {
                 exact: member.wish.exact.clone(),
-                shape: member.shape.clone(),
+                shape: member.shape.as_ref().map(|shape| shape.of_state(state.rows())),
                 bit: is_merged.then_some(bit),
             };
             (run, build.alone_ns, members.into_iter().map(query).collect(), label)

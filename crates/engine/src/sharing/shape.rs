@@ -14,6 +14,9 @@
 //! Every expression is written over *leaves*, which are columns of tables (or of inner parts that are not taken apart). So it does not
 //! matter which columns a plan reads, in which order they go along, and where they are renamed.
 //!
+//! Rows that come in an [order](super::order) have it in their shape. Of the first so many in an order, the conditions belong to the core: a row less
+//! is another row more at the end, so what is wanted with other conditions is not there.
+//!
 //! Invariant: a condition in the set may be applied to the rows that come out with the same effect as where its plan has it. Others, such as
 //! one below the side of a join that is padded with NULLs, belong to the core.
 
@@ -25,11 +28,13 @@ use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 
+use super::order::{Order, Places};
 use super::parameters::{Parameter, parameter};
 use super::regroup::{self, Kind};
 use super::signature::{Canonical, Signature, Writer, canonical, sides_apart, terms_of};
+use super::{Wish, cut};
 use crate::expressions::Expr;
-use crate::plan::{Aggregate, AggregateCall, Node, PairFilter, Plan, Scan};
+use crate::plan::{Aggregate, AggregateCall, Node, PairFilter, Plan, Scan, SortKey};
 use crate::query::QueryOptions;
 
 /// Nodes of expressions that are written for one plan at most: expressions of expressions of expressions may grow without end.
@@ -48,9 +53,48 @@ pub(super) struct Shape {
     pub keys: Vec<Canonical>,
     /// What is computed for each group; `None` for a plan without groups.
     pub groups: Option<Groups>,
+    /// The order of the rows, and which places of it; `None` if it does not count.
+    pub order: Option<Order>,
+    /// What is given, and wanted, if some places of an order turn out to be all.
+    whole: Option<Arc<Shape>>,
+}
+
+/// What can be said of a query's part.
+#[derive(Default)]
+pub(super) struct Shapes {
+    /// What it gives.
+    pub kept: Option<Arc<Shape>>,
+    /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below which that is. What is
+    /// to be looked for first comes first.
+    pub wanted: Vec<(usize, Arc<Shape>)>,
+}
+
+impl Shapes {
+    /// That of the part below a query's cut, or of what is below some of its nodes.
+    pub fn of(plan: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
+        let part = |depth| cut::part_below(plan, depth);
+        let shape = |depth| Shape::of(part(depth)?, options).map(Arc::new);
+        let in_order = cut::depth_of_order(plan, wish.depth)
+            .and_then(|depth| Some((depth, Arc::new(Shape::in_order(part(depth)?, options)?))));
+        let comes_in_order = |depth| depth == wish.depth && part(depth).is_some_and(|part| part.ordered);
+        let kept = match &in_order {
+            Some((depth, shape)) if comes_in_order(*depth) => Some(shape.clone()),
+            _ => shape(wish.depth),
+        };
+        // As few as may be, then all in order; then all, to be put in order above.
+        let whole = in_order.as_ref().and_then(|(depth, shape)| Some((*depth, shape.whole.clone()?)));
+        let mut wanted: Vec<_> = in_order.into_iter().chain(whole).collect();
+        let depth = cut::depth_of_rows(plan, wish.depth);
+        if part(depth).is_some_and(|part| !part.ordered) {
+            let rows = if depth == wish.depth { kept.clone() } else { shape(depth) };
+            wanted.extend(rows.map(|rows| (depth, rows)));
+        }
+        Self { kept, wanted }
+    }
 }
 
 /// A condition over leaves.
+#[derive(Clone)]
 pub(super) struct Condition {
     pub form: Canonical,
     /// The same, if it compares one leaf with constants; `column` is the leaf.
@@ -95,7 +139,7 @@ pub(super) struct CellValue {
 impl Shape {
     /// The shape of a plan that is run with these options; `None` if it has parts that cannot be compared.
     pub fn of(plan: &Plan, options: &QueryOptions) -> Option<Self> {
-        let mut walk = Walk { writer: Writer::new(options), conditions: Vec::new(), leaves: 0, nodes_left: NODES_MAX };
+        let mut walk = Walk::new(options);
         let (keys, groups) = match &plan.node {
             Node::Aggregate(aggregate) => {
                 let is_plain = matches!(aggregate.grouping_sets.as_slice(), [set] if !set.contains(&true));
@@ -111,7 +155,36 @@ impl Shape {
                 (columns.iter().map(canonical).collect::<Option<Vec<_>>>()?, None)
             }
         };
-        Some(Self { core: walk.writer.end().0, conditions: walk.conditions, keys, groups })
+        Some(Self { core: walk.writer.end().0, conditions: walk.conditions, keys, groups, order: None, whole: None })
+    }
+
+    /// The shape of a plan that sorts, with nothing above that but what computes columns and cuts; `None` for other plans, and if it has parts
+    /// that cannot be compared.
+    pub fn in_order(plan: &Plan, options: &QueryOptions) -> Option<Self> {
+        let mut walk = Walk::new(options);
+        let (columns, order) = walk.in_order(plan, Places::ALL)?;
+        let keys = columns.iter().map(canonical).collect::<Option<Vec<_>>>()?;
+        let (core, conditions) = (walk.writer.end().0, walk.conditions);
+        let only_places = order.places != Places::ALL;
+        let whole = Self { core, conditions, keys, groups: None, order: Some(order.clone()), whole: None };
+        if !only_places {
+            return Some(whole);
+        }
+        let conditions = whole.conditions.iter().map(|condition| condition.form.clone()).collect();
+        Some(Self {
+            core: whole.core.with("places", conditions),
+            conditions: Vec::new(),
+            keys: whole.keys.clone(),
+            groups: None,
+            order: Some(Order { only_places, ..order }),
+            whole: Some(Arc::new(whole)),
+        })
+    }
+
+    /// The shape of a state that was built for this one and has so many rows.
+    pub fn of_state(self: &Arc<Self>, rows: usize) -> Arc<Self> {
+        let are_all = self.order.as_ref().is_some_and(|order| order.places.are_all_of(rows));
+        self.whole.as_ref().filter(|_| are_all).unwrap_or(self).clone()
     }
 
     /// The key that is a leaf and nothing else.
@@ -135,6 +208,28 @@ struct Walk {
 }
 
 impl Walk {
+    fn new(options: &QueryOptions) -> Self {
+        Self { writer: Writer::new(options), conditions: Vec::new(), leaves: 0, nodes_left: NODES_MAX }
+    }
+
+    /// Writes what is sorted, and returns these places of it: their columns over leaves, and their order.
+    fn in_order(&mut self, plan: &Plan, places: Places) -> Option<(Vec<Physical>, Order)> {
+        match &plan.node {
+            Node::Project { input, expressions } => {
+                let (columns, order) = self.in_order(input, places)?;
+                Some((self.projected(expressions, &columns)?, order))
+            }
+            Node::Limit { input, skip, fetch } => self.in_order(input, places.below_limit(*skip, *fetch)),
+            Node::Sort { input, keys, fetch } => {
+                let columns = self.rows(input, true)?;
+                let key = |key: &SortKey| Some((self.written(key.expression.physical(), &columns)?, key.options));
+                let keys = keys.iter().map(key).collect::<Option<Vec<_>>>()?;
+                Some((columns, Order { keys, places: places.below_limit(0, *fetch), only_places: false }))
+            }
+            _ => None,
+        }
+    }
+
     /// Writes what rows a plan gives, as a bag, and returns its columns over leaves. With `apart`, conditions may be applied to the rows
     /// that come out on top as well.
     fn rows(&mut self, plan: &Plan, apart: bool) -> Option<Vec<Physical>> {
@@ -147,7 +242,7 @@ impl Walk {
             }
             Node::Project { input, expressions } => {
                 let columns = self.rows(input, apart)?;
-                expressions.iter().map(|expression| self.over_leaves(expression.physical(), &columns)).collect()
+                self.projected(expressions, &columns)
             }
             // Order is nothing to a bag.
             Node::Sort { input, fetch: None, .. } => self.rows(input, apart),
@@ -184,6 +279,10 @@ impl Walk {
                 Some((0..plan.schema.fields().len()).map(|column| leaf(place, column)).collect())
             }
         }
+    }
+
+    fn projected(&mut self, expressions: &[Expr], columns: &[Physical]) -> Option<Vec<Physical>> {
+        expressions.iter().map(|expression| self.over_leaves(expression.physical(), columns)).collect()
     }
 
     fn scan(&mut self, scan: &Scan, apart: bool) -> Option<Vec<Physical>> {

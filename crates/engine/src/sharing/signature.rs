@@ -39,7 +39,7 @@ pub(crate) struct Signature {
 }
 
 /// One word of a signature.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Item {
     Word(&'static str),
     Text(String),
@@ -51,6 +51,7 @@ enum Item {
 }
 
 /// A table's state, as the object that stands for it. It does not keep it alive, but its address.
+#[derive(Clone)]
 struct State(Weak<dyn Table>);
 
 impl PartialEq for State {
@@ -68,6 +69,7 @@ impl Hash for State {
 }
 
 /// An expression without names, in the one order of its commutative operands.
+#[derive(Clone)]
 pub(super) struct Canonical(Arc<dyn PhysicalExpr>);
 
 impl Canonical {
@@ -140,6 +142,20 @@ impl Signature {
         let mut writer = Writer::new(options);
         writer.plan(plan, false)?;
         Some(writer.end().0)
+    }
+
+    /// This with a word and a set of expressions, in whatever order they come.
+    pub(super) fn with(&self, word: &'static str, mut expressions: Vec<Canonical>) -> Self {
+        expressions.sort_by_key(Canonical::hash_value);
+        let more = [Item::Word(word), Item::Number(expressions.len())];
+        Self::of_items(self.items.iter().cloned().chain(more).chain(expressions.into_iter().map(Item::Expression)))
+    }
+
+    fn of_items(items: impl IntoIterator<Item = Item>) -> Self {
+        let items: Arc<[Item]> = items.into_iter().collect();
+        let mut hasher = DefaultHasher::new();
+        items.hash(&mut hasher);
+        Self { items, hash: hasher.finish() }
     }
 
     /// The same of a part of a plan, and whether it has all the filters that its scans use; those that joins above it make are left out.
@@ -225,9 +241,7 @@ impl Writer {
     }
 
     pub fn end(self) -> (Signature, Vec<Parameter>) {
-        let mut hasher = DefaultHasher::new();
-        self.items.hash(&mut hasher);
-        (Signature { items: self.items.into(), hash: hasher.finish() }, self.parameters.unwrap_or_default())
+        (Signature::of_items(self.items), self.parameters.unwrap_or_default())
     }
 
     pub fn word(&mut self, word: &'static str) {

@@ -1,4 +1,4 @@
-//! A retained state that has more than a query wants: fewer conditions, finer groups, more columns.
+//! A retained state that has more than a query wants: fewer conditions, finer groups, more columns, more rows of an order.
 //!
 //! ```text
 //!   kept       WHERE day >= '1998-01-01'      GROUP BY day, town     sum(amount), count(*)
@@ -10,7 +10,8 @@
 //! The query's answer is in the state if (1) both are over the same rows, (2) whatever the query's conditions let through, the state's
 //! conditions do, (3) each condition of the query that the state has not compares a key of the state with constants, and
 //! (4) the query's keys are keys of the state, and its values come from the state's values: as they are where no groups fall together,
-//! otherwise by [adding up](super::regroup), which is exact for what it is done for.
+//! otherwise by [adding up](super::regroup), which is exact for what it is done for. A query that wants an order, or some rows of one, has them (5)
+//! where they are at [the same places](super::order) of the state's order; otherwise it sorts what it makes of the state.
 //! (Harizopoulos, "Staged Database Systems", section 4.2, calls the state's plan a superset; Goldstein & Larson, "Optimizing Queries Using
 //! Materialized Views: A Practical, Scalable Solution", SIGMOD 2001, section 3, has the same tests.)
 
@@ -23,6 +24,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
 
+use super::order::Slice;
 use super::parameters::Parameter;
 use super::regroup;
 use super::shape::{Condition, Shape};
@@ -37,6 +39,8 @@ pub(super) struct Residual {
     /// The columns of the state that are the query's keys.
     keys: Vec<usize>,
     values: Values,
+    /// What is taken of it, if the query wants an order and the state has it.
+    slice: Option<Slice>,
     /// Keys of the state.
     keys_kept: usize,
     /// Keys and values of the query that it was built for.
@@ -60,6 +64,12 @@ impl Residual {
         {
             return None;
         }
+        let slice = match (&kept.order, &wanted.order) {
+            (Some(kept), Some(wanted)) => Some(Slice::of(kept, wanted)?),
+            (None, Some(_)) => return None,
+            (Some(kept), None) if kept.only_places => return None,
+            (_, None) => None,
+        };
         let mut conditions = Vec::new();
         for (index, condition) in wanted.conditions.iter().enumerate() {
             if kept.conditions.iter().all(|other| other.form != condition.form) {
@@ -93,10 +103,10 @@ impl Residual {
             _ => return None,
         };
         let columns_kept = keys_kept + kept.groups.as_ref().map_or(0, |groups| groups.calls.len());
-        Some(Self { conditions, keys, values, keys_kept, columns_kept })
+        Some(Self { conditions, keys, values, slice, keys_kept, columns_kept })
     }
 
-    /// Whether all rows of the state count.
+    /// Whether no condition chooses among the rows of the state.
     pub fn is_of_all_rows(&self) -> bool {
         self.conditions.is_empty()
     }
@@ -113,15 +123,18 @@ impl Residual {
         if matches!(self.values, Values::Cells(_)) {
             parts.push(format!("grouped by {} of {} keys", self.keys.len(), self.keys_kept));
         }
+        parts.extend(self.slice.as_ref().and_then(Slice::describe_places));
         let columns = match &self.values {
             Values::Columns(columns) => self.keys.len() + columns.len(),
             Values::Cells(_) => self.columns_kept,
         };
         match parts.is_empty() {
-            true if columns < self.columns_kept => "with columns left out".to_owned(),
-            true => "with columns in another order".to_owned(),
-            false => parts.join(", "),
+            true if columns < self.columns_kept => parts.push("with columns left out".to_owned()),
+            true if self.slice.is_none() => parts.push("with columns in another order".to_owned()),
+            _ => {}
         }
+        parts.extend(self.slice.as_ref().map(|slice| slice.describe_order().to_owned()));
+        parts.join(", ")
     }
 
     /// The plan over the state's rows that gives what `part`, a plan with the shape `wanted`, would have given. `bit` is the kept
@@ -149,6 +162,10 @@ impl Residual {
             }
             Values::Columns(columns) => {
                 let known = filtered(predicates, schema.clone(), batches)?;
+                let known = match &self.slice {
+                    Some(slice) => slice.plan(known),
+                    None => known,
+                };
                 let expressions = self.keys.iter().chain(columns).map(|&column| Expr::column(column, &schema));
                 let expressions = expressions.collect::<Result<Vec<_>>>()?;
                 let fields = part.schema.fields();
@@ -161,7 +178,8 @@ impl Residual {
                     node: Node::Project { input: Box::new(known), expressions },
                     schema: part.schema.clone(),
                     rows_estimate: part.rows_estimate,
-                    ordered: part.ordered,
+                    // One packet carries the rows from here down.
+                    ordered: part.ordered || self.slice.is_some(),
                 })
             }
         }

@@ -3,6 +3,7 @@
 mod columns;
 mod common;
 mod more;
+mod orders;
 mod plans;
 mod retained;
 mod tables;

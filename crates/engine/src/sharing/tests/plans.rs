@@ -151,7 +151,7 @@ impl Tables {
     }
 
     /// The rows that are wanted, as a query would say it.
-    fn rows(&self, wanted: &Wanted) -> Plan {
+    pub fn rows(&self, wanted: &Wanted) -> Plan {
         let schema = t_schema();
         let x = || column(1, &schema);
         let range = binary(
