@@ -199,7 +199,10 @@ fn the_first_rows_of_an_order_are_kept_for_whoever_wants_fewer() {
     };
     answer(&session, &first("id, shop, day, amount", "amount DESC, shop, id", "LIMIT 100")).unwrap();
     let pages = [
-        (first("id, amount", "amount DESC, shop, id", "LIMIT 10"), "limited to the first 10 of 100 rows, in the same order"),
+        (
+            first("id, amount", "amount DESC, shop, id", "LIMIT 10"),
+            "limited to the first 10 of 100 rows, in the same order",
+        ),
         (
             first("amount, shop AS s", "amount DESC, shop", "LIMIT 10 OFFSET 20"),
             "limited to the 10 rows after the first 20 of 100, in the order of a longer key",

@@ -137,13 +137,17 @@ fn statement(shape: usize, random: &mut Random) -> String {
         // Lists in an order, whose last key is never the same twice: of few different rows, with longer and shorter keys, whole and in pages.
         18 | 19 => {
             let rows = ["two = 1 AND unique1 < 9000", "unique1 < 3000"][shape - 18];
-            let keys = ["ten, unique2", "ten, two, unique2", "ten, unique2, string4", "ten DESC, unique2", "tenthous, unique2"];
+            let keys = [
+                "ten, unique2",
+                "ten, two, unique2",
+                "ten, unique2, string4",
+                "ten DESC, unique2",
+                "tenthous, unique2",
+            ];
             let keys = [keys[number(5)], keys[shape % 2]][number(2)];
-            let limit = ["", "LIMIT 10", "LIMIT 100", "LIMIT 20 OFFSET 5", "LIMIT 7 OFFSET 70", "OFFSET 300", "LIMIT 9999"];
-            format!(
-                "SELECT unique2, ten, string4 FROM wisconsin WHERE {rows} ORDER BY {keys} {}",
-                limit[number(7)]
-            )
+            let limit =
+                ["", "LIMIT 10", "LIMIT 100", "LIMIT 20 OFFSET 5", "LIMIT 7 OFFSET 70", "OFFSET 300", "LIMIT 9999"];
+            format!("SELECT unique2, ten, string4 FROM wisconsin WHERE {rows} ORDER BY {keys} {}", limit[number(7)])
         }
         // Fails for whoever meets the number.
         9 => format!("SELECT sum(100 / (unique1 - {})) FROM wisconsin WHERE {range}", 6000),

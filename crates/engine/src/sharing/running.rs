@@ -92,9 +92,10 @@ impl RunningPlan {
             self.read_retained(&reader, hit);
             return run;
         }
-        let more = shapes.wanted.iter().find_map(|(depth, wanted)| {
-            Some((*depth, wanted, self.find_more(&reader, *depth, wanted)?))
-        });
+        let more = shapes
+            .wanted
+            .iter()
+            .find_map(|(depth, wanted)| Some((*depth, wanted, self.find_more(&reader, *depth, wanted)?)));
         if let Some((depth, wanted, found)) = more {
             drop(books);
             self.read_more(&reader, depth, wanted, found);

@@ -189,7 +189,8 @@ fn what_is_not_provably_among_the_first_rows_is_computed() {
             assert_eq!(explained(&engine, plan), None, "{plan}");
         }
         assert_eq!(explained(&engine, &same(10, 100).of(all())), some("it is retained"));
-        let more = "more than it is retained, and can be limited to the 3 rows after the first 20 of 100, in the same order";
+        let more =
+            "more than it is retained, and can be limited to the 3 rows after the first 20 of 100, in the same order";
         assert_eq!(explained(&engine, &same(30, 3).of(all())), some(more));
     }
 }
@@ -241,10 +242,7 @@ fn the_first_rows_are_all_if_there_are_fewer_than_asked_for() {
     for engine in engines_with(10) {
         let found = |ordered: Ordered, rows| found(&engine, &ordered.of(rows));
         assert_eq!(found(Ordered::by(&keys).limit(0, 1000), wanted(90)), None);
-        assert_eq!(
-            found(Ordered::by(&keys), wanted(80)),
-            some("filtered by one more condition, in the same order")
-        );
+        assert_eq!(found(Ordered::by(&keys), wanted(80)), some("filtered by one more condition, in the same order"));
         assert_eq!(
             found(Ordered::by(&keys).limit(0, 2000), wanted(90)),
             some("limited to the first 2000 rows, in the same order")
@@ -340,7 +338,7 @@ fn whatever_order_is_kept_each_gets_its_own() {
             let wanted = Wanted::between(0, 100).of_all().below([60, 90][random.below(2)]);
             let plan = Ordered::random(&mut random).of(tables.rows(&wanted));
             running.push((run(&engine, &plan), plan));
-            for _ in 0..random.below(100) {
+            for _ in 0..random.below(8) {
                 engine.scheduler().run_one();
             }
             match random.below(8) {
@@ -360,5 +358,5 @@ fn whatever_order_is_kept_each_gets_its_own() {
         subsumed += info.subsumed_total;
         satellites += info.satellites_total;
     }
-    assert!(subsumed > 500 && satellites > 300, "{subsumed} {satellites}");
+    assert!(subsumed > 500 && satellites > 100, "{subsumed} {satellites}");
 }
