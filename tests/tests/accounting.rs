@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_micros(200);
 const BUDGETS: [usize; 3] = [16 << 20, 48 << 20, 1 << 30];
 
 /// Each has some 100 MB of rows, groups or pairs.
-const QUERIES: [(&str, &str); 9] = [
+const QUERIES: [(&str, &str); 16] = [
     (
         "sort",
         "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) ORDER BY s",
@@ -92,6 +92,34 @@ const QUERIES: [(&str, &str); 9] = [
     (
         "union",
         "SELECT count(*) FROM (SELECT value FROM generate_series(1, 2000000) UNION SELECT value FROM generate_series(1000000, 3000000))",
+    ),
+    (
+        "pairs",
+        "SELECT count(*), max(length(a.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 9000)) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'y') AS s FROM generate_series(1, 9000)) b ON a.value < b.value - 8900 AND a.s < b.s",
+    ),
+    (
+        "all pairs",
+        "SELECT count(*), max(a.value), min(length(b.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 9000)) a CROSS JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'y') AS s FROM generate_series(1, 9000)) b",
+    ),
+    (
+        "first rows",
+        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) ORDER BY s LIMIT 500000",
+    ),
+    (
+        "except",
+        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000) EXCEPT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1, 600000))",
+    ),
+    (
+        "intersect",
+        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000) INTERSECT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1, 600000))",
+    ),
+    (
+        "common part",
+        "WITH d AS (SELECT lpad(CAST(value % 400000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1, 1000000) GROUP BY 1) SELECT count(*), max(a.s) FROM d a JOIN d b ON a.s = b.s AND a.n <= b.n",
+    ),
+    (
+        "median",
+        "SELECT median(v), percentile_cont(0.9) WITHIN GROUP (ORDER BY v) FROM (SELECT CAST(value * 7919 % 3000000 AS DOUBLE) AS v FROM generate_series(1, 3000000))",
     ),
 ];
 

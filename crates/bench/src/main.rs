@@ -12,6 +12,7 @@ mod curve;
 mod due;
 mod mixes;
 mod policies;
+mod promises;
 mod report;
 mod rivals;
 mod serve;
@@ -103,5 +104,6 @@ fn run(command: &Command) -> Result<()> {
         std::fs::write(path, format!("{report:#}\n"))
             .map_err(|error| diligence_base::Error::file(format!("cannot write {}: {error}", path.display())))?;
     }
-    Ok(())
+    let broken = promises::broken(&report);
+    if broken.is_empty() { Ok(()) } else { Err(diligence_base::Error::value(broken.join("; "))) }
 }

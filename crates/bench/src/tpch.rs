@@ -177,11 +177,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
         }
     }
     let limited = limited(&contestants);
-    let report = print(arguments, &contestants, &chosen, &times, &disagreements, &limited);
-    match !arguments.budgets.is_empty() && !disagreements.is_empty() {
-        true => Err(Error::bug("answers differ with the memory budget, or from those of rivals")),
-        false => Ok(report),
-    }
+    Ok(print(arguments, &contestants, &chosen, &times, &disagreements, &limited))
 }
 
 /// What the processes with a memory budget were like.

@@ -15,7 +15,7 @@ use diligence_db::{Database, DatabaseOptions, Session, TempIo, TempOptions};
 use diligence_tests::idle;
 
 /// Less than a user may say, so that few rows are enough.
-const BUDGETS: [usize; 5] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20];
+const BUDGETS: [usize; 9] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20];
 
 /// Operations of each query that fail, evenly from the first to the last, unless the environment says otherwise.
 const POINTS: u64 = 24;
@@ -32,8 +32,9 @@ fn points(operations: u64) -> u64 {
     }
 }
 
-/// Each spills: a sort, a join, groups, a window, and a recursive query whose rounds and seen rows do.
-const QUERIES: [&str; 5] = [
+/// Each spills: a sort, a join, groups, a window, a recursive query whose rounds and seen rows do, pairs of rows without equal keys, distinct
+/// values and arrays, a part that is read twice, and a median.
+const QUERIES: [&str; 9] = [
     "SELECT value, lpad(CAST(value * 7919 % 60000 AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 60000) ORDER BY s, value",
     "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1, 90000) a
      JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 90000)) b ON a.value = b.value",
@@ -43,6 +44,13 @@ const QUERIES: [&str; 5] = [
      (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 120000)))",
     "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1, 40000)
      UNION SELECT n + 20000 FROM r WHERE n <= 60000) SELECT count(*), sum(n) FROM r",
+    "SELECT count(*), max(a.s) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 2500)) a
+     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 2500)) b ON a.value < b.value - 2400 AND a.s < b.s",
+    "SELECT count(*), sum(d), sum(n) FROM (SELECT value % 100 AS k, count(DISTINCT value) AS d, cardinality(array_agg(value)) AS n
+     FROM generate_series(1, 300000) GROUP BY k)",
+    "WITH d AS (SELECT lpad(CAST(value % 40000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1, 90000) GROUP BY 1)
+     SELECT count(*), max(a.s), sum(b.n) FROM d a JOIN d b ON a.s = b.s",
+    "SELECT median(v), count(*) FROM (SELECT CAST(value * 7919 % 400000 AS DOUBLE) AS v FROM generate_series(1, 400000))",
 ];
 
 /// How a query is run.
@@ -202,4 +210,24 @@ fn windows_on_a_failing_disk() {
 #[test]
 fn a_recursive_query_on_a_failing_disk() {
     sweep(4);
+}
+
+#[test]
+fn pairs_on_a_failing_disk() {
+    sweep(5);
+}
+
+#[test]
+fn distinct_values_and_arrays_on_a_failing_disk() {
+    sweep(6);
+}
+
+#[test]
+fn a_common_part_on_a_failing_disk() {
+    sweep(7);
+}
+
+#[test]
+fn a_median_on_a_failing_disk() {
+    sweep(8);
 }

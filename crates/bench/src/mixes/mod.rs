@@ -24,6 +24,9 @@ pub enum Mix {
     Adhoc,
     /// Sums over numbers that nobody else asks for: queries that share nothing but the machine.
     Disjoint,
+    /// Groups of the lines of a hundredth of all orders, anywhere, by an expression of their own: queries of one table that have next to
+    /// nothing in common.
+    Apart,
     /// Single orders by their key, and the suppliers of a region by nation: an application.
     Lookup,
     /// `SELECT 1`: what a statement costs that asks for nothing.
@@ -46,7 +49,7 @@ impl FromStr for Mix {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::input(format!(
-                "expected same, dash, adhoc, disjoint, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
+                "expected same, dash, adhoc, disjoint, apart, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
             ))
         };
         match text {
@@ -54,6 +57,7 @@ impl FromStr for Mix {
             "dash" => Ok(Mix::Dash),
             "adhoc" => Ok(Mix::Adhoc),
             "disjoint" => Ok(Mix::Disjoint),
+            "apart" => Ok(Mix::Apart),
             "lookup" => Ok(Mix::Lookup),
             "one" => Ok(Mix::One),
             _ => {
@@ -72,6 +76,7 @@ impl fmt::Display for Mix {
             Mix::Dash => f.write_str("dash"),
             Mix::Adhoc => f.write_str("adhoc"),
             Mix::Disjoint => f.write_str("disjoint"),
+            Mix::Apart => f.write_str("apart"),
             Mix::Lookup => f.write_str("lookup"),
             Mix::One => f.write_str("one"),
         }
@@ -253,6 +258,7 @@ impl Statements {
         let key = (order / 8 * 32 + order % 8 + 1).to_string();
         statement(ORDER, vec![Constant::number(":key", key, "bigint")])
     }
+
     /// Groups of a million numbers that no other statement asks for.
     fn disjoint(&mut self) -> Statement {
         let first = 1 + (self.client as u64 * 1_000_000 + self.made % 1_000_000) * 1_000;
@@ -260,6 +266,18 @@ impl Statements {
         let text = format!(
             "select x % 97 as g, count(*), sum(x % 1013), max(x) from generate_series({first}, {last}) as t(x) where x % 7 <> {left_out} \
              group by x % 97 order by g"
+        );
+        Statement { template: text.clone(), text, values: Vec::new() }
+    }
+
+    /// Groups of the lines of some orders in a row, by an expression that no other statement has.
+    fn apart(&mut self) -> Statement {
+        let keys = (self.scale_factor * 6_000_000.0).max(100.0) as u64;
+        let (first, own) = (self.random.between(0, keys - keys / 100), self.client as u64 * 1_000_000 + self.made);
+        let last = first + keys / 100;
+        let text = format!(
+            "select (l_suppkey + {own}) % 97 as g, count(*), sum(l_extendedprice), max(l_partkey) from lineitem \
+             where l_orderkey between {first} and {last} group by (l_suppkey + {own}) % 97 order by g"
         );
         Statement { template: text.clone(), text, values: Vec::new() }
     }
@@ -291,6 +309,7 @@ impl Iterator for Statements {
             Mix::Template(query) => query,
             Mix::Dash => DASH[self.random.below(DASH.len())],
             Mix::Disjoint => return Some(self.disjoint()),
+            Mix::Apart => return Some(self.apart()),
             Mix::Adhoc => {
                 let number = 1 + self.random.below(QUERIES.len());
                 let text = adhoc::query(number, self.scale_factor, &mut self.random);
