@@ -138,6 +138,7 @@ fn measure(arguments: &Arguments, tables: &JoinTables, method: Method, count: u3
         },
         ..defaults
     };
+    let _group = arguments.group()?;
     let before = Counters::now(folder)?;
     let space = TempSpace::open(&options)?;
     let memory = QueryMemory::unbounded();

@@ -1,12 +1,13 @@
 //! `diligence-bench blocks-measured`: the experiments of Wang & Cherniack 2006 with real files, beside what [`study`](super::study)
 //! simulates and the paper measured.
 //!
-//! Temp space gets a page cache of a given size ([`page_cache`]). What is asked for is what temp space counts; what is read and
+//! Temp space gets a page cache of a given size ([`page_cache`]), or the process a control group ([`group`]). What is asked for is what temp space counts; what is read and
 //! written is what the system counts for this process ([`counters`]). Inputs are read into memory beforehand, so that bytes
 //! from the disk are those of temp space. Request sizes are the disk's, whoever else uses it.
 
 pub mod counters;
 mod extents;
+mod group;
 mod joins;
 pub mod page_cache;
 pub mod run;
@@ -21,6 +22,7 @@ use diligence_db::{TempIo, TempOptions};
 use serde_json::{Value, json};
 
 use self::counters::Counters;
+use self::group::Group;
 use self::page_cache::Limit;
 use self::run::Setup;
 
@@ -111,6 +113,10 @@ pub struct Arguments {
     /// How much of it may be dirty, in MiB.
     #[arg(long, default_value_t = 75)]
     dirty_mib: u64,
+    /// Have the system limit the page cache, by a control group with so much memory beside what a query may have: it takes rights on the
+    /// machine. How much may be dirty is then the system's rule.
+    #[arg(long)]
+    cgroup: bool,
     /// How much is written or dropped together, in MiB.
     #[arg(long, default_value_t = 4)]
     batch_mib: u64,
@@ -135,16 +141,24 @@ impl Arguments {
 
     /// The page cache of temp space with such clusters.
     fn limit(&self, cluster_bytes: usize) -> Option<Limit> {
+        let bytes = |mib: u64| if self.cgroup { u64::MAX } else { mib << 20 };
         (self.cache_mib > 0).then_some(Limit {
-            cache_bytes: self.cache_mib << 20,
-            dirty_bytes: self.dirty_mib << 20,
+            cache_bytes: bytes(self.cache_mib),
+            dirty_bytes: bytes(self.dirty_mib),
             batch_bytes: self.batch_mib << 20,
             page_bytes: cluster_bytes as u64,
         })
     }
 
+    /// The control group of a run, if the system is to limit the page cache.
+    fn group(&self) -> Result<Option<Group>> {
+        let mib = self.cache_mib + self.common.memory_mib as u64;
+        (self.cgroup && self.cache_mib > 0).then(|| Group::enter(mib << 20)).transpose()
+    }
+
     fn cache_text(&self) -> String {
         match self.cache_mib {
+            mib if self.cgroup && mib > 0 => format!("a control group with {mib} MiB beside the query's memory"),
             0 => "past the page cache".to_owned(),
             mib => format!("a page cache of {mib} MiB with at most {} MiB dirty", self.dirty_mib),
         }
@@ -157,7 +171,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     let mut report = json!({
         "benchmark": "blocks-measured", "scale": arguments.scale, "join_scale": arguments.join_scale,
         "memory_mib": arguments.common.memory_mib, "workers": arguments.common.workers,
-        "cache_mib": arguments.cache_mib, "dirty_mib": arguments.dirty_mib,
+        "cache_mib": arguments.cache_mib, "cgroup": arguments.cgroup, "dirty_mib": arguments.dirty_mib,
     });
     for part in &arguments.parts {
         let (name, value) = match part {

@@ -118,7 +118,9 @@ fn measure(arguments: &Arguments, common: &Common, data: &Path, plan: &str, reco
         settings: vec![("sort_plan", plan.to_owned())],
         ..common.setup(data)
     };
+    let group = arguments.group()?;
     let ran = run(&setup, QUERY, true);
+    drop(group);
     let simulated = arguments.limit(cluster_bytes).map(|_| simulate(arguments, &log)).transpose();
     let _ = std::fs::remove_file(&log);
     let (ran, simulated) = (ran?, simulated?);
