@@ -95,11 +95,11 @@ const QUERIES: [(&str, &str); 16] = [
     ),
     (
         "pairs",
-        "SELECT count(*), max(length(a.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 9000)) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'y') AS s FROM generate_series(1, 9000)) b ON a.value < b.value - 8900 AND a.s < b.s",
+        "SELECT count(*), max(length(a.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1, 30000)) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1, 30000)) b ON a.value < b.value - 29900 AND a.s < b.s",
     ),
     (
         "all pairs",
-        "SELECT count(*), max(a.value), min(length(b.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 9000)) a CROSS JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'y') AS s FROM generate_series(1, 9000)) b",
+        "SELECT count(*), max(a.s), max(b.s) FROM (SELECT lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1, 2000)) a CROSS JOIN (SELECT lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1, 30000)) b",
     ),
     (
         "first rows",
