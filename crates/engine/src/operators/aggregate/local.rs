@@ -147,6 +147,8 @@ impl LocalGroups {
 
     /// Adds what is pending; writes groups where memory is refused.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
+        // Whether the next batch has what it needs, as firmly as can be: to ask for that may have asked for what is held here.
+        let mut is_sure = false;
         loop {
             if let Some(outgoing) = self.outgoing.front_mut() {
                 match outgoing.poll(waker) {
@@ -159,10 +161,11 @@ impl LocalGroups {
             let Some(batch) = self.pending.pop_front() else { return Ok(Accept::More) };
             // Not held while groups are taken out, from this packet as well.
             let is_asked = self.groups.lock().reservation.is_asked();
-            if is_asked && !self.shared.is_spilling() && self.evict()? {
+            if is_asked && !is_sure && !self.shared.is_spilling() && self.evict()? {
                 self.pending.push_front(batch);
                 continue;
             }
+            is_sure = false;
             let (added, held_bytes, leaving) = {
                 let mut groups = self.groups.lock();
                 (groups.add(&batch)?, groups.held_bytes(), std::mem::take(&mut groups.leaving))
@@ -184,6 +187,7 @@ impl LocalGroups {
                         return Ok(Accept::Wait);
                     } else if batch.rows() <= FEW_ROWS && self.groups.lock().reserve_firm(&batch).is_ok() {
                         self.pending.push_front(batch);
+                        is_sure = true;
                     } else if batch.rows() > 1 && self.setup.temp.is_some() {
                         // Nobody holds anything: what a few rows need may be there.
                         let half = batch.rows() / 2;
