@@ -6,6 +6,16 @@ use std::time::Duration;
 /// Arrow's kernels have amortized their per-call cost by then.
 pub const BATCH_ROWS_MAX: usize = 8192;
 
+/// Bytes of a batch, at least and at most: what the rows of a batch come to on the average, where they are so wide that 8192 of them would be more. A batch
+/// has a part of what its query may have of memory, as several are on their way at once.
+pub const BATCH_BYTES: std::ops::RangeInclusive<usize> = 512 << 10..=8 << 20;
+
+/// That part, as a divisor.
+pub const BATCH_BUDGET_DIVISOR: usize = 32;
+
+/// Rows that a batch of wide rows has at least: with fewer, what is done once per batch would be done for each row.
+pub const BATCH_ROWS_MIN: usize = 16;
+
 /// How long a packet runs before it goes back to its stage's queue. Long enough that a queue
 /// operation (about 1 us) is noise, short enough that a short query is never behind a long one
 /// for more than a few milliseconds per worker.
@@ -37,6 +47,9 @@ pub const WORKERS_MAX: usize = 1024;
 /// Bytes that a query is sure of before it starts: some batches for every packet of a pipeline, and what its operators need to
 /// go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
+
+/// How long a reader takes nothing before its query gives up what it is sure of, if others wait for that: longer than anybody who reads takes for a batch.
+pub const READER_RESTS: Duration = Duration::from_millis(50);
 
 /// The least memory budget, of the process or of one query: a hash table, a sort or a window that goes to temp space needs a few
 /// clusters there to be written and read, some batches of each packet, and one of these below another. With less, queries

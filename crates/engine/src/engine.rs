@@ -183,7 +183,7 @@ impl Engine {
         let run = match Wish::of(plan, &options) {
             Err(_) => {
                 let id = launcher.next_id();
-                let setup = launcher.setup(id, &options);
+                let setup = launcher.setup(id, plan, &options);
                 let graph = launcher.compile(plan, result.clone(), &setup, &options)?;
                 let run = launcher.create(setup, id, &options, result, Listed::Yes, Box::new(|_| {}));
                 run.launch(graph);
@@ -219,7 +219,7 @@ impl Engine {
     fn compile(&self, plan: &Plan, options: &QueryOptions) -> Result<(Graph, String)> {
         let _entered = sync::enter(&self.launcher.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let setup = self.launcher.setup(QueryId(0), options);
+        let setup = self.launcher.setup(QueryId(0), plan, options);
         let graph = self.launcher.compile(plan, result, &setup, options)?;
         let sharing = match Wish::of(plan, options) {
             Ok(wish) => self.running.explain(&wish, plan, options),

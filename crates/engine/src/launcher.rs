@@ -62,8 +62,8 @@ impl Launcher {
         QueryId(self.next_query.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What the operators of a query are opened with; its memory account is made here.
-    pub fn setup(&self, id: QueryId, options: &QueryOptions) -> Setup {
+    /// What the operators of a plan are opened with; its memory account is made here.
+    pub fn setup(&self, id: QueryId, plan: &Plan, options: &QueryOptions) -> Setup {
         let memory = self.broker.account(id, options.memory_limit_bytes);
         if !options.waits_for_memory {
             memory.go_ahead();
@@ -71,7 +71,7 @@ impl Launcher {
         Setup {
             memory,
             temp: Some(self.temp.clone()),
-            batch_rows: options.batch_rows.max(1),
+            batch_rows: plan.batch_rows(options.batch_rows.max(1), self.limit_bytes(options)),
             packets: options.packets.unwrap_or(self.workers).max(1),
         }
     }

@@ -65,6 +65,11 @@ pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
+    /// Senders that wait for credit.
+    pub fn waiting_senders(&self) -> usize {
+        self.0.0.lock().waiting_senders.len()
+    }
+
     /// Puts a batch into the port, whether or not there is credit. `Wait`: the credit is used up; the waker is woken when
     /// there is some again. `Enough`: nobody receives any more.
     pub fn send(&self, batch: T, waker: &Waker) -> Accept {
@@ -202,11 +207,6 @@ impl<T> Receiver<T> {
         state.failure.is_some() || state.senders == 0
     }
 
-    /// Senders that wait for credit.
-    pub fn waiting_senders(&self) -> usize {
-        self.0.0.lock().waiting_senders.len()
-    }
-
     /// Batches that wait inside.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
@@ -257,10 +257,10 @@ mod tests {
         assert_eq!(sender.send(1, &waker), Accept::More);
         assert_eq!(sender.send(2, &waker), Accept::Wait);
         assert_eq!(sender.ready(&waker), Accept::Wait);
-        assert_eq!((receiver.waiting_senders(), receiver.listen(&waker)), (1, false));
+        assert_eq!((sender.waiting_senders(), receiver.listen(&waker)), (1, false));
         assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!((sender.ready(&waker), receiver.waiting_senders()), (Accept::More, 0));
+        assert_eq!((sender.ready(&waker), sender.waiting_senders()), (Accept::More, 0));
         drop(sender);
         assert!(receiver.listen(&waker));
     }

@@ -236,6 +236,15 @@ impl Account {
         self.holders.lock().iter().any(|holder| holder.asked_bytes.load(Ordering::Acquire) > 0)
     }
 
+    /// Its query gives up its grant, if it has one and its reader rests.
+    pub fn rest(&self) {
+        if self.admitted.load(Ordering::Acquire)
+            && let Some(giving) = self.at_rest.giving()
+        {
+            giving.rest();
+        }
+    }
+
     /// Takes a grant of so many bytes from the budget, if they are free.
     pub fn grant(&self, bytes: usize) -> bool {
         let mut books = self.books.lock();
@@ -412,6 +421,11 @@ impl QueryMemory {
     /// admitted.
     pub fn pause(&self) -> bool {
         self.0.end_grant()
+    }
+
+    /// If a query waits to be admitted, has all others give up what they were sure of whose readers rest. False if none waits.
+    pub fn have_others_rest(&self) -> bool {
+        self.0.broker.have_others_rest(&self.0)
     }
 
     /// Gives up waiting to be admitted.

@@ -32,6 +32,26 @@ const LEFT_BYTES_MAX: usize = 64 << 20;
 /// grants that they do not use, as those do whose clients read slowly.
 const UNGRANTED_DIVISOR: usize = 8;
 
+/// How much of the slack a reservation may be had out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slack {
+    Half,
+    Whole,
+    /// Of a firm one while somebody gives back: all packets may need theirs within one batch, and wait before their next.
+    Twice,
+}
+
+impl Slack {
+    /// So much of a slack of so many bytes.
+    pub fn of(self, bytes: usize) -> usize {
+        match self {
+            Slack::Half => bytes / 2,
+            Slack::Whole => bytes,
+            Slack::Twice => bytes.saturating_mul(2),
+        }
+    }
+}
+
 /// What firm reservations may take above a budget while somebody gives back.
 pub(super) fn slack_bytes(budget: usize) -> usize {
     let least = if budget >= SLACK_BYTES_MIN { SLACK_BYTES_MIN } else { budget / SMALL_SLACK_DIVISOR };
@@ -272,10 +292,10 @@ impl Broker {
         budget - budget / UNGRANTED_DIVISOR
     }
 
-    /// Takes bytes of the budget or of the slack above it: of one part in so many.
-    pub(super) fn try_take_slack(&self, bytes: usize, part: usize) -> bool {
+    /// Takes bytes of the budget or of so much of the slack above it.
+    pub(super) fn try_take_slack(&self, bytes: usize, slack: Slack) -> bool {
         let budget = self.budget_bytes();
-        self.take_below(bytes, budget.saturating_add(slack_bytes(budget) / part))
+        self.take_below(bytes, budget.saturating_add(slack.of(slack_bytes(budget))))
     }
 
     fn take_below(&self, bytes: usize, bound: usize) -> bool {
@@ -319,6 +339,16 @@ impl Broker {
             self.wake_packets();
         }
         asked || others().any(|account| account.is_asked())
+    }
+
+    /// If a query waits to be admitted, has all but this one give up their grants whose readers rest. False if none waits.
+    pub(super) fn have_others_rest(&self, but: &Account) -> bool {
+        if self.waiting_count.load(Ordering::SeqCst) == 0 || self.waiting.lock().admissions.is_empty() {
+            return false;
+        }
+        let accounts = self.accounts();
+        accounts.iter().filter(|account| !std::ptr::eq(Arc::as_ptr(account), but)).for_each(|account| account.rest());
+        true
     }
 
     /// What each query can count on when all want everything.

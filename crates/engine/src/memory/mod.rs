@@ -13,7 +13,8 @@
 //! * What is reserved for a state *at rest* (complete, with no packet that works on it) is given back by a packet that has the state
 //!   go to temp space ([`Reclaim`]).
 //! * A *firm* one (what an operator needs to go on) makes the broker ask whoever holds the most that can be given back. It is granted
-//!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back.
+//!   out of a small slack above the budget, and its query's packets wait before their next batch until memory is back. Where several packets
+//!   use up the slack within one batch, twice as much may be taken while somebody gives back.
 //! * What is *spare*, because no query needs it ([retained states](crate::sharing)), is dropped at once by whoever is short, before any of
 //!   this.
 //! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the slack, and a little one
@@ -185,6 +186,25 @@ mod tests {
         let error = batch.grow(1).unwrap_err();
         assert!(error.message().contains("Scan needs 1 B more"), "{error}");
         assert_eq!(broker.holders().len(), 1);
+    }
+
+    #[test]
+    fn a_burst_within_one_batch_may_take_twice_the_slack_while_somebody_gives_back() {
+        let (mib, budget) = (1 << 20, 16 << 20);
+        let broker = Broker::new(budget);
+        let (large, small) = (broker.account(QueryId(1), None), broker.account(QueryId(2), None));
+        let mut rows = large.revocable("Sort");
+        while rows.grow(mib / 4).is_ok() {}
+        let slack = super::broker::slack_bytes(budget);
+        let mut batches = small.reservation("Scan");
+        while broker.taken_bytes() + mib <= budget + 2 * slack {
+            batches.grow(mib).unwrap();
+        }
+        assert!(rows.is_asked() && small.poll_room(Waker::noop()).is_pending(), "its packets wait before the next");
+        assert_eq!(batches.grow(mib).unwrap_err().kind(), ErrorKind::Resource);
+        // When nobody has anything to give back, waiting is of no use.
+        drop(rows);
+        assert!(batches.grow(mib).is_err() && small.poll_room(Waker::noop()).is_ready());
     }
 
     #[test]
@@ -423,6 +443,8 @@ mod tests {
     }
 
     impl Giving for Wakes {
+        fn rest(&self) {}
+
         fn wake_packets(&self) {}
 
         fn start_reclaiming(&self) {

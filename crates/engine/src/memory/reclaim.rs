@@ -25,6 +25,8 @@ pub trait Giving: Send + Sync {
     fn wake_packets(&self);
     /// States at rest are asked: [`poll_reclaim`](super::QueryMemory::poll_reclaim) is to be called until it says true.
     fn start_reclaiming(&self);
+    /// Somebody waits to be admitted: a query whose reader rests is to give up what it was sure of.
+    fn rest(&self);
 }
 
 /// The states at rest of a query, and who has it give back.

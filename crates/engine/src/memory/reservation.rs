@@ -6,7 +6,7 @@ use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::{Error, Result};
 
 use super::account::{Account, Holder, Kind, QueryMemory, Refused};
-use super::broker::slack_bytes;
+use super::broker::{Slack, slack_bytes};
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
@@ -54,13 +54,19 @@ impl Reservation {
         while matches!(refused, Some(Refused::Budget)) && account.broker.drop_spare_modestly(bytes) {
             refused = within();
         }
-        if let Some(short) = &refused
-            && let Some(part) = self.slack_part(bytes, short)
-        {
-            let limit = account.limit_bytes.saturating_add(slack_bytes(account.limit_bytes) / part);
-            refused = account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, part)).err();
-        }
         let is_firm = self.holder.kind != Kind::Revocable;
+        if let Some(short) = &refused
+            && let Some(slack) = self.slack(bytes, short)
+        {
+            let within = |slack: Slack| {
+                let limit = account.limit_bytes.saturating_add(slack.of(slack_bytes(account.limit_bytes)));
+                account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, slack)).err()
+            };
+            refused = within(slack);
+            if refused.is_some() && slack == Slack::Whole && is_firm && self.is_accepted() {
+                refused = within(Slack::Twice);
+            }
+        }
         while is_firm && matches!(refused, Some(Refused::Budget)) && account.broker.drop_charge(bytes) {
             refused = within();
         }
@@ -92,8 +98,13 @@ impl Reservation {
         Ok(())
     }
 
-    /// Memory is short: what part of the slack these bytes may be had out of, as its divisor.
-    fn slack_part(&self, bytes: usize, refused: &Refused) -> Option<usize> {
+    /// Whether the budget is one that a database accepts, and a query's.
+    fn is_accepted(&self) -> bool {
+        self.account.broker.budget_bytes() >= MEMORY_BYTES_MIN && self.account.is_query()
+    }
+
+    /// Memory is short: how much of the slack these bytes may be had out of.
+    fn slack(&self, bytes: usize, refused: &Refused) -> Option<Slack> {
         let account = &self.account;
         let broker = &account.broker;
         let revocable = self.holder.kind == Kind::Revocable;
@@ -109,13 +120,12 @@ impl Reservation {
         };
         if asked {
             account.owe();
-            return Some(1);
+            return Some(Slack::Whole);
         }
         // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first half of the slack:
         // most often there is more in a moment.
-        let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
-        let may = is_accepted && !revocable && account.is_query();
-        may.then_some(if bytes <= LITTLE_BYTES { 1 } else { 2 })
+        let may = !revocable && self.is_accepted();
+        may.then_some(if bytes <= LITTLE_BYTES { Slack::Whole } else { Slack::Half })
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.

@@ -21,6 +21,11 @@ use crate::sync::Mutex;
 pub trait Outcome: Sink {
     /// The query has ended: nothing of it is left. With the error, if one ended it.
     fn end(&self, error: Option<Error>);
+
+    /// Packets that wait until somebody takes a batch.
+    fn waiting(&self) -> usize {
+        0
+    }
 }
 
 /// The sink of a query's last pipeline.
@@ -45,6 +50,10 @@ impl Outcome for ResultSink {
         if let (Some(sender), Some(error)) = (&sender, error) {
             sender.fail(error);
         }
+    }
+
+    fn waiting(&self) -> usize {
+        self.sender.lock().as_ref().map_or(0, Sender::waiting_senders)
     }
 }
 

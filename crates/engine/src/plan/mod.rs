@@ -10,6 +10,7 @@ mod display;
 mod needs;
 mod percentiles;
 mod results;
+mod width;
 
 use std::sync::Arc;
 

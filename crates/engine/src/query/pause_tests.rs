@@ -56,6 +56,23 @@ fn a_reader_that_rests_lets_others_start_and_goes_on_later() {
 }
 
 #[test]
+fn one_thread_may_read_several_queries_in_turn() {
+    for engine in engines() {
+        let mut streams = (0..3).map(|_| engine.run(&numbers(20_000), options(50)).unwrap()).collect::<Vec<_>>();
+        let mut rows = [0; 3];
+        for turn in 0..9 {
+            for _ in 0..8 {
+                rows[turn % 3] += streams[turn % 3].next_blocking().unwrap().unwrap().num_rows();
+            }
+        }
+        for (stream, rows) in streams.into_iter().zip(rows) {
+            assert_eq!(rows + read(stream).unwrap().len(), 20_000);
+        }
+        assert_eq!((engine.broker().taken_bytes(), engine.broker().queue().len()), (0, 0));
+    }
+}
+
+#[test]
 fn a_resting_query_can_be_cancelled_and_dropped() {
     for engine in engines() {
         for is_dropped in [false, true] {

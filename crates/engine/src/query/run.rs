@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::QUERY_GRANT_BYTES;
+use diligence_base::limits::{QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
@@ -97,6 +97,10 @@ pub struct QueryRun {
     pub(super) shared: OnceLock<Shared>,
     pub(super) tables_read: TablesRead,
     pub(super) stopped: AtomicBool,
+    /// Whether it has given up its grant until somebody reads again.
+    paused: AtomicBool,
+    /// When it was asked to for the first time since its reader took something, on the clock; 0 if it was not.
+    rests_since_ns: AtomicU64,
     pub(super) status: Mutex<Status>,
     /// Told once when the query has ended.
     pub(super) on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
@@ -126,6 +130,8 @@ impl QueryRun {
             shared: OnceLock::new(),
             tables_read: TablesRead::default(),
             stopped: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            rests_since_ns: AtomicU64::new(0),
             status: Mutex::new(Status {
                 pipelines: Vec::new(),
                 sinks: Vec::new(),
@@ -204,10 +210,47 @@ impl QueryRun {
     }
 
     /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the `waiting` ones, which
-    /// have no credit. It must [resume](Self::poll_resume) before a batch is taken. False if it goes on.
-    pub(super) fn pause(&self, waiting: usize) -> bool {
-        let status = self.status.lock();
-        status.state == QueryState::Running && status.live == waiting && self.setup.memory.pause()
+    /// have no credit at its result. It must [resume](Self::poll_resume) before a batch is taken. False if it goes on.
+    pub(super) fn pause(&self) -> bool {
+        let paused = {
+            let status = self.status.lock();
+            self.only_its_reader_is_missing(&status) && self.setup.memory.pause()
+        };
+        if paused {
+            self.paused.store(true, Ordering::Release);
+        }
+        paused
+    }
+
+    fn only_its_reader_is_missing(&self, status: &Status) -> bool {
+        status.state == QueryState::Running && status.live == self.result.waiting()
+    }
+
+    /// Whether it has given up its grant until somebody reads again.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Its reader has taken something.
+    pub(super) fn is_read(&self) {
+        self.rests_since_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Somebody waits to be admitted: gives up its grant, if nobody has read since it was asked for the first time, a while ago.
+    pub(super) fn rest(&self) {
+        if self.is_paused() || !self.only_its_reader_is_missing(&self.status.lock()) {
+            return self.is_read();
+        }
+        let now_ns = self.clock.now_ns().max(1);
+        let since = self.rests_since_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        if since.is_err_and(|since_ns| now_ns.saturating_sub(since_ns) >= READER_RESTS.as_nanos() as u64) {
+            self.pause();
+        }
+    }
+
+    /// If somebody waits to be admitted, has all other queries give up their grants whose readers rest. False if nobody waits.
+    pub(super) fn have_others_rest(&self) -> bool {
+        self.setup.memory.have_others_rest()
     }
 
     /// Ready when a query that was paused has its grant again, or has been stopped.
@@ -216,7 +259,12 @@ impl QueryRun {
             self.setup.memory.leave_queue();
             return Poll::Ready(());
         }
-        self.poll_admit(waker)
+        let ready = self.poll_admit(waker);
+        if ready.is_ready() {
+            self.is_read();
+            self.paused.store(false, Ordering::Release);
+        }
+        ready
     }
 
     /// A state at rest is asked for memory: a packet sees to it.

@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
+use diligence_base::limits::READER_RESTS;
 use futures::Stream;
 
 use super::profile::Profile;
@@ -46,8 +47,6 @@ pub struct QueryStream {
     schema: SchemaRef,
     rows_out: usize,
     done: bool,
-    /// Whether the query has given up its grant until somebody reads again.
-    is_paused: bool,
     /// What to drive, if packets run on the reader's thread.
     inline: Option<Inline>,
     /// The last field, because it may be the last to know the engine, whose end waits for the workers.
@@ -115,7 +114,7 @@ impl QueryStream {
         schema: SchemaRef,
         inline: Option<Inline>,
     ) -> Self {
-        Self { run, receiver, schema, rows_out: 0, done: false, is_paused: false, inline, _engine: None }
+        Self { run, receiver, schema, rows_out: 0, done: false, inline, _engine: None }
     }
 
     /// The same stream, which keeps the engine alive.
@@ -148,11 +147,12 @@ impl QueryStream {
     /// Says that nothing will be read for a while. If the query has nothing left to do until then, others may have the memory that it was
     /// sure of and does not hold; the next read waits for it again, in the queue with those that start. May be said again and again.
     pub fn pause(&mut self) {
-        if self.is_paused {
+        if self.run.is_paused() {
             // Whoever read for a moment stands in the queue, and would keep others waiting there.
             self.run.setup.memory.leave_queue();
+        } else if !self.done {
+            self.run.pause();
         }
-        self.is_paused = self.is_paused || !self.done && self.run.pause(self.receiver.waiting_senders());
     }
 
     /// Cancels the query from another thread, a signal handler's included.
@@ -160,15 +160,22 @@ impl QueryStream {
         CancelToken(Arc::downgrade(&self.run))
     }
 
-    /// The next batch; waits for it. Not for async code.
+    /// The next batch; waits for it. Not for async code. Where a query waits to be admitted meanwhile, those whose readers rest are
+    /// [paused](Self::pause): this thread may be one that reads several in turn.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
         let unpark = Unpark::new();
         let waker = Waker::from(unpark.clone());
         loop {
             match self.poll(&waker) {
                 Poll::Ready(batch) => return batch,
-                Poll::Pending if self.inline.is_some() => thread::park_timeout(INLINE_SLEEP),
-                Poll::Pending => unpark.wait(&self.run.scheduler),
+                Poll::Pending => {
+                    let some_wait = self.run.have_others_rest();
+                    match (&self.inline, some_wait) {
+                        (Some(_), _) => thread::park_timeout(INLINE_SLEEP),
+                        (None, true) => thread::park_timeout(READER_RESTS),
+                        (None, false) => unpark.wait(&self.run.scheduler),
+                    }
+                }
             }
         }
     }
@@ -195,13 +202,14 @@ impl QueryStream {
         }
         loop {
             // A batch taken would have packets go on: not without their grant.
-            self.is_paused = self.is_paused && self.run.poll_resume(waker).is_pending();
-            if self.is_paused && self.receiver.listen(waker) {
+            let is_paused = self.run.is_paused() && self.run.poll_resume(waker).is_pending();
+            if is_paused && self.receiver.listen(waker) {
                 continue;
             }
-            let next = if self.is_paused { Poll::Pending } else { self.receiver.receive(waker) };
+            let next = if is_paused { Poll::Pending } else { self.receiver.receive(waker) };
             match next {
                 Poll::Ready(batch) => {
+                    self.run.is_read();
                     match &batch {
                         Some(Ok(batch)) => self.rows_out += batch.num_rows(),
                         Some(Err(_)) | None => self.done = true,
@@ -235,7 +243,7 @@ impl Stream for QueryStream {
 impl Drop for QueryStream {
     fn drop(&mut self) {
         self.run.cancel();
-        if self.is_paused {
+        if self.run.is_paused() {
             let _ = self.run.poll_resume(Waker::noop());
         }
         self.settle();

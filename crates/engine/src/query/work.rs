@@ -88,6 +88,12 @@ impl Giving for GivingBack {
             run.start_reclaiming();
         }
     }
+
+    fn rest(&self) {
+        if let Some(run) = self.0.upgrade() {
+            run.rest();
+        }
+    }
 }
 
 /// A packet that has states at rest give memory back.

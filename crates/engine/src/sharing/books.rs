@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use diligence_base::ids::QueryId;
 
+use super::merge::{Template, Way};
 use super::shape::{Shape, Shapes};
 use super::signature::Signature;
 use super::subsumption::Residual;
@@ -83,6 +84,8 @@ pub(super) struct Build {
     /// Their bits are their places.
     pub members: Vec<MemberId>,
     pub template: Option<Signature>,
+    /// How far it goes, if it is for several.
+    pub way: Option<Way>,
     /// What one query of the template has cost alone, if the run is for several and that is known.
     pub alone_ns: Option<u64>,
     pub readers: Arc<AtomicUsize>,
@@ -97,8 +100,9 @@ pub(super) struct Job {
     pub plan: Arc<Plan>,
     pub options: Arc<QueryOptions>,
     pub depth: usize,
-    /// What each query differs in, if there are several.
+    /// What each query differs in, if they have a template, and how far a run for several goes.
     pub queries: Vec<Arc<Vec<Parameter>>>,
+    pub way: Option<Way>,
 }
 
 impl Books {
@@ -167,7 +171,8 @@ impl Books {
         let is_free = |wanted: &Signature| {
             has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
         };
-        let first = self.waiting.iter().find(|member| self.template(**member).is_none_or(is_free))?;
+        let may_start = |member: &&MemberId| self.template(**member).is_none_or(|own| is_free(&own.signature));
+        let first = self.waiting.iter().find(may_start)?;
         Some(self.together_with(*first, now_ns))
     }
 
@@ -176,15 +181,16 @@ impl Books {
         self.waiting.front().map(|first| self.together_with(*first, now_ns))
     }
 
-    fn template(&self, member: MemberId) -> Option<&Signature> {
-        self.members.get(&member)?.wish.template.as_ref().map(|(template, _)| template)
+    fn template(&self, member: MemberId) -> Option<&Template> {
+        self.members.get(&member)?.wish.template.as_ref()
     }
 
     /// One that waits, and those that wait and have its template, as many as pay.
     fn together_with(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
         let Some(shared) = self.template(first) else { return vec![first] };
-        let same = self.waiting.iter().filter(|member| self.template(**member) == Some(shared));
-        same.take(self.together.limit(shared, now_ns)).copied().collect()
+        let is_same = |member: &&MemberId| self.template(**member).is_some_and(|own| own.signature == shared.signature);
+        let same = self.waiting.iter().filter(is_same);
+        same.take(self.together.limit(&shared.signature, now_ns).min(shared.queries_max)).copied().collect()
     }
 
     /// Notes that a run starts for these members, which wait.
@@ -196,10 +202,11 @@ impl Books {
             let member = self.members.get_mut(member)?;
             member.build = Some(id);
             readers += member.readers.len();
-            queries.extend(member.wish.template.iter().map(|(_, parameters)| parameters.clone()));
+            queries.extend(member.wish.template.iter().map(|template| template.parameters.clone()));
         }
         let first = self.members.get(chosen.first()?)?;
-        let template = first.wish.template.as_ref().map(|(template, _)| template.clone());
+        let template = first.wish.template.as_ref().map(|template| template.signature.clone());
+        let way = first.wish.template.as_ref().map(|template| template.way).filter(|_| chosen.len() > 1);
         let (plan, options, depth) = (first.plan.clone(), first.options.clone(), first.wish.depth);
         self.totals.builds_total += 1;
         if chosen.len() > 1 {
@@ -209,9 +216,9 @@ impl Books {
         let holds = template.is_some();
         let readers = Arc::new(AtomicUsize::new(0));
         let alone_ns = template.as_ref().filter(|_| chosen.len() > 1).and_then(|one| self.together.alone_ns(one));
-        let build = Build { run: None, members: chosen, template, alone_ns, readers, holds, has_timer: false };
+        let build = Build { run: None, members: chosen, template, way, alone_ns, readers, holds, has_timer: false };
         self.builds.insert(id, build);
-        Some(Job { build: id, plan, options, depth, queries })
+        Some(Job { build: id, plan, options, depth, queries, way })
     }
 
     /// Notes the run of a build, and shows it to its readers. False if nobody wants it any more.
@@ -236,9 +243,8 @@ impl Books {
     }
 
     pub fn has_outgrown(&self, wish: &Wish, now_ns: u64) -> bool {
-        let template = wish.template.as_ref().map(|(template, _)| template);
         self.outgrown.contains(&wish.exact)
-            || template.is_some_and(|template| self.together.is_outgrown(template, now_ns))
+            || wish.template.as_ref().is_some_and(|template| self.together.is_outgrown(&template.signature, now_ns))
     }
 
     pub fn note_outgrown(&mut self, signature: &Signature) {
@@ -256,7 +262,7 @@ impl Build {
         self.readers.fetch_add(1, Ordering::Relaxed);
         let (build, readers) = (run.clone(), self.readers.clone());
         let (merged, residual) = (self.members.len(), reader.fit.as_ref().map(|fit| fit.residual.clone()));
-        let (role, alone_ns) = (reader.role, self.alone_ns);
-        reader.run.share(Shared::Run(SharedRun { role, build, merged, readers, attached_ns, alone_ns, residual }));
+        let (role, way, alone_ns) = (reader.role, self.way, self.alone_ns);
+        reader.run.share(Shared::Run(SharedRun { role, build, merged, way, readers, attached_ns, alone_ns, residual }));
     }
 }

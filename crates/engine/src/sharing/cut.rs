@@ -7,8 +7,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 
+use super::SharingMode;
+use super::merge::Template;
 use super::signature::{Signature, canonical};
-use super::{Parameter, SharingMode, regroup};
 use crate::expressions::Expr;
 use crate::memory::display_bytes;
 use crate::plan::{AggregateCall, Node, Plan};
@@ -27,7 +28,7 @@ pub(crate) struct Wish {
     /// What is below the cut.
     pub exact: Signature,
     /// The same without its constants, and those; `None` if it cannot be merged.
-    pub template: Option<(Signature, Arc<Vec<Parameter>>)>,
+    pub template: Option<Template>,
 }
 
 /// Why a query is to run for itself.
@@ -74,13 +75,7 @@ impl Wish {
         {
             // What is below may speak of a scalar subquery above: then all of the plan is compared.
             let Some(exact) = Signature::exact(aggregate, options) else { return Self::of_all(plan, options) };
-            let template = match &aggregate.node {
-                Node::Aggregate(node) if options.sharing == SharingMode::All && regroup::can_merge(node) => {
-                    Signature::template(aggregate, options)
-                }
-                _ => None,
-            };
-            let template = template.map(|(template, parameters)| (template, Arc::new(parameters)));
+            let template = Self::template(aggregate, options);
             return Ok(Self { depth, exact, template, plan: reordered });
         }
         Self::of_all(plan, options)
@@ -92,7 +87,12 @@ impl Wish {
         if exact.is_some() && !is_small(plan) {
             return Err(Alone::Large);
         }
-        Ok(Self { depth: 0, exact: exact.ok_or(Alone::Unknown)?, template: None, plan: None })
+        let exact = exact.ok_or(Alone::Unknown)?;
+        Ok(Self { depth: 0, exact, template: Self::template(plan, options), plan: None })
+    }
+
+    fn template(part: &Plan, options: &QueryOptions) -> Option<Template> {
+        Template::of(part, options).filter(|_| options.sharing == SharingMode::All)
     }
 }
 
@@ -147,7 +147,7 @@ fn order_of(of: impl Iterator<Item = Option<u64>>) -> Option<Vec<usize>> {
 }
 
 /// The highest aggregate with only nodes of one input above it, and how many.
-fn topmost_aggregate(plan: &Plan) -> Option<(usize, &Plan)> {
+pub(super) fn topmost_aggregate(plan: &Plan) -> Option<(usize, &Plan)> {
     let mut node = plan;
     for depth in 0.. {
         if matches!(node.node, Node::Aggregate(_)) {

@@ -7,9 +7,10 @@
 //! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns. If there is one,
 //!    the query becomes its reader. If not, a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
 //! 3. Queries that wait and differ only in the constants of their scans' conditions go together, [as many as pay](together): one run [groups by the keys and a
-//!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks).
+//!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks); or keeps the rows with their masks, where groups cannot be
+//!    [put together](merge).
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
-//!    is below the cut; of a merged run, with its own groups put together from the cells with its bit.
+//!    is below the cut; of a merged run, with what it makes of the cells, or of the rows, with its bit.
 //!
 //! Beside that, all scans of one table share [what they decode](columns), cluster by cluster, and joins with equal build sides share their
 //! [hash tables](tables). And what one plan has in several places, a query computes [once](common).
@@ -26,6 +27,7 @@ mod columns;
 mod common;
 mod cut;
 mod masks;
+mod merge;
 mod order;
 mod parameters;
 mod quotient;
@@ -50,6 +52,7 @@ use diligence_base::Error;
 pub(crate) use columns::{Attendance, ClusterColumns, Scans};
 pub(crate) use common::with_common_parts;
 pub(crate) use cut::Wish;
+use merge::Way;
 pub(crate) use parameters::Parameter;
 pub(crate) use retained::Retained;
 pub(crate) use running::RunningPlan;
@@ -119,6 +122,8 @@ pub(crate) struct SharedRun {
     pub build: Arc<QueryRun>,
     /// Different queries that the run answers.
     pub merged: usize,
+    /// How far it goes, if those are several.
+    pub way: Option<Way>,
     /// Readers of the run, of all its queries.
     pub readers: Arc<AtomicUsize>,
     /// Nanoseconds after the start of the run at which the query came; `None` if it was there before.
@@ -210,7 +215,10 @@ impl SharedRun {
         let shared = match (self.merged, readers) {
             (1, 0 | 1) if self.role == Role::Host => return None,
             (1, _) => format!("{role}, one run for this and {others} with the same plan"),
-            (merged, _) => format!("merged, one run for {merged} different queries; this is a {role} beside {others}"),
+            (merged, _) => {
+                let rows = if self.way == Some(Way::Rows) { "the rows of one run" } else { "one run" };
+                format!("merged, {rows} for {merged} different queries; this is a {role} beside {others}")
+            }
         };
         let attached = match (self.role, self.attached_ns) {
             (Role::Host, _) => String::new(),

@@ -21,6 +21,7 @@ use diligence_base::Result;
 use diligence_base::limits::RETAINED_STATES_MAX;
 use diligence_base::seams::Clock;
 
+use super::merge::Portion;
 use super::shape::Shape;
 use super::signature::Signature;
 use super::spool::State;
@@ -83,8 +84,8 @@ pub(super) struct Query {
     pub exact: Signature,
     /// What it gives, if that can be said.
     pub shape: Option<Arc<Shape>>,
-    /// Its bit, if the state has cells of several.
-    pub bit: Option<usize>,
+    /// Its part, if the state is of several.
+    pub portion: Option<Portion>,
 }
 
 impl Query {
@@ -107,7 +108,7 @@ pub(super) struct Kept {
 /// A state that a query can read.
 pub(super) struct Hit {
     pub state: Arc<State>,
-    pub bit: Option<usize>,
+    pub portion: Option<Portion>,
     /// Queries that have read it since it was built, this one included.
     pub uses: u64,
     pub kept: Kept,
@@ -153,10 +154,10 @@ impl Entry {
         self.queries.iter().any(|query| query.exact.tables_stand())
     }
 
-    fn hit(&mut self, floor: f64, bit: Option<usize>) -> Option<Hit> {
+    fn hit(&mut self, floor: f64, portion: Option<Portion>) -> Option<Hit> {
         let state = self.rows()?.clone();
         self.used(floor);
-        Some(Hit { state, bit, uses: self.uses, kept: self.kept.clone() })
+        Some(Hit { state, portion, uses: self.uses, kept: self.kept.clone() })
     }
 
     /// Nanoseconds saved for each byte.
@@ -167,15 +168,15 @@ impl Entry {
 
 impl Shelf {
     /// The state with the fewest rows that has what a plan of this shape gives.
-    fn more(&self, wanted: &Shape, rows_max: usize) -> Option<(EntryId, Option<usize>, Residual)> {
+    fn more(&self, wanted: &Shape, rows_max: usize) -> Option<(EntryId, Option<Portion>, Residual)> {
         let ids = self.by_core.get(&wanted.core)?.iter().rev().take(CANDIDATES_MAX);
         let entries = ids.filter_map(|id| Some((*id, self.entries.get(id)?)));
         let entries = entries.filter_map(|(id, entry)| Some((id, entry, entry.rows()?.rows())));
         let entries = entries.filter(|(.., rows)| *rows <= rows_max);
         let queries = entries.flat_map(|(id, entry, rows)| entry.queries.iter().map(move |query| (id, rows, query)));
         let fitting = queries.filter_map(|(id, rows, query)| {
-            let residual = Residual::of(query.shape.as_ref()?, query.bit.is_some(), wanted)?;
-            Some((rows, (id, query.bit, residual)))
+            let residual = Residual::of(query.shape.as_ref()?, query.portion.is_some(), wanted)?;
+            Some((rows, (id, query.portion, residual)))
         });
         fitting.min_by_key(|(rows, _)| *rows).map(|(_, found)| found)
     }
@@ -267,8 +268,8 @@ impl Retained {
     /// The state that answers exactly this.
     pub(super) fn find(&self, wanted: &Signature) -> Option<Hit> {
         self.look_up(wanted, |entry, floor| {
-            let bit = entry.queries.iter().find(|query| query.exact == *wanted)?.bit;
-            entry.hit(floor, bit)
+            let portion = entry.queries.iter().find(|query| query.exact == *wanted)?.portion;
+            entry.hit(floor, portion)
         })
     }
 
@@ -299,9 +300,9 @@ impl Retained {
     /// with more than `rows_max`.
     pub(super) fn find_more(&self, wanted: &Shape, rows_max: usize) -> Option<(Hit, Residual)> {
         let mut shelf = self.shelf.lock();
-        let (id, bit, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;
+        let (id, portion, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;
         let floor = shelf.floor;
-        let hit = shelf.entries.get_mut(&id)?.hit(floor, bit)?;
+        let hit = shelf.entries.get_mut(&id)?.hit(floor, portion)?;
         shelf.hits_total += 1;
         shelf.subsumed_total += 1;
         Some((hit, residual))

@@ -22,11 +22,12 @@ use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, S
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader};
+use super::merge::{self, Portion, Way};
 use super::retained::{self, Asset, Hit, Kept, Retained};
 use super::shape::{Shape, Shapes};
 use super::spool::{Built, Spool, State};
 use super::subsumption::Residual;
-use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut, regroup};
+use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut};
 use crate::launcher::{Launcher, Listed};
 use crate::operators::result::ResultSink;
 use crate::plan::{Node, Plan};
@@ -69,7 +70,7 @@ impl RunningPlan {
                 me.left(id);
             }
         });
-        let setup = self.launcher.setup(id, &options);
+        let setup = self.launcher.setup(id, plan, &options);
         let run = self.launcher.create(setup, id, &options, result.clone(), Listed::Yes, left);
         let plan = wish.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
         let (options, depth) = (Arc::new(options), wish.depth);
@@ -124,9 +125,10 @@ impl RunningPlan {
     pub fn explain(&self, wish: &Wish, plan: &Plan, options: &QueryOptions) -> String {
         let what = if wish.depth > 0 || wish.template.is_some() { "what is below its aggregate" } else { "all of it" };
         let mut text = format!("{what}, with equal queries");
-        if let Some((_, parameters)) = &wish.template {
-            let count = parameters.len();
-            text += &format!(", and in one run with queries that differ in {count} comparisons with constants");
+        if let Some(template) = &wish.template {
+            let count = template.parameters.len();
+            let rows = if template.way == Way::Rows { "the rows of one run" } else { "one run" };
+            text += &format!(", and in {rows} with queries that differ in {count} comparisons with constants");
         }
         if self.retained.has(&wish.exact) {
             return text + "; it is retained";
@@ -151,17 +153,18 @@ impl RunningPlan {
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
-            let is_merged = ended.members.len() > 1;
+            let way = ended.way;
             let mut readers = Vec::new();
             for (bit, member) in ended.members.into_iter().enumerate() {
                 let Some(member) = books.remove(member) else { continue };
-                if matches!(built, Built::Outgrown) && !is_merged {
+                if matches!(built, Built::Outgrown) && way.is_none() {
                     books.note_outgrown(&member.wish.exact);
                 }
                 for reader in &member.readers {
                     books.by_reader.remove(&reader.run.id());
                 }
-                readers.extend(member.readers.into_iter().map(|reader| (is_merged.then_some(bit), reader)));
+                let portion = way.map(|way| Portion { bit, way });
+                readers.extend(member.readers.into_iter().map(|reader| (portion, reader)));
             }
             if books.closed {
                 return;
@@ -180,9 +183,9 @@ impl RunningPlan {
         self.books.lock().totals.saved_ns_total += saved_ns;
         // The last one takes the state with it: when its end is heard of, the memory is free.
         let mut states = std::iter::repeat_n(state, readers.len());
-        for (bit, reader) in readers {
+        for (portion, reader) in readers {
             if let Some(state) = states.next() {
-                self.read(&reader, state, bit);
+                self.read(&reader, state, portion);
             }
         }
     }
@@ -191,14 +194,17 @@ impl RunningPlan {
     fn learn(&self, build: QueryId, built: &Built) {
         let found = {
             let books = self.books.lock();
-            let of = |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len()));
+            let of =
+                |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len(), build.way));
             books.builds.get(&build).and_then(of)
         };
-        let Some((run, template, queries)) = found else { return };
+        let Some((run, template, queries, way)) = found else { return };
         let (worked_ns, now_ns) = (run.info().waits.worked_ns, self.launcher.clock.now_ns());
         let together = &mut self.books.lock().together;
         match built {
-            Built::State(state) => together.note(&template, queries, worked_ns, state.rows(), now_ns),
+            Built::State(state) => {
+                together.note(&template, queries, worked_ns, way.map(|way| (way, state.rows())), now_ns)
+            }
             Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
             Built::Failed(_) => {}
         }
@@ -212,7 +218,7 @@ impl RunningPlan {
         let (run, alone_ns, queries, label) = {
             let books = self.books.lock();
             let Some(build) = books.builds.get(&build) else { return };
-            let is_merged = build.members.len() > 1;
+            let way = build.way;
             let members = build.members.iter().enumerate();
             let members = members.filter_map(|(bit, member)| Some((bit, books.members.get(member)?)));
             let members: Vec<_> = members.collect();
@@ -221,8 +227,13 @@ impl RunningPlan {
             let label = reader.options.label.clone();
             let query = |(bit, member): (usize, &Member)| retained::Query {
                 exact: member.wish.exact.clone(),
-                shape: member.shape.as_ref().map(|shape| shape.of_state(state.rows())),
-                bit: is_merged.then_some(bit),
+                // What rows with masks have more than one query wants is not looked for.
+                shape: member
+                    .shape
+                    .as_ref()
+                    .filter(|_| way != Some(Way::Rows))
+                    .map(|shape| shape.of_state(state.rows())),
+                portion: way.map(|way| Portion { bit, way }),
             };
             (run, build.alone_ns, members.into_iter().map(query).collect(), label)
         };
@@ -233,7 +244,7 @@ impl RunningPlan {
     }
 
     /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
-    fn retry(&self, readers: Vec<(Option<usize>, Reader)>, error: Option<&Error>) {
+    fn retry(&self, readers: Vec<(Option<Portion>, Reader)>, error: Option<&Error>) {
         if let ([(None, reader)], Some(error)) = (readers.as_slice(), error)
             && reader.role == Role::Host
             && error.kind() != ErrorKind::Cancelled
@@ -371,14 +382,14 @@ impl RunningPlan {
     }
 
     fn try_start(&self, job: Job) -> Result<()> {
-        let Job { build, plan, options, depth, queries } = job;
+        let Job { build, plan, options, depth, queries, way } = job;
         let part = cut::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
-        let part = match queries.as_slice() {
-            [] | [_] => part.clone(),
-            several => regroup::merged(part, &several.iter().map(|query| query.to_vec()).collect::<Vec<_>>())?,
+        let part = match way {
+            None => part.clone(),
+            Some(way) => merge::merged(way, part, &queries.iter().map(|query| query.to_vec()).collect::<Vec<_>>())?,
         };
         let launcher = &self.launcher;
-        let setup = launcher.setup(build, &options);
+        let setup = launcher.setup(build, &part, &options);
         let bytes_max = SHARED_STATE_BYTES_MAX.min(launcher.broker.budget_bytes() / SHARED_STATE_BUDGET_PART);
         let memory = setup.memory.reservation("Shared state");
         let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
@@ -395,7 +406,7 @@ impl RunningPlan {
     /// Runs a reader's own part over a state that was there before.
     fn read_retained(&self, reader: &Reader, hit: Hit) {
         self.show_retained(reader, &hit, None);
-        self.read(reader, hit.state, hit.bit);
+        self.read(reader, hit.state, hit.portion);
     }
 
     /// A state that has what a reader wants below a depth, and more.
@@ -408,7 +419,7 @@ impl RunningPlan {
     fn read_more(&self, reader: &Reader, depth: usize, wanted: &Shape, found: (Hit, Residual)) {
         let (hit, residual) = found;
         self.show_retained(reader, &hit, Some(residual.describe()));
-        self.read_through(reader, depth, wanted, &residual, hit.state, hit.bit);
+        self.read_through(reader, depth, wanted, &residual, hit.state, hit.portion);
     }
 
     /// The same, of any state.
@@ -419,8 +430,9 @@ impl RunningPlan {
         wanted: &Shape,
         residual: &Residual,
         state: Arc<State>,
-        bit: Option<usize>,
+        portion: Option<Portion>,
     ) {
+        let bit = portion.map(|portion| portion.bit);
         self.launch(reader, Some(state.clone()), || {
             let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"))?;
             let part = residual.plan(part, wanted, bit, state.schema.clone(), state.batches.clone())?;
@@ -435,19 +447,20 @@ impl RunningPlan {
         reader.run.share(Shared::Retained(retained));
     }
 
-    /// Runs a reader's own part over a state; over its own cells, if the run was for several queries.
-    fn read(&self, reader: &Reader, state: Arc<State>, bit: Option<usize>) {
+    /// Runs a reader's own part over a state; over its own portion, if the run was for several queries.
+    fn read(&self, reader: &Reader, state: Arc<State>, portion: Option<Portion>) {
         if let Some(Fit { depth, wanted, kept, .. }) = &reader.fit {
-            return match Residual::of(kept, bit.is_some(), wanted) {
-                Some(residual) => self.read_through(reader, *depth, wanted, &residual, state, bit),
+            let is_of_rows = portion.is_some_and(|portion| portion.way == Way::Rows);
+            return match Residual::of(kept, portion.is_some(), wanted).filter(|_| !is_of_rows) {
+                Some(residual) => self.read_through(reader, *depth, wanted, &residual, state, portion),
                 None => self.run_alone(reader),
             };
         }
         self.launch(reader, Some(state.clone()), || {
             let part = cut::part_below(&reader.plan, reader.depth);
             let part = part.ok_or_else(|| Error::bug("a reader without a part"))?;
-            let part = match bit {
-                Some(bit) => regroup::own_groups(part, state.schema.clone(), state.batches.clone(), bit)?,
+            let part = match portion {
+                Some(portion) => merge::own_part(part, portion, state.schema.clone(), state.batches.clone())?,
                 None => Plan {
                     node: Node::Values { batches: state.batches.clone() },
                     schema: part.schema.clone(),

@@ -24,6 +24,7 @@ use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use diligence_storage::Table;
 
 use super::parameters::{Parameter, parameter};
+use super::{cut, merge};
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, HashJoin, Node, PairFilter, Plan, RuntimeFilterId, Scan, SortKey, WorkTableId};
 use crate::query::QueryOptions;
@@ -181,13 +182,20 @@ impl Signature {
         Some(writer.end().0)
     }
 
-    /// The template of an aggregate and its parameters, scan by scan in the order of the plan; `None` if there are none, or if a run
-    /// for several queries could not tell their rows apart.
-    pub fn template(aggregate: &Plan, options: &QueryOptions) -> Option<(Self, Vec<Parameter>)> {
-        let Node::Aggregate(node) = &aggregate.node else { return None };
+    /// The template of a plan of which so many nodes, and an aggregate right below them, are above what rows of several queries can go through
+    /// together; and its parameters, scan by scan in the order of the plan. `None` if there are none, or if a run for several queries could not tell
+    /// their rows apart.
+    pub fn template(plan: &Plan, above: usize, options: &QueryOptions) -> Option<(Self, Vec<Parameter>)> {
         let mut writer = Writer { parameters: Some(Vec::new()), ..Writer::new(options) };
-        writer.aggregate(node)?;
-        writer.plan(&node.input, true)?;
+        let point = cut::part_below(plan, above)?;
+        if above > 0 {
+            let nothing = Plan::new(Node::Union { inputs: Vec::new() }, point.schema.clone());
+            writer.plan(&cut::with_part(plan, above, nothing), false)?;
+        }
+        if let Node::Aggregate(aggregate) = &point.node {
+            writer.aggregate(aggregate)?;
+        }
+        writer.plan(merge::rows_of(point), true)?;
         let (signature, parameters) = writer.end();
         (!parameters.is_empty()).then_some((signature, parameters))
     }

@@ -199,7 +199,7 @@ impl Tables {
             (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().held_by(LENT_NAME));
         let lent = table.lend(self.retained.memory(), LENT_NAME, room);
         if lent == Lent::Now {
-            let query = Query { exact: signature.clone(), shape: None, bit: None };
+            let query = Query { exact: signature.clone(), shape: None, portion: None };
             let kept = Kept { cost_ns: table.cost_ns(), since_ns: self.clock.now_ns(), label: label.to_owned() };
             self.retained.keep(Asset::Table(table.clone()), vec![query], kept);
         }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use diligence_base::limits::MERGED_QUERIES_MAX;
 
+use super::merge::Way;
 use super::signature::Signature;
 
 /// Batches of so many queries and of fewer than twice as many are one class.
@@ -30,8 +31,10 @@ const FRESH: Duration = Duration::from_secs(30);
 /// How long a batch is avoided whose rows became too many to be kept: all its work was in vain.
 const OUTGROWN: Duration = Duration::from_secs(60);
 
-/// Nanoseconds that a query takes for a row of a state of several, to put its own groups together.
-const READ_ROW_NS: u64 = 20;
+/// Nanoseconds that a query takes for a row of a state of several, to put its own groups together from cells; or to choose its own rows, and to do with
+/// them what the run did not.
+const READ_CELL_NS: u64 = 20;
+const READ_ROW_NS: u64 = 40;
 
 /// Templates that are remembered.
 const TEMPLATES_MAX: usize = 1000;
@@ -84,9 +87,20 @@ impl Together {
         self.templates.get(template)?[0].measured.iter().flatten().map(|measured| measured.cost_ns).min()
     }
 
-    /// Notes that a run for so many queries has worked for so long, and has left so many rows.
-    pub fn note(&mut self, template: &Signature, queries: usize, worked_ns: u64, rows: usize, now_ns: u64) {
-        let of_each = if queries > 1 { rows as u64 * READ_ROW_NS } else { 0 };
+    /// Notes that a run for so many queries has worked for so long, and of one for several, how far it went and how many rows it has left.
+    pub fn note(
+        &mut self,
+        template: &Signature,
+        queries: usize,
+        worked_ns: u64,
+        left: Option<(Way, usize)>,
+        now_ns: u64,
+    ) {
+        let of_each = match left {
+            Some((Way::Cells, cells)) => cells as u64 * READ_CELL_NS,
+            Some((Way::Rows, rows)) => rows as u64 * READ_ROW_NS,
+            None => 0,
+        };
         let measured = Measured { cost_ns: worked_ns / queries.max(1) as u64 + of_each, at_ns: now_ns };
         let class = self.class(template, queries);
         class.measured = [Some(measured), class.measured[0]];
@@ -145,7 +159,7 @@ mod tests {
     fn noted(runs: &[(usize, u64)]) -> (Together, Signature) {
         let (mut together, template) = (Together::default(), Signature::of_text("t"));
         for (queries, cost_ns) in runs {
-            together.note(&template, *queries, cost_ns * *queries as u64, 0, 0);
+            together.note(&template, *queries, cost_ns * *queries as u64, None, 0);
         }
         (together, template)
     }
@@ -173,7 +187,7 @@ mod tests {
     fn the_rows_of_a_state_cost_each_of_its_queries() {
         let (mut together, template) = noted(&[(1, 1000), (1, 1000)]);
         for _ in 0..2 {
-            together.note(&template, 10, 1000, 100, 0);
+            together.note(&template, 10, 1000, Some((Way::Cells, 100)), 0);
         }
         assert_eq!(together.limit(&template, 0), 7);
     }
@@ -188,7 +202,7 @@ mod tests {
         together.note_outgrown(&template, 1, 61 * SECOND);
         assert!(together.is_outgrown(&template, 62 * SECOND));
         assert_eq!(together.limit(&template, 62 * SECOND), 1);
-        together.note(&template, 1, 100, 0, 63 * SECOND);
+        together.note(&template, 1, 100, None, 63 * SECOND);
         assert!(!together.is_outgrown(&template, 63 * SECOND));
     }
 
@@ -196,7 +210,7 @@ mod tests {
     fn templates_are_forgotten_before_they_become_many() {
         let mut together = Together::default();
         for number in 0..3 * TEMPLATES_MAX {
-            together.note(&Signature::of_text(&number.to_string()), 1, 1, 0, 0);
+            together.note(&Signature::of_text(&number.to_string()), 1, 1, None, 0);
             assert!(together.templates.len() <= TEMPLATES_MAX);
         }
     }

@@ -1,5 +1,6 @@
 //! Many queries at once answer as each of them alone: merged and not, cancelled and failing, on workers and inline.
 
+mod by_rows;
 mod columns;
 mod common;
 mod more;
@@ -356,7 +357,7 @@ fn how_a_query_lists_its_keys_and_values_does_not_count() {
         tables.sums_in_order(&wanted[3], &[3, 0], &[0, 1, 2, 3, 4, 5]),
     ];
     let template =
-        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|(template, _)| template);
+        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|template| template.signature);
     assert!(template(&plans[0]).is_some() && plans.iter().all(|plan| template(plan) == template(&plans[0])));
     assert!(template(&plans[0]) != template(&tables.sums(&wanted[0], &[0, 1])));
     for engine in engines() {
@@ -370,7 +371,7 @@ fn what_is_equal_has_one_signature() {
     let tables = Tables::new(10);
     let exact = |plan: &Plan| Signature::exact(plan, &options(SharingMode::All));
     let template =
-        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|(template, _)| template);
+        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|template| template.signature);
     let wanted = Wanted::between(3, 7);
     let plan = tables.groups(&wanted);
     assert!(exact(&plan).is_some() && exact(&plan) == exact(&tables.groups_written_otherwise(&wanted)));

@@ -183,6 +183,56 @@ impl Tables {
         aggregate(self.rows(wanted), &[])
     }
 
+    /// By `k`: how many different `x` there are, which cannot be put together from parts.
+    pub fn different(&self, wanted: &Wanted) -> Plan {
+        sort(self.different_of(self.few_rows(wanted)))
+    }
+
+    /// The same of what is joined with `u`.
+    pub fn different_joined(&self, wanted: &Wanted) -> Plan {
+        let Node::Aggregate(joined) = self.joined(wanted, JoinType::Inner, false).node else { unreachable!() };
+        let mut rows = *joined.input;
+        rows.rows_estimate = Some(100);
+        sort(self.different_of(rows))
+    }
+
+    fn different_of(&self, rows: Plan) -> Plan {
+        let schema = rows.schema.clone();
+        let function = AggregateExprBuilder::new(count_udaf(), vec![column(1, &schema)]).schema(schema.clone());
+        let function = Arc::new(function.alias("different").distinct().build().unwrap());
+        let arguments = vec![Expr::column(1, &schema).unwrap()];
+        let different = AggregateCall { function, arguments, filter: None };
+        aggregate_of(rows, &[0], vec![different, call(max_udaf(), column(2, &schema), &schema)])
+    }
+
+    /// The first rows of what is wanted, in the order of all columns.
+    pub fn first_rows(&self, wanted: &Wanted, fetch: usize) -> Plan {
+        let rows = self.few_rows(wanted);
+        let schema = rows.schema.clone();
+        let keys = (0..4).map(|index| key(index, &schema)).collect();
+        let mut plan = Plan::new(Node::Sort { input: Box::new(rows), keys, fetch: Some(fetch) }, schema);
+        (plan.ordered, plan.rows_estimate) = (true, Some(fetch));
+        plan
+    }
+
+    /// `1000 / x` of each row.
+    pub fn each_inverse(&self, wanted: &Wanted) -> Plan {
+        let rows = self.few_rows(&Wanted { words: WORDS.to_vec(), amount: 10_000, ..*wanted });
+        let inverse = binary(int(1000), Operator::Divide, column(1, &rows.schema));
+        let expressions = vec![Expr::new(inverse, &rows.schema).unwrap()];
+        let schema = Arc::new(Schema::new(vec![Field::new("inverse", DataType::Int64, true)]));
+        let mut plan = Plan::new(Node::Project { input: Box::new(rows), expressions }, schema);
+        plan.rows_estimate = Some(100);
+        plan
+    }
+
+    /// What is wanted, of which few rows are expected.
+    fn few_rows(&self, wanted: &Wanted) -> Plan {
+        let mut rows = self.rows(wanted);
+        rows.rows_estimate = Some(100);
+        rows
+    }
+
     /// As many groups as there are rows, nearly.
     pub fn each_row(&self, wanted: &Wanted) -> Plan {
         aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1, 0])

@@ -1,0 +1,104 @@
+//! How many rows a batch of a plan has: fewer where rows are wide.
+//!
+//! Batches are bounded in rows, and what is on its way between operators is not reserved row by row. Documents of some kilobytes in 8192 rows would be
+//! more than all that is accounted for. So where the columns that a plan reads are wide, as the statistics of its tables say, all of its batches have fewer
+//! rows: half as many, a quarter, and so on, so that scans of about the same width can still share what they decode.
+
+use datafusion_common::stats::Precision;
+use diligence_base::limits::{BATCH_BUDGET_DIVISOR, BATCH_BYTES, BATCH_ROWS_MIN};
+
+use super::{Node, Plan, Scan};
+
+/// What a value is taken for of which nothing is known.
+const VALUE_BYTES: usize = 24;
+
+impl Plan {
+    /// Rows that a batch may have, at most `rows_max`, if the query may have so many bytes of memory.
+    pub(crate) fn batch_rows(&self, rows_max: usize, memory_bytes: usize) -> usize {
+        let bytes = (memory_bytes / BATCH_BUDGET_DIVISOR).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end());
+        let row_bytes = row_bytes_most(self);
+        let mut rows = rows_max;
+        while rows > BATCH_ROWS_MIN && rows.saturating_mul(row_bytes) > bytes {
+            rows = rows.div_ceil(2);
+        }
+        rows
+    }
+}
+
+/// Bytes that a row has on the average at most, wherever it is in the plan: all that its scans read, side by side.
+fn row_bytes_most(plan: &Plan) -> usize {
+    let own = if let Node::Scan(scan) = &plan.node { scanned_bytes(scan) } else { 0 };
+    plan.inputs().into_iter().map(row_bytes_most).fold(own, usize::saturating_add)
+}
+
+fn scanned_bytes(scan: &Scan) -> usize {
+    let schema = scan.table.schema();
+    let mut columns = scan.columns.clone();
+    columns.extend(scan.filters.iter().flat_map(|filter| filter.columns().iter().copied()));
+    columns.sort_unstable();
+    columns.dedup();
+    let width = |column: usize| schema.field(column).data_type().primitive_width();
+    let (fixed, variable): (Vec<_>, Vec<_>) = columns.into_iter().partition(|&column| width(column).is_some());
+    let fixed = fixed.into_iter().filter_map(width).sum::<usize>();
+    if variable.is_empty() {
+        return fixed;
+    }
+    let statistics = scan.table.statistics();
+    let known = |precision: &Precision<usize>| precision.get_value().copied();
+    let rows = known(&statistics.num_rows).unwrap_or(0).max(1);
+    let of_column =
+        |column: &usize| statistics.column_statistics.get(*column).and_then(|column| known(&column.byte_size));
+    let known_bytes = variable.iter().map(of_column).sum::<Option<usize>>();
+    let bytes = match (known_bytes, known(&statistics.num_rows), known(&statistics.total_byte_size)) {
+        (Some(bytes), Some(_), _) => bytes / rows,
+        // All columns together have no less than these.
+        (None, Some(_), Some(bytes)) => bytes / rows,
+        _ => variable.len() * VALUE_BYTES,
+    };
+    fixed + bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, RecordBatch, StringViewArray};
+    use diligence_base::ids::TableVersion;
+    use diligence_storage::memory::MemoryTable;
+
+    use super::*;
+
+    /// A scan of numbers, and of texts of so many bytes.
+    fn scan(columns: Vec<usize>, text_bytes: usize) -> Plan {
+        let texts = (0..4).map(|row| row.to_string().repeat(text_bytes)).collect::<Vec<_>>();
+        let columns_of = [
+            ("a", Arc::new(Int64Array::from_iter_values(0..4)) as _),
+            ("b", Arc::new(StringViewArray::from_iter_values(texts)) as _),
+        ];
+        let batch = RecordBatch::try_from_iter(columns_of).unwrap();
+        let schema = batch.schema();
+        let table = MemoryTable::new("t".to_owned(), schema.clone(), vec![batch], TableVersion(1)).unwrap();
+        let schema = Arc::new(schema.project(&columns).unwrap());
+        let (filters, runtime_filters) = (Vec::new(), Vec::new());
+        let scan =
+            Scan { table: Arc::new(table), name: "t".to_owned(), columns, filters, runtime_filters, limit: None };
+        Plan::new(Node::Scan(scan), schema)
+    }
+
+    #[test]
+    fn wide_rows_come_in_smaller_batches() {
+        let rows = |plan: &Plan| plan.batch_rows(8192, 1 << 30);
+        assert_eq!(rows(&scan(vec![0, 1], 10)), 8192);
+        assert_eq!(rows(&scan(vec![0], 1_000_000)), 8192, "nobody reads the texts");
+        let wide = rows(&scan(vec![0, 1], 20_000));
+        assert!((128..=512).contains(&wide), "8 MiB of 20 kB: {wide}");
+        assert_eq!(rows(&scan(vec![1], 10_000_000)), BATCH_ROWS_MIN);
+        // Less where there is less memory.
+        assert!(scan(vec![1], 20_000).batch_rows(8192, 16 << 20) <= wide / 8);
+        assert_eq!(scan(vec![1], 20_000).batch_rows(3, 16 << 20), 3, "as few as were asked for");
+        // All that a join puts side by side.
+        let sides = vec![scan(vec![1], 20_000), scan(vec![1], 20_000)];
+        let schema = sides[0].schema.clone();
+        assert_eq!(rows(&Plan::new(Node::Union { inputs: sides }, schema)), wide / 2);
+    }
+}

@@ -1,0 +1,133 @@
+//! How one run answers several queries of a template: by cells, or by rows.
+//!
+//! ```text
+//!   SELECT town, sum(amount) ... WHERE day > ... GROUP BY town       SELECT town, count(DISTINCT door) ... WHERE day > ... GROUP BY town
+//!
+//!   Aggregate by town and mask      the run                          Project town, door, mask
+//!     Scan sales, with masks                                           Scan sales, with masks
+//!   --------------------------------------------------------------------------------------------
+//!   Aggregate by town               each query                       Aggregate by town: count(DISTINCT door)
+//!     cells with its bit                                               rows with its bit
+//! ```
+//!
+//! A run *by cells* goes as far as the groups: its answers are put together from [parts](super::regroup). There are never more cells than rows, and
+//! a row is grouped once for all queries, so it is taken wherever it is exact. A run *by rows* goes as far as what chooses and computes rows, which are kept with
+//! the [mask](super::masks) of the queries that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly Concurrent
+//! Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put together (of distinct values, medians,
+//! sums of floats), or none at all. It is taken where the rows of at least two queries are expected to be few enough to be kept.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BYTES_MAX};
+use diligence_base::{Error, Result};
+
+use super::masks::with_mask;
+use super::signature::Signature;
+use super::{Parameter, cut, regroup};
+use crate::expressions::Expr;
+use crate::plan::{Node, Plan};
+use crate::query::QueryOptions;
+
+/// How far a run for several queries goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To groups by the keys and the mask.
+    Cells,
+    /// To rows with their masks.
+    Rows,
+}
+
+/// One query's part of a state that was built for several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Portion {
+    /// Its bit in the masks.
+    pub bit: usize,
+    pub way: Way,
+}
+
+/// What queries have in common that differ only in the constants of their scans' conditions.
+#[derive(Clone)]
+pub(crate) struct Template {
+    pub signature: Signature,
+    /// What this query differs in.
+    pub parameters: Arc<Vec<Parameter>>,
+    pub way: Way,
+    /// Queries whose rows together are expected to be few enough to be kept; at least two.
+    pub queries_max: usize,
+}
+
+impl Template {
+    /// That of what is below a query's cut; `None` if it cannot be merged with others.
+    pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
+        let above = depth_of_point(part);
+        let point = cut::part_below(part, above)?;
+        let by_cells = above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node));
+        let (way, queries_max) = if by_cells {
+            (Way::Cells, MERGED_QUERIES_MAX)
+        } else {
+            let rows = rows_of(point);
+            let bytes = rows.rows_estimate?.saturating_mul(cut::row_bytes(&rows.schema)).max(1);
+            let queries = (SHARED_STATE_BYTES_MAX / 2 / bytes).min(MERGED_QUERIES_MAX);
+            if queries < 2 || rows.ordered {
+                return None;
+            }
+            (Way::Rows, queries)
+        };
+        let (signature, parameters) = Signature::template(part, above, options)?;
+        Some(Self { signature, parameters: Arc::new(parameters), way, queries_max })
+    }
+}
+
+/// How many nodes of a part are above the point up to which its queries' rows can go together.
+fn depth_of_point(part: &Plan) -> usize {
+    cut::topmost_aggregate(part).map_or_else(|| cut::depth_of_rows(part, 0), |(depth, _)| depth)
+}
+
+/// The rows at that point: an aggregate's input.
+pub(super) fn rows_of(point: &Plan) -> &Plan {
+    match &point.node {
+        Node::Aggregate(aggregate) => &aggregate.input,
+        _ => point,
+    }
+}
+
+/// The run for several queries of a template, of one of which `part` is what is below its cut.
+pub(super) fn merged(way: Way, part: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan> {
+    match way {
+        Way::Cells => regroup::merged(part, queries),
+        Way::Rows => {
+            let point =
+                cut::part_below(part, depth_of_point(part)).ok_or_else(|| Error::bug("a part without a point"))?;
+            with_mask(rows_of(point), queries)
+        }
+    }
+}
+
+/// What `part` would have given, from its portion of the rows of such a run.
+pub(super) fn own_part(part: &Plan, portion: Portion, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Plan> {
+    if portion.way == Way::Cells {
+        return regroup::own_groups(part, schema, batches, portion.bit);
+    }
+    let above = depth_of_point(part);
+    let point = cut::part_below(part, above).ok_or_else(|| Error::bug("a part without a point"))?;
+    let rows = rows_of(point);
+    let width = rows.schema.fields().len();
+    let predicate = Expr::new(regroup::has_bit(width, portion.bit, &schema), &schema)?;
+    let input = Box::new(Plan::new(Node::Values { batches }, schema.clone()));
+    let with_masks = Plan::new(Node::Filter { input, predicate }, schema.clone());
+    let expressions = (0..width).map(|column| Expr::column(column, &schema)).collect::<Result<Vec<_>>>()?;
+    let own = Plan {
+        node: Node::Project { input: Box::new(with_masks), expressions },
+        schema: rows.schema.clone(),
+        rows_estimate: rows.rows_estimate,
+        ordered: false,
+    };
+    let mut point = point.clone();
+    match &mut point.node {
+        Node::Aggregate(aggregate) => *aggregate.input = own,
+        _ => point = own,
+    }
+    Ok(cut::with_part(part, above, point))
+}
