@@ -8,7 +8,7 @@ pub const BATCH_ROWS_MAX: usize = 8192;
 
 /// Bytes of a batch, at least and at most: what the rows of a batch come to on the average, where they are so wide that 8192 of them would be more. A batch
 /// has a part of what its query may have of memory, as several are on their way at once.
-pub const BATCH_BYTES: std::ops::RangeInclusive<usize> = 512 << 10..=8 << 20;
+pub const BATCH_BYTES: std::ops::RangeInclusive<usize> = 512 << 10..=4 << 20;
 
 /// That part, as a divisor.
 pub const BATCH_BUDGET_DIVISOR: usize = 32;

@@ -22,6 +22,9 @@ pub enum Mix {
     Dash,
     /// All 22 queries, each with other constants each time.
     Adhoc,
+    /// The dearest orders of some days and a segment, and how many different parts each kind of shipment had in some days: lists, and groups that cannot
+    /// be put together from parts.
+    Lists,
     /// Sums over numbers that nobody else asks for: queries that share nothing but the machine.
     Disjoint,
     /// Groups of the lines of a hundredth of all orders, anywhere, by an expression of their own: queries of one table that have next to
@@ -43,19 +46,29 @@ const ORDER: &str = "select o_orderstatus, o_totalprice, o_orderdate from orders
 const SUPPLIERS: &str = "select n_name, count(*) from supplier, nation where s_nationkey = n_nationkey and n_regionkey = :region \
                          group by n_name order by n_name";
 
+/// A page of a list.
+const DEAREST: &str = "select o_orderkey, o_orderdate, o_totalprice, c_name from orders, customer where o_custkey = c_custkey \
+                       and c_mktsegment = ':segment' and o_orderdate >= date ':first' and o_orderdate < date ':last' \
+                       order by o_totalprice desc, o_orderkey limit 20";
+
+/// Groups of different values.
+const DIFFERENT: &str = "select l_shipmode, count(distinct l_partkey), count(distinct l_suppkey) from lineitem \
+                         where l_shipdate >= date ':first' and l_shipdate < date ':last' group by l_shipmode order by l_shipmode";
+
 impl FromStr for Mix {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::input(format!(
-                "expected same, dash, adhoc, disjoint, apart, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
+                "expected same, dash, adhoc, lists, disjoint, apart, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
             ))
         };
         match text {
             "same" => Ok(Mix::Same),
             "dash" => Ok(Mix::Dash),
             "adhoc" => Ok(Mix::Adhoc),
+            "lists" => Ok(Mix::Lists),
             "disjoint" => Ok(Mix::Disjoint),
             "apart" => Ok(Mix::Apart),
             "lookup" => Ok(Mix::Lookup),
@@ -75,6 +88,7 @@ impl fmt::Display for Mix {
             Mix::Template(query) => write!(f, "template:q{query}"),
             Mix::Dash => f.write_str("dash"),
             Mix::Adhoc => f.write_str("adhoc"),
+            Mix::Lists => f.write_str("lists"),
             Mix::Disjoint => f.write_str("disjoint"),
             Mix::Apart => f.write_str("apart"),
             Mix::Lookup => f.write_str("lookup"),
@@ -259,6 +273,19 @@ impl Statements {
         statement(ORDER, vec![Constant::number(":key", key, "bigint")])
     }
 
+    /// What happened in a few days.
+    fn list(&mut self) -> Statement {
+        let random = &mut self.random;
+        let (year, month, day) = (random.between(1993, 1997), random.between(1, 12), random.between(1, 24));
+        let is_page = random.below(2) == 0;
+        let days = if is_page { 4 } else { 2 };
+        let text = if is_page { DEAREST.replace(":segment", random.of(&SEGMENTS)) } else { DIFFERENT.to_owned() };
+        let text = text
+            .replace(":first", &format!("{year}-{month:02}-{day:02}"))
+            .replace(":last", &format!("{year}-{month:02}-{:02}", day + days));
+        Statement { template: text.clone(), text, values: Vec::new() }
+    }
+
     /// Groups of a million numbers that no other statement asks for.
     fn disjoint(&mut self) -> Statement {
         let first = 1 + (self.client as u64 * 1_000_000 + self.made % 1_000_000) * 1_000;
@@ -310,6 +337,7 @@ impl Iterator for Statements {
             Mix::Dash => DASH[self.random.below(DASH.len())],
             Mix::Disjoint => return Some(self.disjoint()),
             Mix::Apart => return Some(self.apart()),
+            Mix::Lists => return Some(self.list()),
             Mix::Adhoc => {
                 let number = 1 + self.random.below(QUERIES.len());
                 let text = adhoc::query(number, self.scale_factor, &mut self.random);

@@ -63,7 +63,8 @@ impl Reservation {
                 account.reserve(bytes, limit, |beyond| account.broker.try_take_slack(beyond, slack)).err()
             };
             refused = within(slack);
-            if refused.is_some() && slack == Slack::Whole && is_firm && self.is_accepted() {
+            let is_query = account.is_query() && account.most_bytes() >= MEMORY_BYTES_MIN;
+            if refused.is_some() && is_firm && is_query && account.broker.is_anyone_asked() {
                 refused = within(Slack::Twice);
             }
         }
@@ -98,11 +99,6 @@ impl Reservation {
         Ok(())
     }
 
-    /// Whether the budget is one that a database accepts, and a query's.
-    fn is_accepted(&self) -> bool {
-        self.account.broker.budget_bytes() >= MEMORY_BYTES_MIN && self.account.is_query()
-    }
-
     /// Memory is short: how much of the slack these bytes may be had out of.
     fn slack(&self, bytes: usize, refused: &Refused) -> Option<Slack> {
         let account = &self.account;
@@ -124,7 +120,8 @@ impl Reservation {
         }
         // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first half of the slack:
         // most often there is more in a moment.
-        let may = !revocable && self.is_accepted();
+        let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
+        let may = is_accepted && !revocable && account.is_query();
         may.then_some(if bytes <= LITTLE_BYTES { Slack::Whole } else { Slack::Half })
     }
 
