@@ -48,6 +48,9 @@ pub const WORKERS_MAX: usize = 1024;
 /// go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
 
+/// How long a source is refused memory, while nobody else gets on either, before its query fails: longer than what others may wait for a disk that is at work.
+pub const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How long a reader takes nothing before its query gives up what it is sure of, if others wait for that: longer than anybody who reads takes for a batch.
 pub const READER_RESTS: Duration = Duration::from_millis(50);
 

@@ -175,3 +175,19 @@ fn tables_count_until_they_are_dropped() {
     }
     assert_eq!((held(), database.engine().broker().reserved_bytes()), (0, 0));
 }
+
+#[test]
+fn a_union_of_many_scans_needs_no_more_than_a_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("words.parquet").display().to_string();
+    let session = database(None).session();
+    let words = "md5(CAST(value AS VARCHAR)) || md5(CAST(value + 1 AS VARCHAR)) || md5(CAST(value + 2 AS VARCHAR))";
+    run(&session, &format!("COPY (SELECT {words} AS s FROM generate_series(1, 300000)) TO '{file}'")).unwrap();
+    let all = vec![format!("SELECT s FROM '{file}'"); 12].join(" UNION ALL ");
+    for budget in [24 << 20, 48 << 20] {
+        let session = database(Some(budget)).session();
+        let sql = format!("SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY s) AS n FROM ({all}))");
+        let rows = run(&session, &sql).unwrap();
+        assert_eq!(cast(rows.iter().find(|batch| batch.num_rows() > 0).unwrap()), 12 * 300_000);
+    }
+}

@@ -428,6 +428,16 @@ impl QueryMemory {
         self.0.broker.have_others_rest(&self.0)
     }
 
+    /// A source of the query has given a batch.
+    pub fn note_batch(&self) {
+        self.0.broker.note_batch();
+    }
+
+    /// Batches that the sources of all queries have given: who is refused memory may hope for some as long as there are more of them.
+    pub fn batches_total(&self) -> u64 {
+        self.0.broker.batches_total()
+    }
+
     /// Gives up waiting to be admitted.
     pub fn leave_queue(&self) {
         if let Owner::Query(query) = self.0.owner {

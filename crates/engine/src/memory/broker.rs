@@ -66,6 +66,8 @@ pub struct Broker {
     taken_bytes: AtomicUsize,
     /// What the process holds beside what is reserved, as far as it is charged: see [`charge`](Self::charge). Part of what is taken.
     charged_bytes: Mutex<usize>,
+    /// Batches that sources have given, of all queries.
+    batches_total: AtomicU64,
     refusals_total: AtomicU64,
     asks_total: AtomicU64,
     waits_total: AtomicU64,
@@ -94,6 +96,7 @@ impl Broker {
             budget_bytes: AtomicUsize::new(budget_bytes),
             taken_bytes: AtomicUsize::new(0),
             charged_bytes: Mutex::new(0),
+            batches_total: AtomicU64::new(0),
             refusals_total: AtomicU64::new(0),
             asks_total: AtomicU64::new(0),
             waits_total: AtomicU64::new(0),
@@ -319,6 +322,16 @@ impl Broker {
 
     pub(super) fn count_refusal(&self) {
         self.refusals_total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A source has given a batch: what was read for it comes back when it is through.
+    pub(super) fn note_batch(&self) {
+        self.batches_total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Batches that sources have given, of all queries: as long as there are more, memory will come back.
+    pub(super) fn batches_total(&self) -> u64 {
+        self.batches_total.load(Ordering::Relaxed)
     }
 
     /// Whether more is taken than the budget has.

@@ -1,5 +1,6 @@
 //! A packet of a pipeline: carries batches from the source through the operators into the sink, one quantum at a time.
 
+use diligence_base::limits::MEMORY_PATIENCE;
 use diligence_base::{Error, Result};
 
 use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
@@ -38,11 +39,14 @@ pub struct PipelinePacket {
     /// The sink has said `Wait` to the last batch.
     held_back: bool,
     phase: Phase,
-    /// How often the source was refused memory since its last batch.
+    /// How often the source was refused memory since its last batch, and the last batch of anybody.
     refusals: usize,
+    /// When it was refused for the first time of these, and how many batches there had been by then.
+    refused_ns: u64,
+    batches_seen: u64,
 }
 
-/// After so many refusals, with a turn for every other packet between them, nobody has anything to give back.
+/// After so many refusals, with a turn for every other packet between them, and after [`MEMORY_PATIENCE`], nobody has anything to give back.
 const REFUSALS_MAX: usize = 64;
 
 impl PipelinePacket {
@@ -67,6 +71,8 @@ impl PipelinePacket {
             held_back: false,
             phase: Phase::Pulling,
             refusals: 0,
+            refused_ns: 0,
+            batches_seen: 0,
         }
     }
 
@@ -167,6 +173,7 @@ impl PipelinePacket {
         match pull {
             Pull::Batch(batch) => {
                 self.refusals = 0;
+                self.memory.note_batch();
                 self.source_meter.passed(Counts::of(&batch));
                 self.deliver(0, batch, quantum, now_ns)
             }
@@ -190,8 +197,14 @@ impl PipelinePacket {
         if self.memory.poll_reclaimed(quantum.waker).is_pending() {
             return Ok(Step::Wait);
         }
+        let (now_ns, batches) = (quantum.now_ns(), self.memory.batches_total());
+        if self.refusals == 0 || batches != self.batches_seen {
+            // Others get on: what they hold comes back.
+            (self.refusals, self.refused_ns, self.batches_seen) = (0, now_ns, batches);
+        }
         self.refusals += 1;
-        if self.refusals > REFUSALS_MAX { Err(error) } else { Ok(Step::Yield) }
+        let is_patient = now_ns.saturating_sub(self.refused_ns) < MEMORY_PATIENCE.as_nanos() as u64;
+        if self.refusals > REFUSALS_MAX && !is_patient { Err(error) } else { Ok(Step::Yield) }
     }
 
     /// Gives a batch to operator `index`, or to the sink behind the last.

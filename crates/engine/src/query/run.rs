@@ -80,6 +80,9 @@ pub(super) struct Status {
     pub(super) ended_ns: Option<u64>,
 }
 
+/// Packets of scans that feed one sink at once, for each that a pipeline may have: one reads while another decodes.
+const UNION_PACKETS: usize = 2;
+
 /// One run of a query.
 pub struct QueryRun {
     pub(super) id: QueryId,
@@ -359,11 +362,13 @@ impl QueryRun {
         if status.state != QueryState::Running {
             return None;
         }
+        let crowded = self.crowded_sinks(graph, &status);
         let index = (0..graph.pipelines.len()).find(|&index| {
             let pipeline = &graph.pipelines[index];
             let has_started =
                 |other: usize| !matches!(status.pipelines[other], PipelineState::Waiting | PipelineState::Opening);
             status.pipelines[index] == PipelineState::Waiting
+                && !(pipeline.stage == StageId::Scan && crowded[pipeline.sink])
                 && status.tables_are_settled(graph, index)
                 && pipeline.after_sinks.iter().all(|&sink| status.sinks[sink] == SinkState::Complete)
                 && pipeline.after_pipelines.iter().all(|&other| status.pipelines[other] == PipelineState::Finished)
@@ -371,6 +376,25 @@ impl QueryRun {
         })?;
         status.pipelines[index] = PipelineState::Opening;
         Some(index)
+    }
+
+    /// For each sink, whether as many scans feed it as keep all packets busy: of the inputs of a union, which have nothing to wait for, others start
+    /// when these end. Each holds what it reads, so many at once would need memory that none gives back. Not so where a pipeline waits for one to start.
+    fn crowded_sinks(&self, graph: &Graph, status: &Status) -> Vec<bool> {
+        let mut packets = vec![0; graph.sinks.len()];
+        let mut is_awaited = vec![false; graph.sinks.len()];
+        for (pipeline, state) in graph.pipelines.iter().zip(&status.pipelines) {
+            if pipeline.stage == StageId::Scan {
+                packets[pipeline.sink] += match state {
+                    PipelineState::Opening => self.setup.packets,
+                    PipelineState::Running { packets_left } => *packets_left,
+                    PipelineState::Waiting | PipelineState::Finished => 0,
+                };
+            }
+            pipeline.after_started.iter().for_each(|&other| is_awaited[graph.pipelines[other].sink] = true);
+        }
+        let most = UNION_PACKETS * self.setup.packets;
+        packets.into_iter().zip(is_awaited).map(|(packets, is_awaited)| packets >= most && !is_awaited).collect()
     }
 
     /// Opens the states of a pipeline's packets.

@@ -48,6 +48,8 @@ pub(crate) struct ParquetTable {
     pub(super) schema: SchemaRef,
     files: Vec<ParquetFile>,
     statistics: OnceLock<Statistics>,
+    /// By column, once asked for.
+    overlaps: Vec<OnceLock<f64>>,
 }
 
 /// One file with its footer.
@@ -91,7 +93,13 @@ impl ParquetTable {
                 pieces,
             }
         });
-        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
+        let overlaps = schema.fields().iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new(), overlaps })
+    }
+
+    /// The part of the row groups that may hold a given value of a column, on the average.
+    pub fn overlap(&self, column: usize) -> f64 {
+        *self.overlaps[column].get_or_init(|| statistics::overlap(self, column))
     }
 
     /// What the footers know.
