@@ -198,6 +198,9 @@ impl RunBuilder {
                 }
                 continue;
             }
+            if self.minimal.is_some() && self.reservation.is_asked() {
+                self.take_left()?;
+            }
             if self.is_to_give_back() {
                 self.close_run()?;
                 self.spill()?;
@@ -232,6 +235,9 @@ impl RunBuilder {
             return self.close_run();
         }
         if self.runs.is_empty() {
+            self.take_left()?;
+        }
+        if self.runs.is_empty() {
             let half = batch.rows() / 2;
             if half == 0 {
                 return Err(error);
@@ -242,6 +248,17 @@ impl RunBuilder {
         }
         self.pending.push_front(batch);
         self.spill()
+    }
+
+    /// Takes over what packets have left that have ended: there is nobody else to write it.
+    fn take_left(&mut self) -> Result<()> {
+        let Some((runs, reservation)) = self.shared.take_left()? else { return Ok(()) };
+        for run in runs {
+            self.run_bytes += run.bytes()?;
+            self.runs.push_back(run);
+        }
+        self.reservation.absorb(reservation);
+        Ok(())
     }
 
     /// Begins to write runs to the disk, the oldest ones, as one.
@@ -319,12 +336,11 @@ impl SinkState for RunBuilder {
             return Ok(Accept::Wait);
         }
         self.close_run()?;
-        // From now on nobody is there who could give back anything.
+        let mut reservation = self.reservation.split(usize::MAX);
         let nothing = self.work.sibling();
-        let mut reservation = std::mem::replace(&mut self.work, nothing);
-        reservation.absorb(self.reservation.split(usize::MAX));
-        self.run_bytes = 0;
-        self.shared.collect(std::mem::take(&mut self.runs).into(), reservation, self.minimal.take())?;
+        reservation.absorb(std::mem::replace(&mut self.work, nothing));
+        let run_bytes = std::mem::take(&mut self.run_bytes);
+        self.shared.leave(std::mem::take(&mut self.runs).into(), run_bytes, reservation, self.minimal.take())?;
         Ok(Accept::More)
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Shared {
     disk: Option<Disk>,
     /// Of the query that runs it.
     memory: OnceLock<QueryMemory>,
+    /// Packets that a pipeline may have.
+    packets: OnceLock<usize>,
     /// Top-N: some packet holds enough rows with leads up to this one. All ones if no packet does.
     pub lead_bound: AtomicU64,
     phase: Mutex<Phase>,
@@ -97,6 +99,8 @@ struct Collected {
     disk: Vec<DiskRun>,
     reservation: Option<Reservation>,
     buffers: Vec<SpillBuffers>,
+    /// Packets that have left their runs here.
+    left: usize,
 }
 
 /// Runs, and the ranges in which they are merged.
@@ -141,6 +145,7 @@ impl Shared {
             sizes,
             disk,
             memory: OnceLock::new(),
+            packets: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
             phase: Mutex::new(Phase::Collecting(Collected::default())),
         })
@@ -173,6 +178,44 @@ impl Shared {
             absorb(&mut collected.reservation, reserved);
             collected.buffers.extend(minimal);
         })
+    }
+
+    /// The same of a packet that may go to the disk: others may go on for long, as those of a union's other inputs do. So until they end, what it has
+    /// reserved can be asked for, and one of them [takes the runs back](Self::take_left). Only as many packets as run at once leave more than what
+    /// their runs, of so many bytes, hold.
+    pub fn leave(
+        &self,
+        more: Vec<Run>,
+        run_bytes: usize,
+        mut reserved: Reservation,
+        minimal: Option<SpillBuffers>,
+    ) -> Result<()> {
+        let packets = self.packets.get().copied().unwrap_or(1);
+        let dropped = self.collected(|collected| {
+            collected.left += 1;
+            collected.memory.extend(more);
+            let (kept, dropped) = if collected.left > packets { (None, minimal) } else { (minimal, None) };
+            if dropped.is_some() {
+                reserved.shrink(reserved.bytes().saturating_sub(run_bytes));
+            }
+            absorb(&mut collected.reservation, reserved);
+            collected.buffers.extend(kept);
+            dropped
+        })?;
+        drop(dropped);
+        Ok(())
+    }
+
+    /// The runs in memory of packets that have ended, with what is reserved for them.
+    pub fn take_left(&self) -> Result<Option<(Vec<Run>, Reservation)>> {
+        self.collected(|collected| {
+            let runs = std::mem::take(&mut collected.memory);
+            let held = runs.iter().map(Run::bytes).sum::<Result<usize>>()?;
+            Ok(match &mut collected.reservation {
+                Some(reservation) if !runs.is_empty() => Some((runs, reservation.split(held))),
+                _ => None,
+            })
+        })?
     }
 
     /// Takes runs on the disk.
@@ -223,6 +266,8 @@ impl Shared {
         if let Some(reservation) = &mut reservation {
             let held = runs.iter().map(Run::bytes).sum::<Result<usize>>()?;
             reservation.shrink(reservation.bytes().saturating_sub(held));
+            // From now on nobody is there who could give back anything.
+            reservation.hold_firm();
         }
         let (keys, payloads): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.keys, run.payload)).unzip();
         let splitters = if keys.len() < 2 {
@@ -254,9 +299,12 @@ impl Shared {
 
     /// Moves on to merging what is on the disk.
     fn begin_external(&self) -> Result<()> {
-        let Collected { memory, disk, reservation, buffers } = self.collected(std::mem::take)?;
-        let Some(reservation) = reservation else { return Err(Error::bug("a sort on the disk has reserved nothing")) };
+        let Collected { memory, disk, reservation, buffers, .. } = self.collected(std::mem::take)?;
+        let Some(mut reservation) = reservation else {
+            return Err(Error::bug("a sort on the disk has reserved nothing"));
+        };
         let Some(own_memory) = self.memory.get() else { return Err(Error::bug("a sort that nobody ran has rows")) };
+        reservation.hold_firm();
         let brought = Brought { disk, memory, reservation, buffers };
         let external = Arc::new(External::new(brought, self.disk()?.clone(), own_memory.clone()));
         external.rest();
@@ -319,6 +367,7 @@ impl Sink for SortSink {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         let shared = self.shared.clone();
         shared.memory.get_or_init(|| setup.memory.clone());
+        shared.packets.get_or_init(|| setup.packets);
         Ok(match shared.top_rows() {
             Some(0) => Box::new(Nothing),
             Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)?),
