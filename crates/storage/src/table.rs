@@ -20,11 +20,6 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn version(&self) -> TableVersion;
     /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
     fn statistics(&self) -> Statistics;
-    /// The part of the clusters that may hold a given value of a column, on the average, as their ranges overlap: 1 if values are anywhere, or nothing is
-    /// known; little if rows are about in the column's order.
-    fn overlap(&self, _column: usize) -> f64 {
-        1.0
-    }
     /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it out looks. Not so
     /// for files that are too far away, or too many, to be looked at for each statement: reading finds out that they have changed, so
     /// what was computed of them is not to be kept.

@@ -5,16 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion_expr::Operator;
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 
 use super::SharingMode;
 use super::merge::Template;
-use super::parameters::parameter;
-use super::signature::{Signature, canonical, terms_of};
+use super::signature::{Signature, canonical};
 use crate::expressions::Expr;
 use crate::memory::display_bytes;
-use crate::plan::{AggregateCall, Node, Plan, Scan};
+use crate::plan::{AggregateCall, Node, Plan};
 use crate::query::QueryOptions;
 
 /// Bytes that a string is taken for.
@@ -218,32 +216,14 @@ pub(super) fn with_part(plan: &Plan, depth: usize, part: Plan) -> Plan {
     changed
 }
 
-/// Rows that all nodes together are expected to give, and a part of those that scans look at for them; a scan of unknown size counts as large.
+/// Rows that all nodes together are expected to give; a scan of unknown size counts as large.
 pub(super) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
     let own = match (plan.rows_estimate, &plan.node) {
-        (Some(rows), Node::Scan(scan)) => rows.saturating_add(rows_looked_at(scan, rows) / LOOKED_AT_PER_TOUCHED),
         (Some(rows), _) => rows,
         (None, Node::Scan(_)) => unknown,
         (None, _) => 0,
     };
     plan.inputs().into_iter().fold(own, |sum, input| sum.saturating_add(rows_touched(input, unknown)))
-}
-
-/// Rows of which a scan only looks at a column or two that cost as much as one that goes on.
-const LOOKED_AT_PER_TOUCHED: usize = 32;
-
-/// Rows of the clusters that a scan cannot leave out, of which it gives so many.
-fn rows_looked_at(scan: &Scan, rows: usize) -> usize {
-    let all = scan.table.statistics().num_rows.get_value().copied().unwrap_or(0);
-    if scan.limit.is_some() || all <= rows {
-        return 0;
-    }
-    let schema = scan.table.schema();
-    let conditions = scan.filters.iter().flat_map(|filter| terms_of(filter.physical(), Operator::And));
-    let columns = conditions.filter_map(|condition| parameter(condition, &schema)).map(|parameter| parameter.column);
-    let part = columns.map(|column| scan.table.overlap(column)).fold(1.0, f64::min);
-    let selected = rows as f64 / all as f64;
-    (all as f64 * (part + selected).min(1.0)) as usize
 }
 
 /// Whether the rows are expected to be few enough to be kept.

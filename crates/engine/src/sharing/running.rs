@@ -123,7 +123,8 @@ impl RunningPlan {
 
     /// What a query would share, for people.
     pub fn explain(&self, wish: &Wish, plan: &Plan, options: &QueryOptions) -> String {
-        let what = if wish.depth > 0 || wish.template.is_some() { "what is below its aggregate" } else { "all of it" };
+        let by_cells = wish.template.as_ref().is_some_and(|template| template.way == Way::Cells);
+        let what = if wish.depth > 0 || by_cells { "what is below its aggregate" } else { "all of it" };
         let mut text = format!("{what}, with equal queries");
         if let Some(template) = &wish.template {
             let count = template.parameters.len();

@@ -231,15 +231,6 @@ impl Table for ExternalTable {
         }
     }
 
-    fn overlap(&self, column: usize) -> f64 {
-        match (&self.partitions, &self.content) {
-            // Folders tell values apart.
-            (Some(_), _) => 0.0,
-            (None, Content::Parquet(table)) => table.overlap(column),
-            (None, _) => 1.0,
-        }
-    }
-
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         let mut scan = self.scan_files(request)?;
         if let Some(required) = &self.required {

@@ -48,8 +48,6 @@ pub(crate) struct ParquetTable {
     pub(super) schema: SchemaRef,
     files: Vec<ParquetFile>,
     statistics: OnceLock<Statistics>,
-    /// By column, once asked for.
-    overlaps: Vec<OnceLock<f64>>,
 }
 
 /// One file with its footer.
@@ -93,13 +91,7 @@ impl ParquetTable {
                 pieces,
             }
         });
-        let overlaps = schema.fields().iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new(), overlaps })
-    }
-
-    /// The part of the row groups that may hold a given value of a column, on the average.
-    pub fn overlap(&self, column: usize) -> f64 {
-        *self.overlaps[column].get_or_init(|| statistics::overlap(self, column))
+        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
     }
 
     /// What the footers know.

@@ -91,29 +91,6 @@ fn bounds(table: &ParquetTable, column: usize, bound: Bound) -> Option<Vec<Array
     Some(all)
 }
 
-/// The part of the row groups whose range of a column holds the least value of one of them, on the average of some; 1 if a range is not known.
-pub(super) fn overlap(table: &ParquetTable, column: usize) -> f64 {
-    /// Row groups that are looked at.
-    const SAMPLES: usize = 64;
-    let (Some(mins), Some(maxes)) = (bounds(table, column, Bound::Min), bounds(table, column, Bound::Max)) else {
-        return 1.0;
-    };
-    let of = |arrays: &[ArrayRef]| {
-        let values =
-            arrays.iter().flat_map(|array| (0..array.len()).map(|index| ScalarValue::try_from_array(array, index)));
-        values.collect::<Result<Vec<_>, _>>().ok()
-    };
-    let (Some(mins), Some(maxes)) = (of(&mins), of(&maxes)) else { return 1.0 };
-    let ranges = mins.iter().zip(&maxes).filter(|(min, max)| !min.is_null() && !max.is_null()).collect::<Vec<_>>();
-    let sampled = ranges.iter().step_by(ranges.len().div_ceil(SAMPLES).max(1)).collect::<Vec<_>>();
-    let holding =
-        sampled.iter().map(|(value, _)| ranges.iter().filter(|(min, max)| min <= value && value <= max).count());
-    match sampled.len() * ranges.len() {
-        0 => 1.0,
-        pairs => holding.sum::<usize>() as f64 / pairs as f64,
-    }
-}
-
 /// Whether the bounds are values of the column, not shortened ones.
 fn bounds_are_exact(file: &ParquetFile, column: usize) -> bool {
     let Some(leaf) = file.flat_leaf(column) else { return true };
