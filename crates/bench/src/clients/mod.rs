@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Clients at once, of each mix.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
     clients: Vec<usize>,
-    /// What they ask: same, dash, adhoc, disjoint, apart, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
+    /// What they ask: same, dash, adhoc, lists, joins, disjoint, apart, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
     /// time, each by clients of its own. With a rate, as lookup@50, it is asked so many times a second however busy the others are.
     #[arg(long, value_delimiter = ',', default_value = "dash")]
     mix: Vec<Asked>,

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Clients at once.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     clients: Vec<usize>,
-    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, adhoc (all 22 queries), lists, disjoint, apart, lookup or one.
+    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, adhoc (all 22 queries), lists, joins, disjoint, apart, lookup or one.
     #[arg(long, default_value = "dash")]
     mix: Mix,
     /// Our modes of sharing.

@@ -42,8 +42,8 @@ const FINISHES: [&str; 5] = ["ANODIZED", "BURNISHED", "PLATED", "POLISHED", "BRU
 const METALS: [&str; 5] = ["TIN", "NICKEL", "BRASS", "STEEL", "COPPER"];
 
 /// The syllables of a container.
-const SIZES_OF_CONTAINER: [&str; 5] = ["SM", "LG", "MED", "JUMBO", "WRAP"];
-const CONTAINERS: [&str; 8] = ["CASE", "BOX", "BAG", "JAR", "PKG", "PACK", "CAN", "DRUM"];
+pub(super) const SIZES_OF_CONTAINER: [&str; 5] = ["SM", "LG", "MED", "JUMBO", "WRAP"];
+pub(super) const CONTAINERS: [&str; 8] = ["CASE", "BOX", "BAG", "JAR", "PKG", "PACK", "CAN", "DRUM"];
 
 /// The words of a part's name.
 #[rustfmt::skip]

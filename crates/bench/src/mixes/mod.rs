@@ -9,7 +9,7 @@ use std::str::FromStr;
 use diligence_base::Error;
 use diligence_tpch::QUERIES;
 
-use self::adhoc::{MODES, REGIONS, SEGMENTS};
+use self::adhoc::{CONTAINERS, MODES, REGIONS, SEGMENTS, SIZES_OF_CONTAINER};
 
 /// Which queries a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub enum Mix {
     /// The dearest orders of some days and a segment, and how many different parts each kind of shipment had in some days: lists, and groups that cannot
     /// be put together from parts.
     Lists,
+    /// How many different customers and suppliers, and which median, each nation had in some days, and each brand in a kind of container: groups that cannot be put
+    /// together from parts, above joins of large tables.
+    Joins,
     /// Sums over numbers that nobody else asks for: queries that share nothing but the machine.
     Disjoint,
     /// Groups of the lines of a hundredth of all orders, anywhere, by an expression of their own: queries of one table that have next to
@@ -55,13 +58,24 @@ const DEAREST: &str = "select o_orderkey, o_orderdate, o_totalprice, c_name from
 const DIFFERENT: &str = "select l_shipmode, count(distinct l_partkey), count(distinct l_suppkey) from lineitem \
                          where l_shipdate >= date ':first' and l_shipdate < date ':last' group by l_shipmode order by l_shipmode";
 
+/// Groups of different values and medians of what three joins give.
+const CUSTOMERS: &str = "select n_name, count(distinct c_custkey), count(distinct l_suppkey), median(l_extendedprice) \
+                         from lineitem, orders, customer, nation where l_orderkey = o_orderkey and o_custkey = c_custkey \
+                         and c_nationkey = n_nationkey and o_orderdate >= date ':first' and o_orderdate < date ':last' \
+                         group by n_name order by n_name";
+
+/// The same of one join, whose smaller side has the constants.
+const BRANDS: &str = "select p_brand, count(distinct l_suppkey), count(distinct l_orderkey), median(l_quantity) from lineitem, part \
+                      where l_partkey = p_partkey and p_container = ':container' and p_size between :least and :most \
+                      group by p_brand order by p_brand";
+
 impl FromStr for Mix {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::input(format!(
-                "expected same, dash, adhoc, lists, disjoint, apart, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
+                "expected same, dash, adhoc, lists, joins, disjoint, apart, lookup, one or template:qN (N of 1, 3, 5, 6, 12, 14), found '{text}'"
             ))
         };
         match text {
@@ -69,6 +83,7 @@ impl FromStr for Mix {
             "dash" => Ok(Mix::Dash),
             "adhoc" => Ok(Mix::Adhoc),
             "lists" => Ok(Mix::Lists),
+            "joins" => Ok(Mix::Joins),
             "disjoint" => Ok(Mix::Disjoint),
             "apart" => Ok(Mix::Apart),
             "lookup" => Ok(Mix::Lookup),
@@ -89,6 +104,7 @@ impl fmt::Display for Mix {
             Mix::Dash => f.write_str("dash"),
             Mix::Adhoc => f.write_str("adhoc"),
             Mix::Lists => f.write_str("lists"),
+            Mix::Joins => f.write_str("joins"),
             Mix::Disjoint => f.write_str("disjoint"),
             Mix::Apart => f.write_str("apart"),
             Mix::Lookup => f.write_str("lookup"),
@@ -286,6 +302,25 @@ impl Statements {
         Statement { template: text.clone(), text, values: Vec::new() }
     }
 
+    /// What happened in a few days, or to a few parts.
+    fn joins(&mut self) -> Statement {
+        let random = &mut self.random;
+        let text = if random.below(2) == 0 {
+            let (year, month, day) = (random.between(1993, 1997), random.between(1, 12), random.between(1, 24));
+            CUSTOMERS
+                .replace(":first", &format!("{year}-{month:02}-{day:02}"))
+                .replace(":last", &format!("{year}-{month:02}-{:02}", day + 4))
+        } else {
+            let least = random.between(1, 46);
+            let container = format!("{} {}", random.of(&SIZES_OF_CONTAINER), random.of(&CONTAINERS));
+            BRANDS
+                .replace(":container", &container)
+                .replace(":least", &least.to_string())
+                .replace(":most", &(least + 4).to_string())
+        };
+        Statement { template: text.clone(), text, values: Vec::new() }
+    }
+
     /// Groups of a million numbers that no other statement asks for.
     fn disjoint(&mut self) -> Statement {
         let first = 1 + (self.client as u64 * 1_000_000 + self.made % 1_000_000) * 1_000;
@@ -338,6 +373,7 @@ impl Iterator for Statements {
             Mix::Disjoint => return Some(self.disjoint()),
             Mix::Apart => return Some(self.apart()),
             Mix::Lists => return Some(self.list()),
+            Mix::Joins => return Some(self.joins()),
             Mix::Adhoc => {
                 let number = 1 + self.random.below(QUERIES.len());
                 let text = adhoc::query(number, self.scale_factor, &mut self.random);

@@ -40,6 +40,13 @@ impl QueryRun {
         self.clock.now_ns().saturating_sub(self.started_ns)
     }
 
+    /// Nanoseconds that workers have spent on its own packets, if it has come to its end.
+    pub(crate) fn worked_ns(&self) -> Option<u64> {
+        let status = self.status.lock();
+        let worked = || status.traced.iter().map(|traced| traced.waits().worked_ns).sum();
+        (status.state == QueryState::Finished).then(worked)
+    }
+
     /// The query at this moment. What is built for it counts as its own where it was the first to want it.
     pub fn info(&self) -> QueryInfo {
         let built = self.shared.get().and_then(Shared::own_build).map(|build| build.info());

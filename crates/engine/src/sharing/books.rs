@@ -35,6 +35,8 @@ pub(super) struct Books {
     /// First come, first served.
     pub waiting: VecDeque<MemberId>,
     pub builds: HashMap<QueryId, Build>,
+    /// Readers that have got states of templates, until they end.
+    pub readings: HashMap<QueryId, Reading>,
     pub outgrown: HashSet<Signature>,
     /// How many of a template go together.
     pub together: Together,
@@ -77,6 +79,13 @@ pub(super) struct Fit {
     pub kept: Arc<Shape>,
     /// For people.
     pub residual: String,
+}
+
+/// A query over the state of a run for it and others of its template.
+pub(super) struct Reading {
+    pub run: Arc<QueryRun>,
+    pub template: Signature,
+    pub queries: usize,
 }
 
 pub(super) struct Build {

@@ -21,7 +21,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader};
+use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
 use super::merge::{self, Portion, Way};
 use super::retained::{self, Asset, Hit, Kept, Retained};
 use super::shape::{Shape, Shapes};
@@ -154,7 +154,7 @@ impl RunningPlan {
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
-            let way = ended.way;
+            let (way, queries) = (ended.way, ended.members.len());
             let mut readers = Vec::new();
             for (bit, member) in ended.members.into_iter().enumerate() {
                 let Some(member) = books.remove(member) else { continue };
@@ -163,6 +163,10 @@ impl RunningPlan {
                 }
                 for reader in &member.readers {
                     books.by_reader.remove(&reader.run.id());
+                    if let (Built::State(_), Some(template), None) = (&built, &ended.template, &reader.fit) {
+                        let reading = Reading { run: reader.run.clone(), template: template.clone(), queries };
+                        books.readings.insert(reader.run.id(), reading);
+                    }
                 }
                 let portion = way.map(|way| Portion { bit, way });
                 readers.extend(member.readers.into_iter().map(|reader| (portion, reader)));
@@ -195,17 +199,14 @@ impl RunningPlan {
     fn learn(&self, build: QueryId, built: &Built) {
         let found = {
             let books = self.books.lock();
-            let of =
-                |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len(), build.way));
+            let of = |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len()));
             books.builds.get(&build).and_then(of)
         };
-        let Some((run, template, queries, way)) = found else { return };
+        let Some((run, template, queries)) = found else { return };
         let (worked_ns, now_ns) = (run.info().waits.worked_ns, self.launcher.clock.now_ns());
         let together = &mut self.books.lock().together;
         match built {
-            Built::State(state) => {
-                together.note(&template, queries, worked_ns, way.map(|way| (way, state.rows())), now_ns)
-            }
+            Built::State(_) => together.note(&template, queries, worked_ns, now_ns),
             Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
             Built::Failed(_) => {}
         }
@@ -258,6 +259,14 @@ impl RunningPlan {
 
     /// A query has ended, perhaps before it got what it waited for. A run without readers is cancelled.
     fn left(&self, id: QueryId) {
+        let reading = self.books.lock().readings.remove(&id);
+        if let Some(Reading { run, template, queries }) = reading {
+            if let Some(worked_ns) = run.worked_ns() {
+                let now_ns = self.launcher.clock.now_ns();
+                self.books.lock().together.note_own(&template, queries, worked_ns, now_ns);
+            }
+            return;
+        }
         let abandoned = {
             let mut books = self.books.lock();
             let Some(member_id) = books.by_reader.remove(&id) else { return };

@@ -1,8 +1,8 @@
 //! How many queries of one template go together: as many as pay.
 //!
-//! A run for several queries groups by the keys and by who wants the row, so its cost depends on how their constants cut the rows, which is known
-//! when it has run. So it is measured: for batches of 1, of 2 and 3, of 4 to 7, and so on, the work for each query. Where a larger batch has
-//! cost more for each query than a smaller one, batches stay below it; for some time, as the next constants may be others.
+//! A run for several queries costs more the more their constants cut its rows, and each query has more to look through to find its own. How much is
+//! known when they have run. So it is measured: for batches of 1, of 2 and 3, of 4 to 7, and so on, the work for each query, which is its part of the run and what it has
+//! made of the state. Where a larger batch has cost more for each query than a smaller one, batches stay below it; for some time, as the next constants may be others.
 //!
 //! ```text
 //!   queries in a run          1      2..3     4..7     8..15    16..31    32..63     64
@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use diligence_base::limits::MERGED_QUERIES_MAX;
 
-use super::merge::Way;
 use super::signature::Signature;
 
 /// Batches of so many queries and of fewer than twice as many are one class.
@@ -31,10 +30,8 @@ const FRESH: Duration = Duration::from_secs(30);
 /// How long a batch is avoided whose rows became too many to be kept: all its work was in vain.
 const OUTGROWN: Duration = Duration::from_secs(60);
 
-/// Nanoseconds that a query takes for a row of a state of several, to put its own groups together from cells; or to choose its own rows, and to do with
-/// them what the run did not.
-const READ_CELL_NS: u64 = 20;
-const READ_ROW_NS: u64 = 40;
+/// The part, as its divisor, that a query has in the average of what queries make of their states.
+const AVERAGE_DIVISOR: u64 = 8;
 
 /// Templates that are remembered.
 const TEMPLATES_MAX: usize = 1000;
@@ -50,15 +47,17 @@ type Costs = [Class; CLASSES];
 /// Batches of about a size.
 #[derive(Clone, Copy, Default)]
 struct Class {
-    /// The last two, the later one first.
-    measured: [Option<Measured>; 2],
+    /// What the last two runs have cost for each of their queries, the later one first.
+    runs: [Option<Measured>; 2],
+    /// What the queries have made of the states since, on the average.
+    own: Option<Measured>,
     /// When the rows of one were too many.
     outgrown_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
 struct Measured {
-    /// Nanoseconds of work for each query.
+    /// Nanoseconds of work.
     cost_ns: u64,
     at_ns: u64,
 }
@@ -82,29 +81,25 @@ impl Together {
         self.templates.get(template).is_some_and(|costs| costs[0].is_outgrown(now_ns))
     }
 
-    /// What one query of the template has cost alone, in nanoseconds of work.
+    /// What a run for one query of the template has cost, in nanoseconds of work.
     pub fn alone_ns(&self, template: &Signature) -> Option<u64> {
-        self.templates.get(template)?[0].measured.iter().flatten().map(|measured| measured.cost_ns).min()
+        self.templates.get(template)?[0].runs.iter().flatten().map(|measured| measured.cost_ns).min()
     }
 
-    /// Notes that a run for so many queries has worked for so long, and of one for several, how far it went and how many rows it has left.
-    pub fn note(
-        &mut self,
-        template: &Signature,
-        queries: usize,
-        worked_ns: u64,
-        left: Option<(Way, usize)>,
-        now_ns: u64,
-    ) {
-        let of_each = match left {
-            Some((Way::Cells, cells)) => cells as u64 * READ_CELL_NS,
-            Some((Way::Rows, rows)) => rows as u64 * READ_ROW_NS,
-            None => 0,
-        };
-        let measured = Measured { cost_ns: worked_ns / queries.max(1) as u64 + of_each, at_ns: now_ns };
+    /// Notes that a run for so many queries has worked for so long.
+    pub fn note(&mut self, template: &Signature, queries: usize, worked_ns: u64, now_ns: u64) {
+        let measured = Measured { cost_ns: worked_ns / queries.max(1) as u64, at_ns: now_ns };
         let class = self.class(template, queries);
-        class.measured = [Some(measured), class.measured[0]];
+        class.runs = [Some(measured), class.runs[0]];
         class.outgrown_ns = None;
+    }
+
+    /// Notes that one of so many queries has worked for so long over the state of their run.
+    pub fn note_own(&mut self, template: &Signature, queries: usize, worked_ns: u64, now_ns: u64) {
+        let class = self.class(template, queries);
+        let before = class.own.filter(|own| own.is_fresh(now_ns)).map_or(worked_ns, |own| own.cost_ns);
+        let cost_ns = before - before / AVERAGE_DIVISOR + worked_ns / AVERAGE_DIVISOR;
+        class.own = Some(Measured { cost_ns, at_ns: now_ns });
     }
 
     /// Notes that the rows of a run for so many queries were too many to be kept.
@@ -126,19 +121,23 @@ impl Class {
         self.outgrown_ns.is_some_and(|at_ns| is_within(OUTGROWN, at_ns, now_ns))
     }
 
-    fn fresh(&self, now_ns: u64) -> impl Iterator<Item = u64> {
-        let measured = self.measured.into_iter().flatten();
-        measured.filter(move |measured| is_within(FRESH, measured.at_ns, now_ns)).map(|measured| measured.cost_ns)
-    }
-
     /// The less of what was measured: whatever came between makes a run dearer, never cheaper.
     fn at_least(&self, now_ns: u64) -> Option<u64> {
-        self.fresh(now_ns).min()
+        let fresh = |measured: &Measured| measured.is_fresh(now_ns).then_some(measured.cost_ns);
+        let of_run = self.runs.iter().flatten().filter_map(fresh).min()?;
+        Some(of_run + self.own.as_ref().and_then(fresh).unwrap_or(0))
     }
 
-    /// The same, if it was measured twice.
+    /// The same, if a run was measured twice.
     fn surely(&self, now_ns: u64) -> Option<u64> {
-        (self.fresh(now_ns).count() == 2).then(|| self.at_least(now_ns)).flatten()
+        let are_two = self.runs.iter().all(|run| run.is_some_and(|run| run.is_fresh(now_ns)));
+        are_two.then(|| self.at_least(now_ns)).flatten()
+    }
+}
+
+impl Measured {
+    fn is_fresh(&self, now_ns: u64) -> bool {
+        is_within(FRESH, self.at_ns, now_ns)
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
     fn noted(runs: &[(usize, u64)]) -> (Together, Signature) {
         let (mut together, template) = (Together::default(), Signature::of_text("t"));
         for (queries, cost_ns) in runs {
-            together.note(&template, *queries, cost_ns * *queries as u64, None, 0);
+            together.note(&template, *queries, cost_ns * *queries as u64, 0);
         }
         (together, template)
     }
@@ -184,12 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_state_cost_each_of_its_queries() {
-        let (mut together, template) = noted(&[(1, 1000), (1, 1000)]);
-        for _ in 0..2 {
-            together.note(&template, 10, 1000, Some((Way::Cells, 100)), 0);
-        }
+    fn what_queries_make_of_their_states_counts() {
+        let (mut together, template) = noted(&[(1, 1000), (1, 1000), (10, 100), (10, 100)]);
+        assert_eq!(together.limit(&template, 0), 64);
+        together.note_own(&template, 10, 1200, 0);
         assert_eq!(together.limit(&template, 0), 7);
+        together.note_own(&template, 1, 100, 0);
+        assert_eq!(together.limit(&template, 0), 64, "so do lone ones");
+        // One of many is not yet the average.
+        together.note_own(&template, 10, 1600, 0);
+        assert_eq!(together.limit(&template, 0), 64);
+        (0..20).for_each(|_| together.note_own(&template, 10, 1600, 0));
+        assert_eq!(together.limit(&template, 0), 7);
+        assert_eq!(together.limit(&template, 31 * SECOND), 64);
+        assert_eq!(together.alone_ns(&template), Some(1000), "of the run alone");
     }
 
     #[test]
@@ -202,7 +209,7 @@ mod tests {
         together.note_outgrown(&template, 1, 61 * SECOND);
         assert!(together.is_outgrown(&template, 62 * SECOND));
         assert_eq!(together.limit(&template, 62 * SECOND), 1);
-        together.note(&template, 1, 100, None, 63 * SECOND);
+        together.note(&template, 1, 100, 63 * SECOND);
         assert!(!together.is_outgrown(&template, 63 * SECOND));
     }
 
@@ -210,7 +217,7 @@ mod tests {
     fn templates_are_forgotten_before_they_become_many() {
         let mut together = Together::default();
         for number in 0..3 * TEMPLATES_MAX {
-            together.note(&Signature::of_text(&number.to_string()), 1, 1, None, 0);
+            together.note(&Signature::of_text(&number.to_string()), 1, 1, 0);
             assert!(together.templates.len() <= TEMPLATES_MAX);
         }
     }

@@ -1,0 +1,188 @@
+//! Statements that define relations, and those that write to them.
+
+use std::sync::Arc;
+
+use datafusion::common::TableReference;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::dml::{InsertOp, WriteOp};
+use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+
+use super::{Planner, SessionParts};
+use crate::catalog::{FileRelation, View};
+use crate::names::relation_name;
+use crate::parse::Parsed;
+use crate::rewrite::duplicates;
+use crate::statement::{Command, FileWrite, Statement, Target, Write, nullable};
+use crate::tables::StoredTable;
+use crate::write::FileTarget;
+use crate::write::plan::insert_plan;
+use crate::{errors, external};
+
+impl Planner {
+    pub(super) fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<Parsed>) -> Result<Statement> {
+        let name = |name: TableReference| {
+            let name = relation_name(name).map_err(|error| errors::planning(error, self))?;
+            self.catalogs.rights.check_write(&name)?;
+            Ok(name)
+        };
+        let command = match ddl {
+            DdlStatement::CreateMemoryTable(create) => return self.create_table(session, create),
+            DdlStatement::CreateExternalTable(create) => {
+                let definition = format!("CREATE EXTERNAL TABLE {}", create.name);
+                return self.create_external_table(*create, definition);
+            }
+            DdlStatement::CreateView(create) => {
+                let Some(Parsed { statement, depth }) = view else {
+                    return Err(Error::bug("a view without its statement"));
+                };
+                if create.temporary {
+                    return Err(Error::unsupported("temporary views are not supported"));
+                }
+                duplicates::refused(create.input.schema())?;
+                let schema = create.input.schema().inner().clone();
+                let view = Arc::new(View { statement, depth, schema });
+                Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
+            }
+            DdlStatement::DropTable(drop) => {
+                Command::Drop { name: name(drop.name)?, view: false, if_exists: drop.if_exists }
+            }
+            DdlStatement::DropView(drop) => {
+                Command::Drop { name: name(drop.name)?, view: true, if_exists: drop.if_exists }
+            }
+            DdlStatement::CreateCatalogSchema(create) => {
+                self.catalogs.rights.check_write_schema(&create.schema_name)?;
+                Command::CreateSchema { name: create.schema_name, if_not_exists: create.if_not_exists }
+            }
+            DdlStatement::DropCatalogSchema(drop) => {
+                let name = drop.name.schema_name().to_owned();
+                self.catalogs.rights.check_write_schema(&name)?;
+                Command::DropSchema { name, if_exists: drop.if_exists, cascade: drop.cascade }
+            }
+            other => return Err(Error::unsupported(format!("{} is not supported", other.name()))),
+        };
+        Ok(Statement::Command(command))
+    }
+
+    fn create_table(&self, session: &SessionParts, create: CreateMemoryTable) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
+        if create.temporary {
+            return Err(Error::unsupported("temporary tables are not supported"));
+        }
+        if let Some(existing) = self.catalogs.catalog.get(&name)
+            && !create.or_replace
+        {
+            if create.if_not_exists {
+                return Ok(Statement::Command(Command::Nothing("CREATE TABLE")));
+            }
+            let error = Error::input(format!("{} named '{name}' exists already", existing.a_kind()));
+            return Err(error.with_hint("drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS"));
+        }
+        if !create.constraints.is_empty() {
+            let error = Error::unsupported("PRIMARY KEY and UNIQUE are not supported: nothing would enforce them");
+            return Err(error.with_hint("leave them out; NOT NULL is enforced"));
+        }
+        let input = Arc::unwrap_or_clone(create.input);
+        duplicates::refused(input.schema())?;
+        let schema = match &input {
+            LogicalPlan::EmptyRelation(_) => input.schema().inner().clone(),
+            _ => nullable(input.schema().as_arrow()),
+        };
+        let query = self.query(session, input, None)?;
+        let target = Target::Create {
+            name,
+            or_replace: create.or_replace,
+            if_not_exists: create.if_not_exists,
+            schema,
+            constraints: create.constraints,
+            column_defaults: create.column_defaults.into_iter().collect(),
+        };
+        Ok(Statement::Write(Write { query, target }))
+    }
+
+    pub(super) fn create_external_table(&self, create: CreateExternalTable, definition: String) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
+        for (given, what) in [
+            (create.temporary, "TEMPORARY"),
+            (create.unbounded, "UNBOUNDED"),
+            (!create.order_exprs.is_empty(), "WITH ORDER"),
+        ] {
+            if given {
+                return Err(Error::unsupported(format!("{what} is not supported for external tables")));
+            }
+        }
+        let [location] = create.locations.as_slice() else {
+            let error = Error::unsupported("an external table has one LOCATION");
+            return Err(error.with_hint("a folder or a pattern (dir/*.parquet) names many files"));
+        };
+        let pairs = create.options.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect();
+        let schema = create.schema.inner();
+        let schema = (!schema.fields().is_empty()).then(|| schema.clone());
+        let mut options = external::open_options(&create.file_type, &pairs, schema)?;
+        external::partitioned_by(&mut options, &create.table_partition_cols)?;
+        let mut relation = FileRelation::new(location, options, self.options.files.clone());
+        relation.definition = Some(definition);
+        relation.constraints = create.constraints;
+        relation.column_defaults = create.column_defaults.into_iter().collect();
+        Ok(Statement::Command(Command::CreateExternalTable {
+            name,
+            relation: Arc::new(relation),
+            or_replace: create.or_replace,
+            if_not_exists: create.if_not_exists,
+        }))
+    }
+
+    pub(super) fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
+        let name = relation_name(dml.table_name).map_err(|error| errors::planning(error, self))?;
+        self.catalogs.rights.check_write(&name)?;
+        let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
+        let stored = provider.downcast_ref::<StoredTable>();
+        let memory = stored.and_then(StoredTable::memory).cloned();
+        let files = stored.and_then(StoredTable::files).cloned();
+        match (dml.op, memory, files) {
+            (WriteOp::Insert(op), Some(relation), _) => {
+                let replace = replaces(&op)?;
+                let query = self.query(session, Arc::unwrap_or_clone(dml.input), None)?;
+                Ok(Statement::Write(Write { query, target: Target::Insert { relation, replace } }))
+            }
+            (WriteOp::Insert(op), None, Some(relation)) => {
+                self.may_use_files("INSERT into files")?;
+                let replace = replaces(&op)?;
+                let table = relation.table()?;
+                let options = &relation.options;
+                let runtime = session.state.runtime_env().clone();
+                let target = FileTarget::of_insert(&table, relation.clone(), replace, runtime)?;
+                let input = Arc::unwrap_or_clone(dml.input);
+                let plan = insert_plan(&session.state, input, &table, options, &target)?;
+                let query = self.query(session, plan, None)?;
+                Ok(Statement::WriteFiles(FileWrite { query, target }))
+            }
+            (WriteOp::Truncate, Some(relation), _) => Ok(Statement::Command(Command::Truncate(relation))),
+            (_, None, None) => {
+                let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
+                Err(error.with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"))
+            }
+            (op, ..) => Err(Error::unsupported(format!("{} is not supported", op.name().to_uppercase()))),
+        }
+    }
+
+    pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
+        if self.options.paths_are_tables {
+            return Ok(());
+        }
+        let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));
+        Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
+    }
+}
+
+/// Whether an INSERT puts its rows in the place of all others.
+fn replaces(op: &InsertOp) -> Result<bool> {
+    match op {
+        InsertOp::Append => Ok(false),
+        InsertOp::Overwrite => Ok(true),
+        InsertOp::Replace => Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")),
+    }
+}
