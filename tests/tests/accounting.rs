@@ -143,6 +143,61 @@ const WIDE_QUERIES: [(&str, &str); 5] = [
     ("window of documents", "SELECT count(w) FROM (SELECT lead(doc) OVER (ORDER BY value) AS w FROM 'WIDE')"),
 ];
 
+/// The same for documents of 20 kB that functions make (`DOC` is one of `value`), and for lists.
+const MADE_QUERIES: [(&str, &str); 13] = [
+    ("result of made documents", "SELECT DOC FROM generate_series(1, 8000)"),
+    ("constants in documents", "SELECT repeat('x', 20000) || CAST(value AS VARCHAR) FROM generate_series(1, 8000)"),
+    ("sort of made documents", "SELECT * FROM (SELECT value, DOC AS doc FROM generate_series(1, 8000)) ORDER BY doc"),
+    (
+        "join of made documents",
+        "SELECT count(*), max(b.doc) FROM generate_series(1, 8000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 8000)) b ON a.value = b.value",
+    ),
+    (
+        "copies of made documents",
+        "SELECT count(*), max(b.doc || 'x') FROM generate_series(1, 20000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 100)) b ON a.value % 100 + 1 = b.value",
+    ),
+    (
+        "sorted copies of made documents",
+        "SELECT * FROM (SELECT a.value, b.doc FROM generate_series(1, 8000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 100)) b ON a.value % 100 + 1 = b.value) ORDER BY value DESC",
+    ),
+    (
+        "groups of made documents",
+        "SELECT count(*), max(n) FROM (SELECT DOC AS doc, count(*) AS n FROM generate_series(1, 8000) GROUP BY DOC)",
+    ),
+    ("aggregate of made documents", "SELECT max(DOC), min(DOC || 'x') FROM generate_series(1, 8000)"),
+    (
+        "window of made documents",
+        "SELECT count(w) FROM (SELECT lead(doc) OVER (ORDER BY value) AS w FROM (SELECT value, DOC AS doc FROM generate_series(1, 8000)))",
+    ),
+    (
+        "unnested lists beside documents",
+        "SELECT max(doc), count(n) FROM (SELECT DOC AS doc, unnest(range(0, 50)) AS n FROM generate_series(1, 500))",
+    ),
+    (
+        "lists of frames as documents",
+        "SELECT max(cardinality(w)) FROM (SELECT array_agg(value) OVER (ORDER BY value) AS w FROM generate_series(1, 6000))",
+    ),
+    (
+        "lists of groups as documents",
+        "SELECT value % 1000 AS k, array_agg(value) FROM generate_series(1, 400000) GROUP BY k",
+    ),
+    (
+        "copies of lists as documents",
+        "SELECT count(*), max(array_length(list)) FROM generate_series(1, 20000) a JOIN (SELECT value % 100 AS k, array_agg(value) AS list FROM generate_series(1, 200000) GROUP BY k) b ON a.value % 100 = b.k",
+    ),
+];
+
+/// A document of 20 kB.
+const DOC: &str = "repeat(lpad(CAST(value * 7919 % 10000 AS VARCHAR), 10, 'x'), 2000)";
+
+/// Files of text with such documents behind 2 MB of short ones, which is more than anybody looks at before they are read.
+const TEXT_FILES: [(&str, &str); 4] = [
+    ("CSV documents", "documents.csv"),
+    ("packed CSV documents", "documents.csv.gz"),
+    ("JSON documents", "documents.jsonl"),
+    ("packed JSON documents", "documents.jsonl.gz"),
+];
+
 /// What of them may be on its way beside: a batch of 4 MiB at most that a packet has read, and what is made of it.
 const WIDE_BYTES: isize = 24 << 20;
 
@@ -182,8 +237,24 @@ fn most_beside(database: &Database, sql: &str) -> (isize, String) {
     })
 }
 
+/// Writes a text file.
+fn write_text(database: &Database, path: &str) {
+    let session = database.session();
+    session.set("batch_rows", "64").unwrap();
+    let sql = format!(
+        "COPY (SELECT value, CASE WHEN value <= 150000 THEN 'short' ELSE {DOC} END AS doc \
+         FROM generate_series(1, 158000) ORDER BY value) TO '{path}'"
+    );
+    session.execute(&sql).unwrap().collect().unwrap();
+}
+
 #[test]
 fn what_is_held_is_reserved() {
+    let text_folder = tempfile::tempdir().unwrap();
+    let texts = TEXT_FILES.map(|(name, file)| (name, text_folder.path().join(file).display().to_string()));
+    let database = Database::open(DatabaseOptions::default()).unwrap();
+    texts.iter().for_each(|(_, path)| write_text(&database, path));
+    drop(database);
     let mut wrong = Vec::new();
     for budget in BUDGETS {
         let options = DatabaseOptions { memory_bytes: Some(budget), workers: Some(2), ..DatabaseOptions::default() };
@@ -201,15 +272,14 @@ fn what_is_held_is_reserved() {
         let session = database.session();
         // What a function makes of a row is known to nobody before.
         session.set("batch_rows", "64").unwrap();
-        let documents = format!(
-            "COPY (SELECT value, repeat(lpad(CAST(value * 7919 % 10000 AS VARCHAR), 10, 'x'), 2000) AS doc \
-             FROM generate_series(1, 8000)) TO '{}'",
-            path("wide.parquet")
-        );
+        let documents =
+            format!("COPY (SELECT value, {DOC} AS doc FROM generate_series(1, 8000)) TO '{}'", path("wide.parquet"));
         session.execute(&documents).unwrap().collect().unwrap();
         let of_documents = WIDE_QUERIES.map(|(name, sql)| (name, sql.replace("WIDE", &path("wide.parquet"))));
+        let made = MADE_QUERIES.map(|(name, sql)| (name, sql.replace("DOC", DOC)));
+        let of_texts = texts.iter().map(|(name, path)| (*name, format!("SELECT count(*), max(doc) FROM '{path}'")));
         let all = QUERIES.map(|(name, sql)| (name, sql.to_owned())).into_iter().chain(of_files).chain(of_documents);
-        for (name, sql) in all {
+        for (name, sql) in all.chain(made).chain(of_texts) {
             let (most, holders) = most_beside(&database, &sql);
             idle::wait(&database).unwrap();
             let text = format!(

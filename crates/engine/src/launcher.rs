@@ -68,10 +68,11 @@ impl Launcher {
         if !options.waits_for_memory {
             memory.go_ahead();
         }
+        let batch_rows = plan.batch_rows(options.batch_rows.max(1), memory.batch_bytes());
         Setup {
             memory,
             temp: Some(self.temp.clone()),
-            batch_rows: plan.batch_rows(options.batch_rows.max(1), self.limit_bytes(options)),
+            batch_rows,
             packets: options.packets.unwrap_or(self.workers).max(1),
         }
     }
@@ -101,6 +102,7 @@ impl Launcher {
             tables: TableSharing::new(&self.tables, options),
             task: Arc::new(task),
             batch_rows: setup.batch_rows,
+            batch_bytes: setup.batch_bytes(),
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
         };

@@ -2,6 +2,7 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_base::{Error, ErrorKind};
 use diligence_db::{Database, DatabaseOptions, Session, TempOptions};
 use diligence_engine::query::QueryState;
@@ -116,6 +117,45 @@ fn a_window_over_too_much_goes_on_in_temp_space() {
     let rows = run(&session, sql).unwrap();
     assert_eq!(cast(&rows[0]), 10_000_000);
     assert_eq!(database.engine().broker().reserved_bytes(), 0);
+}
+
+/// Of 2,500,000 values, which are 20 MB, all are of one group of each statement.
+#[test]
+fn a_percentile_of_too_many_values_goes_on_in_temp_space() {
+    let database = database(None);
+    let session = database.session();
+    session.set("query_memory", "16MiB").unwrap();
+    let values = "(SELECT value * 7919 % 2500000 AS n, CAST(value * 7919 % 2500000 AS DOUBLE) AS v
+                   FROM generate_series(1, 2500000))";
+    for (query, expected) in [
+        // Both halves, then all.
+        (
+            "SELECT median(v), count(*) FROM VALUES GROUP BY ROLLUP (n < 1250000) ORDER BY 1",
+            "624999.5 1250000, 1249999.5 2500000, 1874999.5 1250000",
+        ),
+        (
+            "SELECT median(DISTINCT u), percentile_cont(DISTINCT u, 0.1), median(u), count(*)
+             FROM (SELECT CASE WHEN n < 500000 THEN 0 ELSE v END AS u FROM VALUES)",
+            "1499999.0 699999.0 1249999.5 2500000",
+        ),
+        ("SELECT median(v), count(*) FROM VALUES GROUP BY [n / 2500000, NULL]", "1249999.5 2500000"),
+        ("SELECT median(arrow_cast(n, 'Decimal256(40, 1)')), count(*) FROM VALUES", "1249999.5 2500000"),
+    ] {
+        let sql = query.replace("VALUES", values);
+        let mut result = session.execute(&sql).unwrap();
+        let mut rows = Vec::new();
+        while let Some(batch) = result.next_blocking() {
+            let batch = batch.unwrap_or_else(|error| panic!("{query}: {error}"));
+            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &FormatOptions::new()));
+            let columns = columns.collect::<Result<Vec<_>, _>>().unwrap();
+            let text = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(" ");
+            rows.extend((0..batch.num_rows()).map(text));
+        }
+        assert_eq!(rows.join(", "), expected, "{query}");
+        let profile = result.profile().unwrap();
+        assert!(profile.to_string().contains(", spilled "), "{query}: {profile}");
+        assert_eq!(database.engine().broker().reserved_bytes(), 0, "{query}");
+    }
 }
 
 #[test]

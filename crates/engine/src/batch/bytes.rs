@@ -26,6 +26,12 @@ const ESTIMATE_LOOKS: usize = 8;
 /// Bytes that an array may hold without need before it is copied.
 const WASTE_BYTES: usize = 4096;
 
+/// Whether each value of a type takes as much as any other.
+pub(crate) fn has_known_width(data_type: &DataType) -> bool {
+    let is_flag = matches!(data_type, DataType::Null | DataType::Boolean | DataType::FixedSizeBinary(_));
+    is_flag || data_type.primitive_width().is_some()
+}
+
 /// Bytes of an array's rows when they are stored on their own.
 pub fn bytes_needed(array: &dyn Array) -> usize {
     measured(array, None, usize::MAX)

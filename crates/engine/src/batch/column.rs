@@ -63,6 +63,11 @@ impl Column {
         Ok(self.flat.get_or_init(|| flat).clone())
     }
 
+    /// Whether the rows are an array by themselves.
+    pub fn is_flat(&self) -> bool {
+        self.picks.is_none() || self.flat.get().is_some()
+    }
+
     /// `rows` rows from `offset`.
     pub fn slice(&self, offset: usize, rows: usize) -> Self {
         if let (Some(picks), None) = (&self.picks, self.flat.get()) {

@@ -27,6 +27,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::Chunk;
 use diligence_storage::foreign_error::from_arrow;
 
+pub(crate) use bytes::has_known_width;
 pub use bytes::{bytes_needed, compacted};
 pub use column::{Column, Picks, concat_arrays, to_logical};
 pub(crate) use magnitude::magnitude_bound;
@@ -146,6 +147,11 @@ impl Batch {
     /// Bytes of the flat columns when they are stored on their own.
     pub fn bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
+    }
+
+    /// Bytes that the columns will have once they are flat which are only seen through picks so far.
+    pub fn picked_bytes(&self) -> usize {
+        self.columns.iter().filter(|column| !column.is_flat()).map(Column::bytes).sum()
     }
 
     /// About how many bytes the flat columns have; what a profile shows. Strings are not looked at one by one.

@@ -6,6 +6,7 @@ use std::task::{Poll, Waker};
 
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
+use diligence_base::limits::{BATCH_BUDGET_DIVISOR, BATCH_BYTES};
 
 use super::broker::Broker;
 use super::display_bytes;
@@ -392,6 +393,11 @@ impl QueryMemory {
     /// Bytes it may reserve at most: its own limit, or the budget that it shares with others.
     pub fn limit_bytes(&self) -> usize {
         self.0.most_bytes()
+    }
+
+    /// Bytes that one of its batches should have at most: several are on their way at once, and are not reserved.
+    pub fn batch_bytes(&self) -> usize {
+        (self.limit_bytes() / BATCH_BUDGET_DIVISOR).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end())
     }
 
     /// The most this query has had reserved at once.

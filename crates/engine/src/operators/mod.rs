@@ -16,6 +16,7 @@ pub mod scalar;
 pub mod scan;
 pub mod sort;
 pub mod values;
+pub(crate) mod widening;
 pub mod window;
 mod work_table;
 

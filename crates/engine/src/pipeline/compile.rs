@@ -127,6 +127,8 @@ pub struct Surroundings {
     pub task: Arc<TaskContext>,
     /// Rows in a batch at most.
     pub batch_rows: usize,
+    /// Bytes that a batch should have at most.
+    pub batch_bytes: usize,
     /// Where rows go that do not fit in memory.
     pub spill_to: Option<SpillTo>,
     /// The work tables of the recursive queries around the plan.
@@ -383,7 +385,7 @@ impl Compiler<'_> {
             let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
             self.node(input, Tail::new(sink))?;
         }
-        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings.task.clone())?;
+        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings)?;
         Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
     }
 }

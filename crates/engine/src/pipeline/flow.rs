@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
+use diligence_base::limits::BATCH_ROWS_MIN;
 use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
@@ -22,6 +23,24 @@ pub struct Setup {
     pub batch_rows: usize,
     /// Packets that may work on one pipeline at most: how far to split shared work.
     pub packets: usize,
+}
+
+impl Setup {
+    /// Bytes that a batch should have at most, unless it has very few rows.
+    pub fn batch_bytes(&self) -> usize {
+        self.memory.batch_bytes()
+    }
+
+    /// Rows that a batch may have of which so many have so many bytes.
+    pub fn batch_rows_of(&self, rows: usize, bytes: usize) -> usize {
+        rows_within(self.batch_bytes(), rows, bytes).min(self.batch_rows.max(1))
+    }
+}
+
+/// Rows that have about `bytes_max` bytes, if `rows` have `bytes`; some at least.
+pub(crate) fn rows_within(bytes_max: usize, rows: usize, bytes: usize) -> usize {
+    let within = bytes_max as u128 * rows as u128 / bytes.max(1) as u128;
+    usize::try_from(within).unwrap_or(usize::MAX).max(BATCH_ROWS_MIN)
 }
 
 /// Where a pipeline's batches come from. Shared by its packets.
@@ -75,6 +94,10 @@ pub trait Operator: Send + Sync {
 /// `MoreOutput`. `Wait` is `MoreOutput` that is not worth asking for before the output's waker was woken. Each call emits a
 /// bounded number of batches, best one or none.
 pub trait OperatorState: Send {
+    /// Rows that the next batch may have, where the operator makes rows so wide that it takes few at once. Asked before each batch.
+    fn rows_max(&self) -> usize {
+        usize::MAX
+    }
     /// Works on one batch.
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow>;
     /// Goes on with output that did not fit into the previous call.
@@ -141,6 +164,11 @@ impl Output {
         }
     }
 
+    /// Puts back what is left of a batch that was taken.
+    pub(super) fn put_back(&mut self, rest: Batch) {
+        self.batches.push_front(rest);
+    }
+
     /// The oldest batch not yet taken.
     pub fn take(&mut self) -> Option<Batch> {
         self.batches.pop_front()
@@ -182,6 +210,10 @@ pub trait Sink: Send + Sync {
 
 /// One packet's state of a sink.
 pub trait SinkState: Send {
+    /// As an operator's.
+    fn rows_max(&self) -> usize {
+        usize::MAX
+    }
     /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says `More`.
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
     /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it does a piece of

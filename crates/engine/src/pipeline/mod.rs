@@ -19,6 +19,7 @@ mod nested;
 mod run;
 
 pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, TableSpec, compile};
+pub(crate) use flow::rows_within;
 pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
 pub use nested::NestedRun;
 pub use run::PipelinePacket;

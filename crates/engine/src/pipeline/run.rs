@@ -3,7 +3,7 @@
 use diligence_base::limits::MEMORY_PATIENCE;
 use diligence_base::{Error, Result};
 
-use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState};
+use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState, rows_within};
 use crate::batch::Batch;
 use crate::memory::QueryMemory;
 use crate::query::profile::{Counts, Meter};
@@ -31,8 +31,12 @@ enum Phase {
 /// One packet's states of a pipeline's source, operators and sink.
 pub struct PipelinePacket {
     memory: QueryMemory,
+    /// Bytes that a batch should have at most.
+    batch_bytes: usize,
     source: Option<Box<dyn SourceState>>,
     source_meter: Meter,
+    /// What is left of the source's batch where less is taken at once.
+    rest: Option<Batch>,
     links: Vec<Link>,
     sink: Box<dyn SinkState>,
     sink_meter: Meter,
@@ -62,9 +66,11 @@ impl PipelinePacket {
             .map(|(state, meter)| Link { state, out: Output::default(), more: false, meter })
             .collect();
         Self {
+            batch_bytes: memory.batch_bytes(),
             memory,
             source: Some(source.0),
             source_meter: source.1,
+            rest: None,
             links,
             sink: sink.0,
             sink_meter: sink.1,
@@ -144,6 +150,9 @@ impl PipelinePacket {
                 return Ok(self.heed(index, flow));
             }
         }
+        if let Some(batch) = self.rest.take() {
+            return self.deliver(0, batch, quantum, now_ns);
+        }
         match self.phase {
             Phase::Pulling => self.pull(quantum, now_ns),
             Phase::Finishing(index) if index < self.links.len() => {
@@ -174,7 +183,6 @@ impl PipelinePacket {
             Pull::Batch(batch) => {
                 self.refusals = 0;
                 self.memory.note_batch();
-                self.source_meter.passed(Counts::of(&batch));
                 self.deliver(0, batch, quantum, now_ns)
             }
             Pull::Again => Ok(None),
@@ -209,18 +217,49 @@ impl PipelinePacket {
 
     /// Gives a batch to operator `index`, or to the sink behind the last.
     fn deliver(&mut self, index: usize, batch: Batch, quantum: &Quantum<'_>, now_ns: &mut u64) -> Result<Option<Step>> {
-        if index > 0 {
-            self.links[index - 1].meter.passed(Counts::of(&batch));
+        let (batch, counts) = self.cut(index, batch);
+        match index {
+            0 => self.source_meter.passed(counts),
+            _ => self.links[index - 1].meter.passed(counts),
         }
         if let Some(link) = self.links.get_mut(index) {
             let flow = link.state.push(batch, &mut link.out)?;
             link.meter.worked(lap(quantum, now_ns));
             return Ok(self.heed(index, flow));
         }
-        self.sink_meter.passed(Counts::of(&batch));
+        self.sink_meter.passed(counts);
         let accept = self.sink.push(batch, quantum.waker)?;
         self.sink_meter.worked(lap(quantum, now_ns));
         Ok(self.obey(accept))
+    }
+
+    /// As many of a batch's rows as operator `index`, or the sink, takes at once; the others wait. Rows that a join has only picked become many bytes
+    /// where somebody wants them flat.
+    fn cut(&mut self, index: usize, batch: Batch) -> (Batch, Counts) {
+        let counts = Counts::of(&batch);
+        let mut rows = match self.links.get(index) {
+            Some(link) => link.state.rows_max(),
+            None => self.sink.rows_max(),
+        };
+        // Twice as many, so that no batch of about the right size loses a few of its rows.
+        let bytes_max = 2 * self.batch_bytes;
+        if counts.bytes > bytes_max as u64 {
+            let picked_bytes = batch.picked_bytes();
+            if picked_bytes > bytes_max {
+                rows = rows.min(rows_within(self.batch_bytes, batch.rows(), picked_bytes));
+            }
+        }
+        if rows >= batch.rows() {
+            return (batch, counts);
+        }
+        let rest = batch.slice(rows, batch.rows() - rows);
+        match index {
+            0 => self.rest = Some(rest),
+            _ => self.links[index - 1].out.put_back(rest),
+        }
+        let batch = batch.slice(0, rows);
+        let counts = Counts::of(&batch);
+        (batch, counts)
     }
 
     /// Does what the sink's answer says.
@@ -228,7 +267,7 @@ impl PipelinePacket {
         self.held_back = accept == Accept::Wait;
         if accept == Accept::Enough {
             // Whatever the operators still hold is wanted by nobody.
-            self.source = None;
+            (self.source, self.rest) = (None, None);
             for link in &mut self.links {
                 link.out.clear();
                 link.more = false;
@@ -244,7 +283,7 @@ impl PipelinePacket {
         // `Done` while input still comes: everything before the operator is dropped, and it is finished next.
         let already_finishing = matches!(self.phase, Phase::Finishing(next) if next > index);
         if flow == Flow::Done && !already_finishing && self.phase != Phase::Sinking {
-            self.source = None;
+            (self.source, self.rest) = (None, None);
             for link in &mut self.links[..index] {
                 link.out.clear();
                 link.more = false;
@@ -266,13 +305,14 @@ mod tests {
     use std::sync::Arc;
     use std::task::Waker;
 
-    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
     use diligence_base::limits::BATCH_ROWS_MAX;
     use diligence_base::seams::ManualClock;
 
     use super::*;
     use crate::operators::limit::limit;
     use crate::pipeline::Setup;
+    use crate::sync::Mutex;
 
     /// Gives some rows; then looks for more for ever.
     struct Endless(Option<Batch>);
@@ -288,6 +328,60 @@ mod tests {
     impl SinkState for Anything {
         fn push(&mut self, _batch: Batch, _waker: &Waker) -> Result<Accept> {
             Ok(Accept::More)
+        }
+    }
+
+    /// Gives some rows.
+    struct Once(Option<Batch>);
+
+    impl SourceState for Once {
+        fn pull(&mut self, _waker: &Waker) -> Result<Pull> {
+            Ok(self.0.take().map_or(Pull::Done, Pull::Batch))
+        }
+    }
+
+    /// Takes so many rows at once, and notes how many came.
+    struct Choosy(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl SinkState for Choosy {
+        fn rows_max(&self) -> usize {
+            self.0
+        }
+
+        fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
+            self.1.lock().push(batch.rows());
+            Ok(Accept::More)
+        }
+    }
+
+    #[test]
+    fn batches_are_cut_where_less_is_taken_and_where_they_would_become_wide() {
+        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
+        let batch_bytes = setup.batch_bytes();
+        let cut = |batch: &Batch, rows_max: usize, operators: usize| {
+            let meter = || Meter::new(Arc::default());
+            let operators = (0..operators).map(|_| (limit(0, Some(900)).open(&setup).unwrap(), meter())).collect();
+            let noted = Arc::<Mutex<Vec<usize>>>::default();
+            let sink = (Box::new(Choosy(rows_max, noted.clone())) as _, meter());
+            let source = (Box::new(Once(Some(batch.clone()))) as _, meter());
+            let mut packet = PipelinePacket::new(setup.memory.clone(), source, operators, sink);
+            let clock = ManualClock::stepping(1);
+            while packet.run(&Quantum::new(Waker::noop(), &clock, 1000)).unwrap() != Step::Done {}
+            let noted = std::mem::take(&mut *noted.lock());
+            noted
+        };
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(batch_bytes / 100)]));
+        let text = Batch::from_arrays(vec![text], 1);
+        let picked = || text.pick(&vec![0; 1000].into()).unwrap();
+        let flat = picked().flatten().unwrap();
+        for operators in [0, 1] {
+            let rows = if operators == 0 { 1000 } else { 900 };
+            assert_eq!(cut(&flat, usize::MAX, operators), [rows], "it is held as it is");
+            let rows_max = cut(&flat, 400, operators);
+            assert_eq!((rows_max[0], rows_max.len(), rows_max.iter().sum::<usize>()), (400, 3, rows));
+            let wide = cut(&picked(), usize::MAX, operators);
+            assert_eq!(wide.iter().sum::<usize>(), rows);
+            assert!(wide.iter().all(|&rows| rows <= 200) && wide.len() <= 11, "{wide:?}");
         }
     }
 

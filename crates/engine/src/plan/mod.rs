@@ -12,6 +12,7 @@ mod percentiles;
 mod results;
 mod width;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -373,6 +374,22 @@ pub struct Foreign {
     pub operator: Arc<dyn ExecutionPlan>,
     /// The plan behind each input, by the input's index.
     pub inputs: Vec<Plan>,
+}
+
+impl Aggregate {
+    /// The `__grouping_id` of each grouping set: masks as bits, the first column's the highest; above them a number that tells equal sets apart.
+    pub(crate) fn grouping_ids(&self) -> Vec<u64> {
+        let columns = self.groups.len() as u32;
+        let mut seen: HashMap<&[bool], u64> = HashMap::new();
+        let id = |masked| {
+            let ordinal = seen.entry(masked).or_insert(0);
+            let bits = masked.iter().fold(0, |bits, &masked| bits << 1 | u64::from(masked));
+            let id = bits | ordinal.checked_shl(columns).unwrap_or(0);
+            *ordinal += 1;
+            id
+        };
+        self.grouping_sets.iter().map(Vec::as_slice).map(id).collect()
+    }
 }
 
 impl AggregateCall {

@@ -2,10 +2,11 @@
 //!
 //! Batches are bounded in rows, and what is on its way between operators is not reserved row by row. Documents of some kilobytes in 8192 rows would be
 //! more than all that is accounted for. So where the columns that a plan reads are wide, as the statistics of its tables say, all of its batches have fewer
-//! rows: half as many, a quarter, and so on, so that scans of about the same width can still share what they decode.
+//! rows: half as many, a quarter, and so on, so that scans of about the same width can still share what they decode. What operators make wide themselves,
+//! they bound themselves ([`Widening`](crate::operators::widening::Widening)).
 
 use datafusion_common::stats::Precision;
-use diligence_base::limits::{BATCH_BUDGET_DIVISOR, BATCH_BYTES, BATCH_ROWS_MIN};
+use diligence_base::limits::BATCH_ROWS_MIN;
 
 use super::{Node, Plan, Scan};
 
@@ -13,9 +14,8 @@ use super::{Node, Plan, Scan};
 const VALUE_BYTES: usize = 24;
 
 impl Plan {
-    /// Rows that a batch may have, at most `rows_max`, if the query may have so many bytes of memory.
-    pub(crate) fn batch_rows(&self, rows_max: usize, memory_bytes: usize) -> usize {
-        let bytes = (memory_bytes / BATCH_BUDGET_DIVISOR).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end());
+    /// Rows that a batch may have, at most `rows_max`, if it should have no more than so many bytes.
+    pub(crate) fn batch_rows(&self, rows_max: usize, bytes: usize) -> usize {
         let row_bytes = row_bytes_most(self);
         let mut rows = rows_max;
         while rows > BATCH_ROWS_MIN && rows.saturating_mul(row_bytes) > bytes {
@@ -87,15 +87,14 @@ mod tests {
 
     #[test]
     fn wide_rows_come_in_smaller_batches() {
-        let rows = |plan: &Plan| plan.batch_rows(8192, 1 << 30);
+        let rows = |plan: &Plan| plan.batch_rows(8192, 4 << 20);
         assert_eq!(rows(&scan(vec![0, 1], 10)), 8192);
         assert_eq!(rows(&scan(vec![0], 1_000_000)), 8192, "nobody reads the texts");
         let wide = rows(&scan(vec![0, 1], 20_000));
         assert!((64..=256).contains(&wide), "4 MiB of 20 kB: {wide}");
         assert_eq!(rows(&scan(vec![1], 10_000_000)), BATCH_ROWS_MIN);
-        // Less where there is less memory.
-        assert!(scan(vec![1], 20_000).batch_rows(8192, 16 << 20) <= wide / 4);
-        assert_eq!(scan(vec![1], 20_000).batch_rows(3, 16 << 20), 3, "as few as were asked for");
+        assert!(scan(vec![1], 20_000).batch_rows(8192, 512 << 10) <= wide / 4);
+        assert_eq!(scan(vec![1], 20_000).batch_rows(3, 512 << 10), 3, "as few as were asked for");
         // All that a join puts side by side.
         let sides = vec![scan(vec![1], 20_000), scan(vec![1], 20_000)];
         let schema = sides[0].schema.clone();

@@ -10,8 +10,8 @@
 //! To choose a column's rows costs more than to compare them all, unless they are few. So a filter that may is asked of whole columns
 //! where they are there and not much was dropped before; each column's rows are chosen once then, when it is known which are left.
 //!
-//! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty; at most `batch_rows`
-//! survivors and one window are held; a step looks at one window.
+//! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty, and unless it is one window's has about
+//! [`BATCH_BYTES`] at most; of survivors no more than a chunk, and one window, are held; a step looks at one window.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +19,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, Prim
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::compute::{FilterBuilder, FilterPredicate, concat};
 use arrow::datatypes::{DataType, Int32Type, SchemaRef};
+use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
 use super::batches::columns_of;
@@ -79,6 +80,8 @@ pub(crate) struct Sieve<W> {
     /// Survivors of earlier windows: for each wanted column its pieces.
     pending: Vec<Vec<ArrayRef>>,
     pending_rows: usize,
+    /// Bytes that they have beyond those of columns of a known width.
+    pending_bytes: usize,
     /// A chunk that is ready, behind one that had to go first.
     ready: Option<Chunk>,
     /// Rows of the windows so far.
@@ -155,6 +158,7 @@ impl<W: Windows> Sieve<W> {
             held: Vec::new(),
             pending,
             pending_rows: 0,
+            pending_bytes: 0,
             ready: None,
             rows: 0,
             done: false,
@@ -326,6 +330,7 @@ impl<W: Windows> Sieve<W> {
             columns.push(concat_pieces(pieces, self.schema.field(column).data_type())?);
             pieces.clear();
         }
+        self.pending_bytes = 0;
         let rows = std::mem::take(&mut self.pending_rows);
         Ok(Decoded::Chunk(Chunk { columns, rows }))
     }
@@ -359,9 +364,15 @@ impl<W: Windows> Decode for Sieve<W> {
         }
         self.decode_wanted()?;
         self.windows_before += 1;
-        let overflows = self.pending_rows + left > batch_rows;
         // A chunk that is at least a quarter full is worth more as it is than copied.
-        if left * 4 >= batch_rows && (self.pending_rows == 0 || overflows) {
+        if self.pending_rows == 0 && left * 4 >= batch_rows {
+            return Ok(Decoded::Chunk(Chunk { columns, rows: left }));
+        }
+        let batch_bytes = *BATCH_BYTES.end();
+        let bytes = columns.iter().map(long_bytes).sum::<usize>();
+        let overflows = self.pending_rows + left > batch_rows || self.pending_bytes + bytes > batch_bytes;
+        let is_large = left * 4 >= batch_rows || bytes * 4 >= batch_bytes;
+        if is_large && (self.pending_rows == 0 || overflows) {
             let chunk = Chunk { columns, rows: left };
             if self.pending_rows == 0 {
                 return Ok(Decoded::Chunk(chunk));
@@ -374,15 +385,27 @@ impl<W: Windows> Decode for Sieve<W> {
             pieces.push(array);
         }
         self.pending_rows += left;
+        self.pending_bytes += bytes;
+        let is_full = self.pending_rows * 4 >= batch_rows * 3 || self.pending_bytes * 4 >= batch_bytes * 3;
         match full {
             Decoded::Chunk(_) => Ok(full),
-            _ if self.pending_rows * 4 >= batch_rows * 3 => self.gather(),
+            _ if is_full => self.gather(),
             _ => Ok(Decoded::Again),
         }
     }
 
     fn bytes(&self) -> usize {
         self.windows.bytes()
+    }
+}
+
+/// Bytes of texts that do not lie in their views, and of lists and structs: what can make few rows many bytes.
+fn long_bytes(array: &ArrayRef) -> usize {
+    match array.data_type() {
+        DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
+        data_type if data_type.is_nested() => array.to_data().get_slice_memory_size().unwrap_or(0),
+        _ => 0,
     }
 }
 

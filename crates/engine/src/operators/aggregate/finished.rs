@@ -56,6 +56,11 @@ impl FinishedGroups {
         Ok(Self { keys, states, groups, reservation })
     }
 
+    /// Groups of a batch.
+    pub fn batch_rows(&self, setup: &Setup) -> usize {
+        setup.batch_rows_of(self.groups, self.reservation.bytes())
+    }
+
     /// The rows of some groups.
     pub fn read(&self, program: &Program, first: usize, rows: usize) -> Result<Batch> {
         let mut columns: Vec<ArrayRef> = match program.grouped {
@@ -112,13 +117,13 @@ impl FinishedParts {
         Self { groups, state: Mutex::new(Parts { waiting: parts.into(), ..Parts::default() }) }
     }
 
-    /// The next groups to be read, at most so many, or a file. Pending while groups are on their way to one; `None` if there will be
+    /// The next groups to be read, a batch at most, or a file. Pending while groups are on their way to one; `None` if there will be
     /// nothing more.
-    pub fn poll_take(&self, rows_max: usize, waker: &Waker) -> Poll<Option<Piece>> {
+    pub fn poll_take(&self, setup: &Setup, waker: &Waker) -> Poll<Option<Piece>> {
         let mut parts = self.state.lock();
         loop {
             if let Some((of, next)) = &mut parts.reading {
-                let (of, first, rows) = (of.clone(), *next, rows_max.min(of.groups - *next));
+                let (of, first, rows) = (of.clone(), *next, of.batch_rows(setup).min(of.groups - *next));
                 *next += rows;
                 if *next == of.groups {
                     parts.reading = None;
@@ -187,9 +192,9 @@ pub(super) struct Retiring {
 
 impl Retiring {
     /// Writes some of it; ready with true when all is written. After `Pending` the waker is woken when it is worth going on.
-    pub fn poll(&mut self, program: &Program, batch_rows: usize, waker: &Waker) -> Poll<Result<bool>> {
+    pub fn poll(&mut self, program: &Program, setup: &Setup, waker: &Waker) -> Poll<Result<bool>> {
         if self.batch.is_none() {
-            let rows = batch_rows.min(self.groups.groups - self.next);
+            let rows = self.groups.batch_rows(setup).min(self.groups.groups - self.next);
             if rows == 0 {
                 return Poll::Ready(Ok(true));
             }

@@ -31,6 +31,7 @@ use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
 use crate::memory::Reservation;
+use crate::operators::widening::Widening;
 use crate::pipeline::{Accept, Setup, SinkState};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -96,6 +97,7 @@ pub(super) struct Groups {
     direct: DirectGroups,
     encoded: EncodedKeys,
     ids: Vec<u32>,
+    widening: Option<Widening>,
     /// Rows in the table.
     rows: usize,
     /// Spreading: flushes still to come before gathering again.
@@ -231,6 +233,7 @@ impl Groups {
             direct: DirectGroups::default(),
             encoded: EncodedKeys::default(),
             ids: Vec::new(),
+            widening: Widening::of(program.made_types(), setup.batch_bytes()),
             rows: 0,
             spread: 0,
             chunks: (0..shared.pieces(setup)).map(|_| Vec::new()).collect(),
@@ -250,12 +253,15 @@ impl Groups {
             return Ok(Added::Refused(error));
         }
         let inputs = self.program.evaluate(batch)?;
+        let columns = evaluate_groups(&self.program, batch)?;
+        if let Some(widening) = &mut self.widening {
+            widening.note(rows, self.program.made_bytes(&columns, &inputs));
+        }
         if !self.program.grouped {
             let placement = Placement { ids: None, rows, before: 1, groups: 1, appended: false };
             self.program.update(&mut self.table.states, &inputs, placement)?;
             return Ok(self.settle().map_or_else(Added::Pressed, |()| Added::Done));
         }
-        let columns = evaluate_groups(&self.program, batch)?;
         for set in 0..self.program.sets.len() {
             self.add_set(set, &columns, rows, &inputs)?;
         }
@@ -469,6 +475,10 @@ impl Groups {
 }
 
 impl SinkState for LocalGroups {
+    fn rows_max(&self) -> usize {
+        self.groups.lock().widening.as_ref().map_or(usize::MAX, Widening::rows)
+    }
+
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         self.pending.push_back(batch);
         if self.work(waker)? == Accept::Wait {

@@ -3,7 +3,6 @@
 //! Aggregates are taken apart into *arguments* (evaluated once per batch, however many aggregates read them), *views*
 //! (which rows a FILTER leaves) and *states*; each aggregate's *output* names the states that it is computed from.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -32,7 +31,7 @@ use crate::plan;
 pub(super) struct GroupingSet {
     /// Which group columns are NULL in it.
     pub masked: Vec<bool>,
-    /// Its `__grouping_id`: masks as bits, the first column's the highest; above them a number that tells equal sets apart.
+    /// Its `__grouping_id`.
     pub id: u64,
 }
 
@@ -303,6 +302,21 @@ impl Program {
         Ok(Inputs { views, arguments })
     }
 
+    /// The types of what is made of a batch's rows: group columns and arguments.
+    pub fn made_types(&self) -> impl Iterator<Item = &DataType> {
+        let arguments = self.arguments.iter().map(|argument| &argument.expression);
+        let made = self.groups.iter().chain(arguments).filter(|expression| expression.as_column().is_none());
+        made.map(Expr::data_type)
+    }
+
+    /// Bytes of that.
+    pub fn made_bytes(&self, groups: &[Column], inputs: &Inputs) -> usize {
+        let arguments = self.arguments.iter().map(|argument| &argument.expression).zip(&inputs.arguments);
+        let arguments = arguments.filter_map(|(expression, column)| Some((expression, column.as_ref()?)));
+        let made = self.groups.iter().zip(groups).chain(arguments);
+        made.filter(|(expression, _)| expression.as_column().is_none()).map(|(_, column)| column.bytes()).sum()
+    }
+
     /// Adds a batch to the states; `placement` says where its rows belong.
     pub fn update(&self, states: &mut [State], inputs: &Inputs, placement: Placement<'_>) -> Result<()> {
         let picked = inputs
@@ -401,17 +415,8 @@ fn grouping_sets(plan: &plan::Aggregate) -> Vec<GroupingSet> {
     if !plan.has_grouping_id {
         return vec![GroupingSet { masked: vec![false; columns], id: 0 }];
     }
-    let mut seen: HashMap<&[bool], u64> = HashMap::new();
-    plan.grouping_sets
-        .iter()
-        .map(|masked| {
-            let ordinal = seen.entry(masked).or_insert(0);
-            let bits = masked.iter().fold(0u64, |bits, &masked| bits << 1 | masked as u64);
-            let id = bits | ordinal.checked_shl(columns as u32).unwrap_or(0);
-            *ordinal += 1;
-            GroupingSet { masked: masked.clone(), id }
-        })
-        .collect()
+    let sets = plan.grouping_sets.iter().zip(plan.grouping_ids());
+    sets.map(|(masked, id)| GroupingSet { masked: masked.clone(), id }).collect()
 }
 
 /// Evaluates the group columns of a batch.

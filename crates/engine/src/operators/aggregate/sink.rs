@@ -522,7 +522,7 @@ impl Shared {
         loop {
             match reclaiming {
                 None => return Poll::Ready(Ok(())),
-                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup.batch_rows, waker)? {
+                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup, waker)? {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(false) => {}
                     Poll::Ready(true) => {

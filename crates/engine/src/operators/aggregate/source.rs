@@ -99,7 +99,7 @@ impl SourceState for GroupReader {
             if self.has_enough() {
                 return Ok(Pull::Done);
             }
-            match finished.parts.poll_take(self.setup.batch_rows.max(1), waker) {
+            match finished.parts.poll_take(&self.setup, waker) {
                 Poll::Pending => return self.wait(waker),
                 Poll::Ready(Some(Piece::Groups { of, first, rows })) => {
                     let rows = self.wanted(rows);
@@ -216,7 +216,7 @@ impl GroupReader {
 
     fn give(&mut self, board: &Board) -> Result<Pull> {
         let Work::Give(groups, first) = &self.work else { return Ok(Pull::Again) };
-        let rows = self.wanted(self.setup.batch_rows.min(groups.groups - first));
+        let rows = self.wanted(groups.batch_rows(&self.setup).min(groups.groups - first));
         if rows == 0 {
             self.done(board);
             return Ok(Pull::Again);

@@ -5,8 +5,8 @@
 //! when an input has nothing yet.
 //!
 //! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). The operators that lowering
-//! leaves to DataFusion keep no rows beside that: UNNEST takes one batch apart, of so few rows that the result is about a batch again
-//! ([`pieces`]); table functions make a batch at a time; and writers of files reserve what they collect.
+//! leaves to DataFusion keep no rows beside that: UNNEST takes one batch apart, of so few rows that the result is about a batch again,
+//! in rows and in bytes ([`pieces`]); table functions make a batch at a time; and writers of files reserve what they collect.
 
 mod pieces;
 mod pool;
@@ -24,7 +24,6 @@ use datafusion_execution::{RecordBatchStream, SendableRecordBatchStream, TaskCon
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_plan::execution_plan::{ReplaceChildrenOptions, reset_plan_states};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use futures::{Stream, StreamExt};
@@ -34,7 +33,7 @@ pub use pool::ForeignPool;
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::memory::{MORE_MEMORY_HINT, Reservation};
-use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::pipeline::{Pull, Setup, Source, SourceState, Surroundings};
 use crate::sync::Mutex;
 
 /// Stands in a foreign operator's tree for one of our plans.
@@ -130,6 +129,9 @@ impl ExecutionPlan for InputExec {
 struct PortStream {
     receiver: Receiver,
     schema: SchemaRef,
+    /// Rows and bytes in a batch at most.
+    batch_rows: usize,
+    batch_bytes: usize,
     /// A batch, and how many of its rows have gone on.
     batch: Option<(RecordBatch, usize)>,
 }
@@ -148,7 +150,7 @@ impl Stream for PortStream {
                 None => return Poll::Ready(None),
             },
         };
-        let rows = pieces::rows_within(&batch, first, BATCH_ROWS_MAX);
+        let rows = pieces::rows_within(&batch, first, pieces::elements_max(&batch, self.batch_rows, self.batch_bytes));
         let piece = batch.slice(first, rows);
         self.batch = (first + rows < batch.num_rows()).then_some((batch, first + rows));
         Poll::Ready(Some(Ok(piece)))
@@ -172,8 +174,9 @@ impl ForeignSource {
     pub fn new(
         operator: &Arc<dyn ExecutionPlan>,
         inputs: Vec<Receiver>,
-        context: Arc<TaskContext>,
+        surroundings: &Surroundings,
     ) -> Result<Arc<Self>> {
+        let Surroundings { batch_rows, batch_bytes, .. } = *surroundings;
         let mut inputs: Vec<Option<Receiver>> = inputs.into_iter().map(Some).collect();
         // Operators hold the state of a run; each run gets fresh ones.
         let operator = reset_plan_states(operator.clone()).map_err(from_datafusion)?;
@@ -186,13 +189,15 @@ impl ForeignSource {
                     .get_mut(input.index)
                     .and_then(Option::take)
                     .ok_or_else(|| DataFusionError::Internal("a foreign operator reads an input twice".into()))?;
-                let stream = Box::pin(PortStream { receiver, schema: input.schema.clone(), batch: None });
+                let schema = input.schema.clone();
+                let stream = Box::pin(PortStream { receiver, schema, batch_rows, batch_bytes, batch: None });
                 let bound: Arc<dyn ExecutionPlan> = Arc::new(input.bound(stream));
                 Ok(Transformed::yes(bound))
             })
             .map_err(from_datafusion)?
             .data;
-        let stream = datafusion_physical_plan::execute_stream(bound, context).map_err(from_datafusion)?;
+        let stream =
+            datafusion_physical_plan::execute_stream(bound, surroundings.task.clone()).map_err(from_datafusion)?;
         Ok(Arc::new(Self { stream: Mutex::new(Some(stream)) }))
     }
 }

@@ -1,9 +1,27 @@
-//! Batches for operators that may take their lists apart: of so few rows that all elements together are about a batch.
+//! Batches for operators that may take their lists apart: of so few rows that all elements together are about a batch, each with all else that is in its
+//! row.
 
 use std::ops::Range;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
+
+use crate::batch::bytes_needed;
+use crate::pipeline;
+
+/// List elements that come to a batch, each beside the other columns of its row: all but the narrowest list, which is taken for the one whose elements
+/// they are.
+pub(super) fn elements_max(batch: &RecordBatch, batch_rows: usize, batch_bytes: usize) -> usize {
+    let (lists, others): (Vec<_>, Vec<_>) = batch.columns().iter().partition(|column| is_list(column.data_type()));
+    let bytes_of = |column: &ArrayRef| bytes_needed(column);
+    let Some(narrowest) = lists.iter().map(|list| bytes_of(list)).min() else { return batch_rows };
+    let bytes = lists.into_iter().chain(others).map(bytes_of).sum::<usize>() - narrowest;
+    pipeline::rows_within(batch_bytes, batch.num_rows(), bytes).min(batch_rows.max(1))
+}
+
+fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+}
 
 /// How many rows of a batch from `first` on have at most `elements_max` list elements, by each column; one if the first has more.
 pub(super) fn rows_within(batch: &RecordBatch, first: usize, elements_max: usize) -> usize {
@@ -54,7 +72,7 @@ fn elements(column: &dyn Array, rows: Range<usize>) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, FixedSizeListArray, Int32Array, LargeListArray, ListArray};
+    use arrow::array::{FixedSizeListArray, Int32Array, LargeListArray, ListArray, StringArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Int32Type};
 
@@ -71,6 +89,24 @@ mod tests {
             pieces.push(rows_within(batch, pieces.iter().sum(), elements_max));
         }
         pieces
+    }
+
+    #[test]
+    fn elements_are_few_beside_wide_columns() {
+        let list = |length: i32| -> ArrayRef {
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>((0..100).map(|_| Some((0..length).map(Some)))))
+        };
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..100).map(|row| format!("{row:01000}"))));
+        let elements = |columns: &[&ArrayRef]| {
+            let columns = columns.iter().enumerate().map(|(number, column)| (number.to_string(), Arc::clone(column)));
+            elements_max(&RecordBatch::try_from_iter(columns).unwrap(), 8192, 1 << 20)
+        };
+        assert_eq!(elements(&[&list(1000)]), 8192, "nothing comes again");
+        assert!((900..1100).contains(&elements(&[&list(1000), &texts])));
+        assert!(
+            (200..300).contains(&elements(&[&list(3), &list(1000)])),
+            "the longer list comes with each of the shorter"
+        );
     }
 
     #[test]

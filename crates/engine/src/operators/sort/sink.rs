@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 
 use super::encoding::KeyEncoder;
 use super::external::{Brought, External, take};
-use super::gather::Pick;
+use super::gather::{Pick, held_bytes};
 use super::keys::SortedKeys;
 use super::merge::{self, Bounds, Splitter};
 use super::merge_plan::{self, SortPlan};
@@ -340,7 +340,8 @@ impl Shared {
         }
         let wanted = self.fetch.unwrap_or(usize::MAX);
         let rows: usize = payloads.iter().map(Batch::rows).sum();
-        let sorted = Sorted { payloads, picks, rows: rows.min(wanted), reservation };
+        let held = (rows, payloads.iter().map(held_bytes).sum::<Result<usize>>()?);
+        let sorted = Sorted { payloads, picks, rows: rows.min(wanted), held, reservation };
         let sorted = Arc::new(SortedRows::new(sorted, self.schema.clone(), self.disk.as_ref(), self.memory.get()));
         *phase = Phase::Sorted(sorted.clone());
         drop(phase);

@@ -17,12 +17,12 @@ use std::task::{Poll, Waker, ready};
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 
-use super::gather::{Pick, Text, gather, held_bytes};
+use super::gather::{Pick, Text, gather};
 use super::merge_job::rows_in;
 use super::sink::Disk;
 use crate::batch::Batch;
 use crate::memory::{QueryMemory, Reclaim, Reservation};
-use crate::pipeline::Pull;
+use crate::pipeline::{Pull, Setup};
 use crate::sync::Mutex;
 use crate::temp::{BatchReader, BatchWriter, Grouping, SpillBuffers, SpillMemory, TempSpace};
 
@@ -40,6 +40,8 @@ pub(super) struct Sorted {
     pub picks: Vec<Vec<Pick>>,
     /// Rows that come out.
     pub rows: usize,
+    /// Rows of the payloads, and the bytes that they hold.
+    pub held: (usize, usize),
     pub reservation: Option<Reservation>,
 }
 
@@ -178,12 +180,13 @@ impl SortedRows {
         }
     }
 
-    /// The next rows, at most so many.
-    pub fn pull(&self, reader: &mut Reader, rows_max: usize, waker: &Waker) -> Result<Pull> {
+    /// The next rows, a batch at most.
+    pub fn pull(&self, reader: &mut Reader, setup: &Setup, waker: &Waker) -> Result<Pull> {
         if reader.file.is_none() {
             let mut place = self.place.lock();
             if let Place::Memory(sorted, cursor) = &mut *place {
-                let Some(next) = sorted.next(cursor, rows_max) else {
+                let (rows, bytes) = sorted.held;
+                let Some(next) = sorted.next(cursor, setup.batch_rows_of(rows, bytes)) else {
                     let gone = std::mem::replace(&mut *place, Place::Gone);
                     drop(place);
                     drop(gone);
@@ -196,7 +199,7 @@ impl SortedRows {
             let Place::Disk(file, skip) = std::mem::replace(&mut *place, Place::Gone) else { return Ok(Pull::Done) };
             *reader = Reader { file: Some(file), skip, batch: None };
         }
-        reader.pull(rows_max, &self.schema, waker)
+        reader.pull(setup.batch_rows.max(1), &self.schema, waker)
     }
 
     /// Nobody reads them any more.
@@ -219,8 +222,7 @@ impl SortedRows {
         work.overdraw(cluster_bytes);
         let memory = SpillMemory { clusters_min: BUFFER_CLUSTERS, ..SpillMemory::default() };
         let buffers = SpillBuffers::new(&leaves.space, reservation, memory)?;
-        let rows = sorted.payloads.iter().map(Batch::rows).sum();
-        let bytes = sorted.payloads.iter().map(held_bytes).sum::<Result<usize>>()?;
+        let (rows, bytes) = sorted.held;
         Ok(Some(Leaving {
             first: cursor.given,
             cursor,

@@ -36,7 +36,7 @@ impl Source for SortSource {
             SortResult::Sorted(sorted) => sorted,
             SortResult::External(external) => return Ok(Box::new(ExternalReader::new(external))),
         };
-        Ok(Box::new(SortReader { sorted, reader: Reader::default(), batch_rows: setup.batch_rows.max(1) }))
+        Ok(Box::new(SortReader { sorted, reader: Reader::default(), setup: setup.clone() }))
     }
 }
 
@@ -44,12 +44,12 @@ impl Source for SortSource {
 struct SortReader {
     sorted: Arc<SortedRows>,
     reader: Reader,
-    batch_rows: usize,
+    setup: Setup,
 }
 
 impl SourceState for SortReader {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
-        self.sorted.pull(&mut self.reader, self.batch_rows, waker)
+        self.sorted.pull(&mut self.reader, &self.setup, waker)
     }
 }
 

@@ -69,6 +69,8 @@ struct Held {
 struct Front {
     first: u64,
     batch: Batch,
+    /// How many of them have gone on.
+    given: usize,
     /// What of it is reserved here: nothing as long as it is in the queue as well.
     bytes: usize,
 }
@@ -162,19 +164,25 @@ impl PartitionBuffer {
             let first = reader.position;
             let read = self.poll_read(&mut reader, waker);
             self.front_reader = reader;
-            self.front = ready!(read)?.map(|batch| Front { first, batch, bytes: 0 });
+            self.front = ready!(read)?.map(|batch| Front { first, batch, given: 0, bytes: 0 });
         }
-        Poll::Ready(Ok(self.front().map(Batch::rows)))
+        Poll::Ready(Ok(self.front.as_ref().map(|front| front.batch.rows() - front.given)))
     }
 
-    /// The rows that go on next, which [`Self::poll_front`] has found.
-    pub fn front(&self) -> Option<&Batch> {
-        self.front.as_ref().map(|front| &front.batch)
+    /// So many of the rows that go on next, which [`Self::poll_front`] has found.
+    pub fn front(&self, rows: usize) -> Option<Batch> {
+        self.front.as_ref().map(|front| front.batch.slice(front.given, rows))
     }
 
-    /// Takes the rows out that go on next, which [`Self::poll_front`] has found. Of what stays of them for other readers only the
-    /// given columns are kept.
-    pub fn pop(&mut self, columns: &[usize]) -> Option<Batch> {
+    /// Takes so many of the rows out that go on next, which [`Self::poll_front`] has found. Of what stays of them for other readers
+    /// only the given columns are kept.
+    pub fn pop(&mut self, rows: usize, columns: &[usize]) -> Option<Batch> {
+        let taken = self.front(rows)?;
+        let front = self.front.as_mut()?;
+        front.given += rows;
+        if front.given < front.batch.rows() {
+            return Some(taken);
+        }
         let front = self.front.take()?;
         self.firm.shrink(front.bytes);
         let is_half_written = |place: usize| place == 0 && self.is_writing;
@@ -193,7 +201,7 @@ impl PartitionBuffer {
                 }
             }
         }
-        Some(front.batch)
+        Some(taken)
     }
 
     /// The next rows of a reader; `None` if no more have come. Fails if what was written cannot be read.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use diligence_base::{Error, Result};
 
 use super::buffer::PartitionBuffer;
@@ -14,6 +14,7 @@ use super::rows::{Boundaries, Rows};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::memory::{QueryMemory, Reservation};
+use crate::operators::widening::Widening;
 use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::plan::Window;
 use crate::sync::Mutex;
@@ -93,8 +94,8 @@ impl SourceState for State {
 pub(super) struct Functions {
     boundaries: Boundaries,
     columns: Vec<Columns>,
-    /// How many columns are added.
-    added: usize,
+    /// The types of the columns that are added.
+    types: Vec<DataType>,
 }
 
 /// A window at work, without its input.
@@ -111,6 +112,7 @@ pub(super) struct Work {
     known: usize,
     /// Rows that have gone on.
     given: u64,
+    widening: Option<Widening>,
     /// Of what each of the columns holds.
     held: Vec<Reservation>,
     /// Of where partitions and peers begin.
@@ -127,30 +129,27 @@ impl Functions {
         let columns = columns(&window.calls, &window.order_by, &types)?;
         let wants_peers = columns.iter().any(Columns::wants_peers);
         let order_by = wants_peers.then(|| window.order_by.iter().map(|key| key.expression.clone()).collect());
-        Ok(Self {
-            boundaries: Boundaries::new(window.partition_by.clone(), order_by),
-            columns,
-            added: window.calls.len(),
-        })
+        Ok(Self { boundaries: Boundaries::new(window.partition_by.clone(), order_by), columns, types })
     }
 }
 
 impl Work {
     pub fn new(functions: Functions, memory: &QueryMemory, temp: Option<TempSpace>) -> Self {
-        let Functions { boundaries, columns, added } = functions;
+        let Functions { boundaries, columns, types } = functions;
         let readers = columns.iter().map(Columns::readers).sum();
         let mut inputs = columns.iter().flat_map(Columns::inputs).collect::<Vec<_>>();
         inputs.sort_unstable();
         inputs.dedup();
         Self {
             boundaries,
-            added,
+            added: types.len(),
             rows: Rows::default(),
             buffer: PartitionBuffer::new(memory, temp, readers),
             inputs,
-            values: vec![None; added],
+            values: vec![None; types.len()],
             known: 0,
             given: 0,
+            widening: Widening::of(&types, memory.batch_bytes()),
             held: columns.iter().map(|_| memory.reservation("a window")).collect(),
             starts: memory.reservation("a window"),
             columns,
@@ -226,11 +225,12 @@ impl Work {
         if self.given == self.rows.arrived || is_stored && !ready!(self.poll_ready(None, self.given + 1, waker))? {
             return Poll::Ready(Ok(None));
         }
-        let Some(count) = ready!(self.buffer.poll_front(waker))? else {
+        let Some(rows) = ready!(self.buffer.poll_front(waker))? else {
             return Poll::Ready(Ok(None));
         };
+        let count = self.widening.as_ref().map_or(rows, |widening| widening.rows().min(rows));
         let until = self.given + count as u64;
-        let front = self.buffer.front().cloned();
+        let front = self.buffer.front(count);
         if !ready!(self.poll_ready(front.as_ref(), until, waker))? {
             return Poll::Ready(Ok(None));
         }
@@ -262,10 +262,13 @@ impl Work {
 
     /// Takes the oldest rows out, of which all values are known.
     fn go_on(&mut self, until: u64, count: usize) -> Result<Batch> {
-        let batch = self.buffer.pop(&self.inputs).ok_or_else(|| Error::bug("a window lost its rows"))?;
+        let batch = self.buffer.pop(count, &self.inputs).ok_or_else(|| Error::bug("a window lost its rows"))?;
         let values = std::mem::replace(&mut self.values, vec![None; self.added]);
         let values = values.into_iter().map(|values| values.ok_or_else(|| Error::bug("a window lost a column")));
         let values = Batch::from_arrays(values.collect::<Result<Vec<_>>>()?, count);
+        if let Some(widening) = &mut self.widening {
+            widening.note(count, values.bytes());
+        }
         (self.given, self.known) = (until, 0);
         self.forget();
         self.settle();

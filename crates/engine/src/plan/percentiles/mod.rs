@@ -16,19 +16,22 @@
 //! ```
 //!
 //! Several percentiles of one value have one window; several values have one each, one above the other. A FILTER makes the value NULL
-//! where it is not true.
+//! where it is not true. Where equal values count once (DISTINCT), they have one number (`dense_rank()`), and a second window finds the greatest.
+//! Grouping sets are one sort, too, in which each row comes once for each set (`sets.rs`).
 //!
 //! Invariants:
 //! * Answers are those of the accumulators, bit by bit. (Where they depend on the order of rows, as medians of an even number of floats with a NaN
 //!   that has a sign, the answer is that of one of these orders.)
-//! * What could answer otherwise is left as it is: grouping sets, DISTINCT, keys that have no order of ours, and whatever stands beside an aggregate
-//!   that may tell the order of its rows.
+//! * What could answer otherwise is left as it is: keys that have no order of ours, and whatever stands beside an aggregate that may tell the order
+//!   of its rows.
 //!   (Decimals with more digits than their type says, which no expression lets pass, are an error here, as they are in any sort.)
 //! * Nothing below an aggregate runs more than once.
 
+mod columns;
 mod quantile;
 mod rewrite;
 mod rows;
+mod sets;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -49,6 +52,9 @@ use super::{Aggregate, AggregateCall, Node, Plan};
 
 /// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays, and each packet has some until they are merged.
 const MEMORY_DIVISOR: usize = 8;
+
+/// What a set of values has beside each of them.
+const DISTINCT_BYTES: usize = 8;
 
 /// Aggregates whose answer is the same in whatever order their rows come, but for the last digits of floats.
 const WITHOUT_ORDER: &[&str] = &[
@@ -114,18 +120,28 @@ fn large(plan: &Plan, memory_bytes: usize) -> Option<&Aggregate> {
 
 /// What an aggregate's percentiles keep of a row, in bytes; `None` if it has none, or if something else in it could answer otherwise.
 fn can_sort(aggregate: &Aggregate) -> Option<usize> {
-    let is_plain = matches!(aggregate.grouping_sets.as_slice(), [set] if !set.contains(&true));
+    let sets = match (aggregate.has_grouping_id, aggregate.grouping_sets.as_slice()) {
+        (true, sets) => sets.len(),
+        (false, [set]) if !set.contains(&true) => 1,
+        _ => return None,
+    };
     let have_order = aggregate.groups.iter().all(|key| has_order(key.data_type()));
-    if !is_plain || aggregate.has_grouping_id || !have_order {
-        return None;
-    }
     let (percentiles, others): (Vec<_>, Vec<_>) =
         aggregate.aggregates.iter().partition(|call| quantile_of(call).is_some());
     let is_free = |call: &&AggregateCall| {
         WITHOUT_ORDER.contains(&call.function.fun().name()) && call.function.order_bys().is_empty()
     };
-    let width = |call: &AggregateCall| call.arguments[0].data_type().primitive_width().unwrap_or(0);
-    (!percentiles.is_empty() && others.iter().all(is_free)).then(|| percentiles.into_iter().map(width).sum())
+    if percentiles.is_empty() || !have_order || !others.iter().all(is_free) {
+        return None;
+    }
+    // Each set has groups of its own, with all values.
+    Some(percentiles.into_iter().map(kept_bytes).sum::<usize>().saturating_mul(sets))
+}
+
+/// What a percentile keeps of a row, in bytes.
+fn kept_bytes(call: &AggregateCall) -> usize {
+    let width = call.arguments[0].data_type().primitive_width().unwrap_or(0);
+    if call.function.is_distinct() { width + DISTINCT_BYTES } else { width }
 }
 
 /// Whether rows with equal keys of a type come side by side when they are sorted.
@@ -137,8 +153,14 @@ fn has_order(key: &DataType) -> bool {
         | DataType::Utf8View
         | DataType::Binary
         | DataType::LargeBinary
-        | DataType::BinaryView => true,
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => true,
         DataType::Dictionary(_, values) => has_order(values),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => has_order(field.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|field| has_order(field.data_type())),
         other => other.is_primitive(),
     }
 }
@@ -147,7 +169,7 @@ fn has_order(key: &DataType) -> bool {
 fn quantile_of(call: &AggregateCall) -> Option<Quantile> {
     let function = &call.function;
     let of = call.arguments.first()?.data_type();
-    if function.is_distinct() || of != function.field().data_type() || rank_type(of).is_none() {
+    if of != function.field().data_type() || rank_type(of).is_none() {
         return None;
     }
     let kind = function.fun().inner();

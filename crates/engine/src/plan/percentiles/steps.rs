@@ -1,13 +1,15 @@
-//! The three steps that no expression of DataFusion takes: a float's rank, whether a row is one of those that a quantile is made of, and the quantile.
+//! The three steps that no expression of DataFusion takes: what stands for a value while it is put in order, whether a row is one of those that a quantile is
+//! made of, and the quantile.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, PrimitiveArray, RecordBatch,
+    Array, ArrayRef, ArrowNumericType, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, RecordBatch,
 };
 use arrow::datatypes::{
-    DataType, Decimal128Type, Float16Type, Float32Type, Float64Type, Int64Type, Schema, UInt64Type,
+    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type, Float64Type,
+    Int32Type, Int64Type, Schema, UInt64Type,
 };
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::ColumnarValue;
@@ -29,25 +31,25 @@ enum Kind {
     Value(Quantile, DataType),
 }
 
-/// The type of what stands for values while they are put in order: for a float its rank, any other value for itself. `None` for types of which no
-/// quantile is taken here.
+/// The type of what stands for values while they are put in order: for a float its rank, for a narrow decimal its digits, any other value for itself. `None`
+/// for types of which no quantile is taken here.
 pub(super) fn rank_type(values: &DataType) -> Option<DataType> {
     match values {
         DataType::Float16 => Some(DataType::Int16),
-        DataType::Float32 => Some(DataType::Int32),
-        DataType::Float64 => Some(DataType::Int64),
-        DataType::Decimal128(..) => Some(values.clone()),
+        DataType::Float32 | DataType::Decimal32(..) => Some(DataType::Int32),
+        DataType::Float64 | DataType::Decimal64(..) => Some(DataType::Int64),
+        DataType::Decimal128(..) | DataType::Decimal256(..) => Some(values.clone()),
         _ => None,
     }
 }
 
 impl Step {
-    /// The rank of a float.
+    /// What [stands for](rank_type) a value.
     pub fn rank(value: Arc<dyn PhysicalExpr>, of: DataType) -> Arc<dyn PhysicalExpr> {
         Arc::new(Self { kind: Kind::Rank(of), operands: vec![value] })
     }
 
-    /// Whether the row with a number (`UInt64`, from 1 on) has a value that the quantile is made of, where so many values (`Int64`) come first.
+    /// Whether the row with a number (`UInt64`, from 1 on) has a value that the quantile is made of, where so many values (`Int64`, NULL for none) come first.
     pub fn is_near(
         quantile: Quantile,
         number: Arc<dyn PhysicalExpr>,
@@ -101,12 +103,21 @@ impl PhysicalExpr for Step {
             (Kind::Rank(DataType::Float16), [values]) => ranks::<Float16Type>(values),
             (Kind::Rank(DataType::Float32), [values]) => ranks::<Float32Type>(values),
             (Kind::Rank(DataType::Float64), [values]) => ranks::<Float64Type>(values),
+            (Kind::Rank(DataType::Decimal32(..)), [values]) => digits::<Decimal32Type, Int32Type>(values),
+            (Kind::Rank(DataType::Decimal64(..)), [values]) => digits::<Decimal64Type, Int64Type>(values),
             (Kind::IsNear(quantile), [numbers, counts]) => near(*quantile, numbers, counts),
             (Kind::Value(quantile, of), [low, high, counts]) => match (of, quantile) {
                 (DataType::Float16, _) => floats::<Float16Type>(*quantile, low, high, counts),
                 (DataType::Float32, _) => floats::<Float32Type>(*quantile, low, high, counts),
                 (DataType::Float64, _) => floats::<Float64Type>(*quantile, low, high, counts),
-                (DataType::Decimal128(..), Quantile::Median) => decimals(low, high, of),
+                (DataType::Decimal32(..), Quantile::Median) => decimals::<Decimal32Type, Int32Type>(low, high, of),
+                (DataType::Decimal64(..), Quantile::Median) => decimals::<Decimal64Type, Int64Type>(low, high, of),
+                (DataType::Decimal128(..), Quantile::Median) => {
+                    decimals::<Decimal128Type, Decimal128Type>(low, high, of)
+                }
+                (DataType::Decimal256(..), Quantile::Median) => {
+                    decimals::<Decimal256Type, Decimal256Type>(low, high, of)
+                }
                 _ => return internal_err!("a quantile of {of}"),
             },
             _ => return internal_err!("a step of a quantile over {} operands", self.operands.len()),
@@ -131,11 +142,16 @@ fn ranks<T: Float>(values: &ArrayRef) -> ArrayRef {
     Arc::new(values.as_primitive::<T>().unary::<_, T::Rank>(T::rank))
 }
 
+fn digits<T: ArrowPrimitiveType, R: ArrowPrimitiveType<Native = T::Native>>(values: &ArrayRef) -> ArrayRef {
+    Arc::new(values.as_primitive::<T>().reinterpret_cast::<R>())
+}
+
 fn near(quantile: Quantile, numbers: &ArrayRef, counts: &ArrayRef) -> ArrayRef {
     let (numbers, counts) = (numbers.as_primitive::<UInt64Type>(), counts.as_primitive::<Int64Type>());
     let mut last = (0, (0, 0));
     let is_near = |row: usize| {
-        let (number, count) = (numbers.value(row), counts.value(row) as u64);
+        let count = if counts.is_valid(row) { counts.value(row) as u64 } else { 0 };
+        let number = numbers.value(row);
         // Rows behind the values have NULLs.
         if number == 0 || number > count {
             return false;
@@ -166,7 +182,11 @@ fn floats<T: Float>(quantile: Quantile, low: &ArrayRef, high: &ArrayRef, counts:
 }
 
 /// The medians of decimals. Of an odd number there is one in the middle, which is both: a sum of equal ones, halved, is each of them.
-fn decimals(low: &ArrayRef, high: &ArrayRef, of: &DataType) -> ArrayRef {
-    let values = values::<Decimal128Type, _>(low, high, |low, high, _| middle::<Decimal128Type>(low, high));
-    Arc::new(values.collect::<Decimal128Array>().with_data_type(of.clone()))
+fn decimals<T: ArrowNumericType, R: ArrowPrimitiveType<Native = T::Native>>(
+    low: &ArrayRef,
+    high: &ArrayRef,
+    of: &DataType,
+) -> ArrayRef {
+    let values = values::<R, _>(low, high, |low, high, _| middle::<T>(low, high));
+    Arc::new(values.collect::<PrimitiveArray<T>>().with_data_type(of.clone()))
 }

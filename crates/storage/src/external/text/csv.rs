@@ -17,7 +17,8 @@ use super::csv_infer::{self, Guess};
 use super::csv_values::{self, Nulls, is_readable};
 use super::input::TextInput;
 use super::{
-    Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, byte_order_mark, compressions, place, probes, sample,
+    Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place,
+    probes, sample,
 };
 use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
@@ -26,9 +27,6 @@ use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::external::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
-
-/// Text in a window at most: a window of very long records has fewer of them.
-const WINDOW_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const _: () = assert!(WINDOW_BYTES_MAX + 2 * RECORD_BYTES_MAX <= TEXT_BYTES_MAX);
 

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::json::ReaderBuilder;
 use arrow::json::reader::{Decoder, infer_json_schema_from_iterator};
 use datafusion_common::stats::Precision;
@@ -17,7 +17,9 @@ use diligence_base::{Error, Result};
 use serde_json::Value;
 
 use super::input::TextInput;
-use super::{Part, Sample, TextBytes, TextFile, byte_order_mark, compressions, place, probes, sample};
+use super::{
+    Part, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place, probes, sample,
+};
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{conform_column, logical_schema};
@@ -315,11 +317,23 @@ impl Cluster for JsonCluster {
 }
 
 fn decoder(schema: &SchemaRef, batch_rows: usize) -> Result<Decoder> {
-    ReaderBuilder::new(schema.clone())
+    let fields = schema.fields().iter().map(decoded).collect::<Vec<_>>();
+    ReaderBuilder::new(Arc::new(Schema::new(fields)))
         .with_batch_size(batch_rows)
         .with_coerce_primitive(true)
         .build_decoder()
         .map_err(|error| Error::unsupported(format!("a JSON column cannot be read: {error}")))
+}
+
+/// The field as it is decoded: text not as views, for which Arrow's decoder would take the room of a view for each byte.
+fn decoded(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::List(item) => DataType::List(decoded(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(decoded).collect()),
+        _ => return field.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
 /// Decodes records.
@@ -349,14 +363,23 @@ impl JsonBatches {
         memchr::memchr(b'\n', &rest[before - 1..]).map_or(rest.len(), |feed| before + feed)
     }
 
-    /// Feeds the decoder until it has a batch or the part ends.
+    /// Feeds the decoder until it has a batch, in rows or in bytes, or the part ends.
     fn fill(&mut self) -> Result<(), arrow::error::ArrowError> {
+        let mut window_left = WINDOW_BYTES_MAX;
         loop {
             let limit = self.limit();
-            if self.parsed < limit {
-                let taken = self.decoder.decode(&self.input.rest()[self.parsed..limit])?;
+            while self.parsed < limit {
+                let text = &self.input.rest()[self.parsed..limit];
+                let piece = match window_left {
+                    // The record at hand may end here.
+                    0 => memchr::memchr(b'}', text).map_or(text.len(), |end| end + 1),
+                    _ => text.len().min(window_left),
+                };
+                let taken = self.decoder.decode(&text[..piece])?;
                 self.parsed += taken;
-                if self.parsed < limit || self.decoder.len() >= self.batch_rows {
+                window_left -= taken.min(window_left);
+                let is_wide = window_left == 0 && !self.decoder.has_partial_record();
+                if taken < piece || is_wide || self.decoder.len() >= self.batch_rows {
                     return Ok(());
                 }
             }

@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
 use super::options::{Compression, OpenOptions};
@@ -32,6 +33,10 @@ const BEYOND_BYTES: u64 = 64 * 1024;
 
 /// Bytes that one record may have. A file without line ends would else be read as one record.
 pub(super) const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Text in a window, but for its last record: of long records it has fewer. Half of a batch's bytes, as it is there as text and as columns. The same for
+/// all queries, so that scans find the windows that others have left.
+pub(super) const WINDOW_BYTES_MAX: usize = *BATCH_BYTES.end() / 2;
 
 /// Text looked at when a file is opened, to infer its schema.
 const SAMPLE_BYTES: u64 = 1024 * 1024;

@@ -9,10 +9,10 @@ use datafusion_common::stats::Precision;
 use diligence_base::ErrorKind;
 use proptest::prelude::*;
 
-use super::CLUSTER_BYTES;
+use super::{CLUSTER_BYTES, WINDOW_BYTES_MAX};
 use crate::external::testing::*;
 use crate::external::{CsvOptions, OpenOptions};
-use crate::{ScanRequest, Table};
+use crate::{DecodeRequest, ScanRequest, Table};
 
 fn everything(table: &crate::external::ExternalTable, batch_rows: usize) -> RecordBatch {
     read_all(table, &ScanRequest { columns: all(table), predicate: None }, &[], batch_rows, true)
@@ -312,6 +312,45 @@ fn what_one_scan_leaves_others_read_without_the_text() {
         assert_eq!(left.not_fetched.load(std::sync::atomic::Ordering::Relaxed), clusters * (1 + 1 + 1 + 2 + 2));
         let others = left.clusters.lock();
         assert!(others.values().all(|columns| columns.len() == 3));
+    }
+}
+
+#[test]
+fn wide_records_come_in_chunks_of_some_bytes() {
+    let (mut csv, mut array) = (String::from("id,text\n"), String::from("["));
+    let ids = 0..1500;
+    for id in ids.clone() {
+        // What the first records show says nothing of the others.
+        let text = "}".repeat(if id < 500 { 1 } else { 20_000 });
+        csv += &format!("{id},{text}\n");
+        array += &format!("{}{{\"id\":{id},\"text\":\"{text}\"}}", if id == 0 { "" } else { ",\n" });
+    }
+    array.push(']');
+    let lines = array[1..array.len() - 1].replace(",\n", "\n");
+    let packed = |name: &str, text: &str| {
+        let (extension, bytes) = packed("zst", text.as_bytes());
+        table_of(&format!("{name}.{extension}"), bytes)
+    };
+    for table in [packed("w.csv", &csv), packed("w.jsonl", &lines), table_of("w.json", array.into())] {
+        let left = Arc::<Left>::default();
+        let filters = [AtMost::filter(0, 1490)];
+        for (columns, is_filtered) in [(vec![0], false), (vec![1, 0], false), (vec![0, 1], true), (vec![1], false)] {
+            let filters = if is_filtered { &filters[..] } else { &[] };
+            let request = ScanRequest { columns, predicate: None };
+            let alone = read_all(&table, &request, filters, 8192, true);
+            assert_eq!(alone.num_rows(), if filters.is_empty() { ids.len() } else { 1491 });
+            assert_eq!(try_read_shared(&table, &request, filters, 8192, true, Some(&left)).unwrap(), alone);
+        }
+        let columns = vec![1];
+        for cluster in table.scan(&ScanRequest { columns: columns.clone(), predicate: None }).unwrap().clusters {
+            let request = DecodeRequest { columns: columns.clone(), batch_rows: 8192, ..DecodeRequest::default() };
+            let mut decode = cluster.decode(fetch(&cluster, &columns), &request).unwrap();
+            let (mut chunks, mut most) = (0, 0);
+            while let Some(chunk) = decode.next().unwrap() {
+                (chunks, most) = (chunks + 1, most.max(chunk.columns[0].as_string_view().total_buffer_bytes_used()));
+            }
+            assert!(chunks >= 5 && most <= WINDOW_BYTES_MAX + 20_000, "{chunks} chunks of up to {most} bytes");
+        }
     }
 }
 

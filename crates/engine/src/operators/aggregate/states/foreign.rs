@@ -59,7 +59,7 @@ impl ForeignState {
 
     /// Adds a batch's values, all logical.
     pub fn update(&mut self, values: &[ArrayRef], placement: Placement<'_>) -> Result<()> {
-        self.place(placement);
+        self.place(placement)?;
         match &mut self.held {
             Held::One(one) => unlocked(one)?.update_batch(values).map_err(from_datafusion),
             Held::Groups(groups) => {
@@ -108,7 +108,7 @@ impl ForeignState {
             return Ok(());
         }
         let states = states.iter().map(|state| state.slice(range.start, range.len())).collect::<Vec<_>>();
-        self.place(placement);
+        self.place(placement)?;
         match &mut self.held {
             Held::One(one) => unlocked(one)?.merge_batch(&states).map_err(from_datafusion),
             Held::Groups(groups) => {
@@ -118,13 +118,23 @@ impl ForeignState {
         }
     }
 
-    fn place(&mut self, placement: Placement<'_>) {
-        self.groups = self.groups.max(placement.groups);
+    /// Notes where rows go. Accumulators take all groups that are new to them for groups of these rows; one of which a filter has left out all rows
+    /// would have a value that nobody gave it. So those are made known before, as groups without rows.
+    fn place(&mut self, placement: Placement<'_>) -> Result<()> {
         self.ids.clear();
         match placement.ids {
             Some(ids) => self.ids.extend(ids.iter().map(|&id| id as usize)),
             None => self.ids.resize(placement.rows, 0),
         }
+        if self.groups < placement.groups {
+            // Groups are numbered as their first rows come.
+            let next = self.ids.iter().fold(self.groups, |next, &id| next + usize::from(id == next));
+            if next < placement.groups {
+                self.resize(placement.groups)?;
+            }
+            self.groups = placement.groups;
+        }
+        Ok(())
     }
 
     /// The states of `order`'s groups, in that order, once they are frozen.
@@ -178,10 +188,10 @@ impl ForeignState {
         Ok(())
     }
 
-    /// The results of groups `range`.
+    /// The results of groups `range`, which keep no others alive.
     pub fn output(&self, range: Range<usize>) -> Result<ArrayRef> {
         match &self.held {
-            Held::Results(results) => Ok(results.slice(range.start, range.len())),
+            Held::Results(results) => compacted(&results.slice(range.start, range.len())),
             _ => Err(Error::bug("an aggregate was read before it was finished")),
         }
     }
