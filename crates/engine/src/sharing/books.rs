@@ -4,8 +4,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use diligence_base::ids::QueryId;
+use diligence_base::limits::{SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
 
 use super::merge::{Template, Way};
 use super::shape::{Shape, Shapes};
@@ -100,6 +102,9 @@ pub(super) struct Build {
     pub readers: Arc<AtomicUsize>,
     /// Whether it keeps others from starting.
     pub holds: bool,
+    /// Whether it keeps those of its template from starting, and how long it may.
+    pub holds_own: bool,
+    pub patience: Duration,
     pub has_timer: bool,
 }
 
@@ -178,7 +183,7 @@ impl Books {
     pub fn next(&self, runs: usize, now_ns: u64) -> Option<Vec<MemberId>> {
         let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
         let is_free = |wanted: &Signature| {
-            has_room && !self.builds.values().any(|build| build.holds && build.template.as_ref() == Some(wanted))
+            has_room && !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
         };
         let may_start = |member: &&MemberId| self.template(**member).is_none_or(|own| is_free(&own.signature));
         let first = self.waiting.iter().find(may_start)?;
@@ -224,8 +229,21 @@ impl Books {
         }
         let holds = template.is_some();
         let readers = Arc::new(AtomicUsize::new(0));
-        let alone_ns = template.as_ref().filter(|_| chosen.len() > 1).and_then(|one| self.together.alone_ns(one));
-        let build = Build { run: None, members: chosen, template, way, alone_ns, readers, holds, has_timer: false };
+        let alone_ns = template.as_ref().and_then(|one| self.together.alone_ns(one));
+        let patience = SHARING_PATIENCE.max(Duration::from_nanos(alone_ns.unwrap_or(0)) * SHARING_PATIENCE_RUNS);
+        let alone_ns = alone_ns.filter(|_| chosen.len() > 1);
+        let build = Build {
+            run: None,
+            members: chosen,
+            template,
+            way,
+            alone_ns,
+            readers,
+            holds,
+            holds_own: holds,
+            patience,
+            has_timer: false,
+        };
         self.builds.insert(id, build);
         Some(Job { build: id, plan, options, depth, queries, way })
     }

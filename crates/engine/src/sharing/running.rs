@@ -11,11 +11,13 @@
 //! shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest starts, together with all that
 //! wait and have its template, [up to as many as pay](super::together): so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
 //! a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
-//! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`].
+//! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`], and those of its template
+//! when it has taken several times as long as a lone one.
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
@@ -285,12 +287,13 @@ impl RunningPlan {
         }
     }
 
-    /// A run takes long: others may start.
-    fn expire(&self, build: QueryId) {
+    /// A run takes long: others may start; those of its template, too, if it takes longer than theirs would.
+    fn expire(&self, build: QueryId, of_all: bool) {
         let (jobs, timers) = {
             let mut books = self.books.lock();
             if let Some(build) = books.builds.get_mut(&build) {
                 build.holds = false;
+                build.holds_own &= !of_all;
             }
             (self.startable(&mut books), self.timers(&mut books))
         };
@@ -363,22 +366,27 @@ impl RunningPlan {
         jobs
     }
 
-    /// Runs that somebody waits for, and whose time is not measured yet.
-    fn timers(&self, books: &mut Books) -> Vec<QueryId> {
+    /// Runs that somebody waits for, and whose time is not measured yet, with how long they may keep those of their template from starting.
+    fn timers(&self, books: &mut Books) -> Vec<(QueryId, Duration)> {
         if books.waiting.is_empty() || self.launcher.io.inline {
             return Vec::new();
         }
         let holding = books.builds.iter_mut().filter(|(_, build)| build.holds && !build.has_timer);
-        holding.map(|(id, build)| (std::mem::replace(&mut build.has_timer, true), *id).1).collect()
+        let timer = |(id, build): (&QueryId, &mut Build)| {
+            build.has_timer = true;
+            (*id, build.patience)
+        };
+        holding.map(timer).collect()
     }
 
-    fn set(&self, timers: Vec<QueryId>) {
-        for build in timers {
+    fn set(&self, timers: Vec<(QueryId, Duration)>) {
+        for (build, patience) in timers {
             let me = self.me.clone();
             self.launcher.io.runtime.spawn(async move {
-                tokio::time::sleep(SHARING_PATIENCE).await;
-                if let Some(me) = me.upgrade() {
-                    me.expire(build);
+                for (after, of_all) in [(SHARING_PATIENCE, false), (patience - SHARING_PATIENCE, true)] {
+                    tokio::time::sleep(after).await;
+                    let Some(me) = me.upgrade() else { return };
+                    me.expire(build, of_all);
                 }
             });
         }
