@@ -74,7 +74,7 @@ const QUERIES: [(&str, &str); 16] = [
         "SELECT count(DISTINCT value), count(DISTINCT lpad(CAST(value AS VARCHAR), 80, 'x')) FROM generate_series(1, 600000)",
     ),
     (
-        "arrays",
+        "lists of 12 kB, as documents",
         "SELECT count(*), max(n) FROM (SELECT value % 1000 AS k, cardinality(array_agg(value)) AS n FROM generate_series(1, 1500000) GROUP BY k)",
     ),
     (
