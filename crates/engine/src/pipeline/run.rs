@@ -367,8 +367,7 @@ mod tests {
             let mut packet = PipelinePacket::new(setup.memory.clone(), source, operators, sink);
             let clock = ManualClock::stepping(1);
             while packet.run(&Quantum::new(Waker::noop(), &clock, 1000)).unwrap() != Step::Done {}
-            let noted = std::mem::take(&mut *noted.lock());
-            noted
+            std::mem::take(&mut *noted.lock())
         };
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(batch_bytes / 100)]));
         let text = Batch::from_arrays(vec![text], 1);
