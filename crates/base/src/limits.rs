@@ -123,9 +123,9 @@ pub const COLUMNS_REST: Duration = Duration::from_secs(2);
 /// longer one nobody waits on and on.
 pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Those of its own template it keeps from starting for so many times the work of a lone one, if that is longer: on their own they would not be answered
-/// sooner while the workers are busy, and together they are less work.
-pub const SHARING_PATIENCE_RUNS: u32 = 4;
+/// Those of its own template it keeps from starting until it has worked for so long, or for so many times the work of a lone one, if that is longer: on their own
+/// they would not be answered sooner while the workers are busy, and together they are less work.
+pub const SHARING_PATIENCE_RUNS: u64 = 4;
 
 /// The part of the budget, in percent, that finished states may have for later queries. What is kept for nobody in particular should
 /// never be what a machine's memory mostly holds.

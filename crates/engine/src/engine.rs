@@ -16,7 +16,7 @@ use crate::operators::scan::Io;
 use crate::pipeline::Graph;
 use crate::plan::Plan;
 use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, SharingMode, Tables, Wish, with_common_parts};
+use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, SharingMode, Tables, with_common_parts};
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
@@ -180,7 +180,7 @@ impl Engine {
         let with_parts = self.with_common_parts(plan, &options);
         let plan = with_parts.as_ref().unwrap_or(plan);
         let (result, receiver) = ResultSink::new(plan.schema.clone());
-        let run = match Wish::of(plan, &options) {
+        let run = match self.running.wish(plan, &options) {
             Err(_) => {
                 let id = launcher.next_id();
                 let setup = launcher.setup(id, plan, &options);
@@ -221,7 +221,7 @@ impl Engine {
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
         let setup = self.launcher.setup(QueryId(0), plan, options);
         let graph = self.launcher.compile(plan, result, &setup, options)?;
-        let sharing = match Wish::of(plan, options) {
+        let sharing = match self.running.wish(plan, options) {
             Ok(wish) => self.running.explain(&wish, plan, options),
             Err(_) if options.sharing == SharingMode::Scans => "what its scans decode, and no more".to_owned(),
             Err(why) if options.sharing == SharingMode::Off || graph.scans.is_empty() => format!("no, because {why}"),

@@ -312,6 +312,7 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
         sinks: vec![sink(Arc::new(Watched(life.clone()))), sink(result)],
         tables: Vec::new(),
         scans: Vec::new(),
+        groups: None,
         held: None,
     }
 }

@@ -110,6 +110,8 @@ pub struct Graph {
     pub tables: Vec<TableSpec>,
     /// How far the scans are.
     pub scans: Vec<Arc<ScanProgress>>,
+    /// What the topmost aggregate gives.
+    pub groups: Option<Arc<Totals>>,
     /// What must live as long as it: the memory of rows that are somebody else's.
     pub held: Option<Arc<dyn Send + Sync>>,
 }
@@ -139,7 +141,14 @@ pub struct Surroundings {
 pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
     let mut compiler = Compiler {
         surroundings,
-        graph: Graph { pipelines: Vec::new(), sinks: Vec::new(), tables: Vec::new(), scans: Vec::new(), held: None },
+        graph: Graph {
+            pipelines: Vec::new(),
+            sinks: Vec::new(),
+            tables: Vec::new(),
+            scans: Vec::new(),
+            groups: None,
+            held: None,
+        },
         runtime_filters: HashMap::new(),
         common: HashMap::new(),
         gates: Vec::new(),
@@ -256,7 +265,10 @@ impl Compiler<'_> {
                 let sink = self.sink(parts.sink, &name, StageId::Aggregate);
                 self.node(&node.input, Tail::new(sink))?;
                 tail.after_sinks.push(sink);
-                Ok(vec![self.pipeline(StageId::Aggregate, parts.source, "Groups", tail)])
+                let groups = self.pipeline(StageId::Aggregate, parts.source, "Groups", tail);
+                // Of aggregates above each other, the upper one is the last to be cut.
+                self.graph.groups = Some(self.graph.pipelines[groups].source.totals.clone());
+                Ok(vec![groups])
             }
             Node::Union { inputs } => {
                 let mut feeding = Vec::new();

@@ -425,6 +425,7 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
         sinks: vec![SinkSpec { sink, stage: StageId::Exchange }],
         tables: Vec::new(),
         scans: Vec::new(),
+        groups: None,
         held: None,
     };
     let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };

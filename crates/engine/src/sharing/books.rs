@@ -4,7 +4,6 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
@@ -17,6 +16,7 @@ use super::together::Together;
 use super::{Parameter, Role, Shared, SharedRun, SharingInfo, Wish, retained};
 use crate::operators::result::ResultSink;
 use crate::plan::Plan;
+use crate::query::profile::Totals;
 use crate::query::{QueryOptions, QueryRun};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -102,9 +102,11 @@ pub(super) struct Build {
     pub readers: Arc<AtomicUsize>,
     /// Whether it keeps others from starting.
     pub holds: bool,
-    /// Whether it keeps those of its template from starting, and how long it may.
+    /// Whether it keeps those of its template from starting, and for how many nanoseconds of its work it may.
     pub holds_own: bool,
-    pub patience: Duration,
+    pub patience_ns: u64,
+    /// What its topmost aggregate gives, when it is launched.
+    pub groups: Option<Arc<Totals>>,
     pub has_timer: bool,
 }
 
@@ -230,7 +232,7 @@ impl Books {
         let holds = template.is_some();
         let readers = Arc::new(AtomicUsize::new(0));
         let alone_ns = template.as_ref().and_then(|one| self.together.alone_ns(one));
-        let patience = SHARING_PATIENCE.max(Duration::from_nanos(alone_ns.unwrap_or(0)) * SHARING_PATIENCE_RUNS);
+        let patience_ns = (SHARING_PATIENCE.as_nanos() as u64).max(alone_ns.unwrap_or(0) * SHARING_PATIENCE_RUNS);
         let alone_ns = alone_ns.filter(|_| chosen.len() > 1);
         let build = Build {
             run: None,
@@ -241,17 +243,19 @@ impl Books {
             readers,
             holds,
             holds_own: holds,
-            patience,
+            patience_ns,
+            groups: None,
             has_timer: false,
         };
         self.builds.insert(id, build);
         Some(Job { build: id, plan, options, depth, queries, way })
     }
 
-    /// Notes the run of a build, and shows it to its readers. False if nobody wants it any more.
-    pub fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>) -> bool {
+    /// Notes the run of a build and what its topmost aggregate gives, and shows it to its readers. False if nobody wants it any more.
+    pub fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>, groups: Option<Arc<Totals>>) -> bool {
         let Some(build) = self.builds.get_mut(&id) else { return false };
         build.run = Some(run.clone());
+        build.groups = groups;
         let mut wanted = false;
         for reader in
             build.members.iter().filter_map(|member| self.members.get(member)).flat_map(|member| &member.readers)
@@ -267,6 +271,14 @@ impl Books {
         let build = self.builds.get(&id)?;
         let wanted = build.members.iter().any(|member| self.members.contains_key(member));
         if wanted { None } else { build.run.clone() }
+    }
+
+    /// A run has taken so long that others may start; those of its template, too, if it has worked for long. False if it keeps nobody from starting any more.
+    pub fn expire(&mut self, id: QueryId, worked_ns: u64) -> bool {
+        let Some(build) = self.builds.get_mut(&id) else { return false };
+        build.holds = false;
+        build.holds_own = worked_ns < build.patience_ns;
+        build.holds_own
     }
 
     pub fn has_outgrown(&self, wish: &Wish, now_ns: u64) -> bool {

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 
 use super::SharingMode;
-use super::merge::Template;
+use super::merge::{Template, Way};
 use super::signature::{Signature, canonical};
 use crate::expressions::Expr;
 use crate::memory::display_bytes;
@@ -29,6 +29,10 @@ pub(crate) struct Wish {
     pub exact: Signature,
     /// The same without its constants, and those; `None` if it cannot be merged.
     pub template: Option<Template>,
+    /// Whether it is cut only because its groups are known to be fewer than expected. Of those before it all of the plan may be there.
+    pub is_measured: bool,
+    /// The template of its topmost aggregate, if it would be cut there but for how many groups are expected: how many there are is worth knowing.
+    pub measured_for: Option<Signature>,
 }
 
 /// Why a query is to run for itself.
@@ -61,8 +65,12 @@ impl fmt::Display for Alone {
 }
 
 impl Wish {
-    /// What a query with this plan would share, or why it is to run for itself.
-    pub fn of(plan: &Plan, options: &QueryOptions) -> Result<Self, Alone> {
+    /// What a query with this plan would share, or why it is to run for itself. `groups_bytes` are those that one query of a template has had.
+    pub fn of(
+        plan: &Plan,
+        options: &QueryOptions,
+        groups_bytes: impl FnOnce(&Signature) -> Option<usize>,
+    ) -> Result<Self, Alone> {
         if matches!(options.sharing, SharingMode::Off | SharingMode::Scans) {
             return Err(Alone::Off);
         }
@@ -70,15 +78,25 @@ impl Wish {
             return Err(Alone::Small(options.sharing_rows_min));
         }
         let reordered = in_one_order(plan).map(Arc::new);
-        if let Some((depth, aggregate)) = topmost_aggregate(reordered.as_deref().unwrap_or(plan))
-            && is_small(aggregate)
-        {
-            // What is below may speak of a scalar subquery above: then all of the plan is compared.
-            let Some(exact) = Signature::exact(aggregate, options) else { return Self::of_all(plan, options) };
-            let template = Self::template(aggregate, options);
-            return Ok(Self { depth, exact, template, plan: reordered });
+        let Some((depth, aggregate)) = topmost_aggregate(reordered.as_deref().unwrap_or(plan)) else {
+            return Self::of_all(plan, options);
+        };
+        let mut template = Self::template(aggregate, options);
+        let is_measured = !is_small(aggregate);
+        if is_measured {
+            let Some(own) = template.as_mut().filter(|own| own.way == Way::Cells) else {
+                return Self::of_all(plan, options);
+            };
+            match groups_bytes(&own.signature).filter(|bytes| *bytes <= SHARED_STATE_BYTES_MAX / 2) {
+                Some(bytes) => own.queries_max = (SHARED_STATE_BYTES_MAX / bytes.max(1)).min(own.queries_max),
+                None => {
+                    return Ok(Self { measured_for: Some(own.signature.clone()), ..Self::of_all(plan, options)? });
+                }
+            }
         }
-        Self::of_all(plan, options)
+        // What is below may speak of a scalar subquery above: then all of the plan is compared.
+        let Some(exact) = Signature::exact(aggregate, options) else { return Self::of_all(plan, options) };
+        Ok(Self { depth, exact, template, plan: reordered, is_measured, measured_for: None })
     }
 
     /// The same of all of a plan, without a cut.
@@ -88,7 +106,8 @@ impl Wish {
             return Err(Alone::Large);
         }
         let exact = exact.ok_or(Alone::Unknown)?;
-        Ok(Self { depth: 0, exact, template: Self::template(plan, options), plan: None })
+        let template = Self::template(plan, options);
+        Ok(Self { depth: 0, exact, template, plan: None, is_measured: false, measured_for: None })
     }
 
     fn template(part: &Plan, options: &QueryOptions) -> Option<Template> {

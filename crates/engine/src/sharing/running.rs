@@ -12,24 +12,24 @@
 //! wait and have its template, [up to as many as pay](super::together): so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
 //! a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
 //! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`], and those of its template
-//! when it has taken several times as long as a lone one.
+//! when it has worked for so long, or several times as long as a lone one: of its work, because while many run each takes as many times its work.
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
+use super::cut::{self, Alone};
 use super::merge::{self, Portion, Way};
 use super::retained::{self, Asset, Hit, Kept, Retained};
 use super::shape::{Shape, Shapes};
 use super::spool::{Built, Spool, State};
 use super::subsumption::Residual;
-use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish, cut};
+use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish};
 use crate::launcher::{Launcher, Listed};
 use crate::operators::result::ResultSink;
 use crate::plan::{Node, Plan};
@@ -63,6 +63,11 @@ impl RunningPlan {
         &self.retained
     }
 
+    /// What a query with this plan would share, or why it is to run for itself.
+    pub fn wish(&self, plan: &Plan, options: &QueryOptions) -> Result<Wish, Alone> {
+        Wish::of(plan, options, |template| self.books.lock().together.groups_bytes(template))
+    }
+
     /// Has a query read what it wishes for, or start the run that builds it.
     pub fn bind(&self, wish: Wish, plan: &Plan, result: Arc<ResultSink>, options: QueryOptions) -> Arc<QueryRun> {
         let id = self.launcher.next_id();
@@ -74,10 +79,10 @@ impl RunningPlan {
         });
         let setup = self.launcher.setup(id, plan, &options);
         let run = self.launcher.create(setup, id, &options, result.clone(), Listed::Yes, left);
+        // Without the lock: it takes some microseconds.
+        let shapes = Shapes::of(plan, &wish, &options);
         let plan = wish.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
         let (options, depth) = (Arc::new(options), wish.depth);
-        // Without the lock: it takes some microseconds.
-        let shapes = Shapes::of(&plan, &wish, &options);
         let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host, fit: None };
         let mut books = self.books.lock();
         if books.closed || books.has_outgrown(&wish, self.launcher.clock.now_ns()) {
@@ -136,9 +141,9 @@ impl RunningPlan {
         if self.retained.has(&wish.exact) {
             return text + "; it is retained";
         }
-        let plan = wish.plan.as_deref().unwrap_or(plan);
+        let cut_plan = wish.plan.as_deref().unwrap_or(plan);
         let more = Shapes::of(plan, wish, options).wanted.iter().find_map(|(depth, wanted)| {
-            let rows_max = cut::rows_touched(cut::part_below(plan, *depth)?, usize::MAX);
+            let rows_max = cut::rows_touched(cut::part_below(cut_plan, *depth)?, usize::MAX);
             self.retained.more(wanted, rows_max)
         });
         match more {
@@ -197,18 +202,27 @@ impl RunningPlan {
         }
     }
 
-    /// Notes what a run of a template has cost: it says how many queries the next ones are for.
+    /// Notes what a run of a template has cost, and how many groups one had of which too many were expected: it says how many queries the next ones are for.
     fn learn(&self, build: QueryId, built: &Built) {
         let found = {
-            let books = self.books.lock();
-            let of = |build: &Build| Some((build.run.clone()?, build.template.clone()?, build.members.len()));
-            books.builds.get(&build).and_then(of)
+            let mut books = self.books.lock();
+            let Some(build) = books.builds.get(&build) else { return };
+            let found = build.run.clone().zip(build.template.clone()).map(|found| (found, build.members.len()));
+            let first = build.members.first().and_then(|member| books.members.get(member));
+            let measured = first.and_then(|member| member.wish.measured_for.clone()).zip(build.groups.clone());
+            if let (Some((template, groups)), Built::State(_)) = (measured, built) {
+                books.together.note_groups(&template, groups.counts().bytes as usize);
+            }
+            found
         };
-        let Some((run, template, queries)) = found else { return };
+        let Some(((run, template), queries)) = found else { return };
         let (worked_ns, now_ns) = (run.info().waits.worked_ns, self.launcher.clock.now_ns());
         let together = &mut self.books.lock().together;
         match built {
-            Built::State(_) => together.note(&template, queries, worked_ns, now_ns),
+            Built::State(state) => {
+                together.note(&template, queries, worked_ns, now_ns);
+                together.note_groups(&template, state.bytes() / queries.max(1));
+            }
             Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
             Built::Failed(_) => {}
         }
@@ -287,18 +301,22 @@ impl RunningPlan {
         }
     }
 
-    /// A run takes long: others may start; those of its template, too, if it takes longer than theirs would.
-    fn expire(&self, build: QueryId, of_all: bool) {
-        let (jobs, timers) = {
+    /// A run takes long and has worked for so long: others may start. False if it need not be looked at again.
+    pub(super) fn expire(&self, build: QueryId, worked_ns: u64) -> bool {
+        let (holds, jobs, timers) = {
             let mut books = self.books.lock();
-            if let Some(build) = books.builds.get_mut(&build) {
-                build.holds = false;
-                build.holds_own &= !of_all;
-            }
-            (self.startable(&mut books), self.timers(&mut books))
+            let holds = books.expire(build, worked_ns);
+            (holds, self.startable(&mut books), self.timers(&mut books))
         };
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
+        holds
+    }
+
+    /// Nanoseconds of work that a run has done.
+    fn worked_ns(&self, build: QueryId) -> u64 {
+        let run = self.books.lock().builds.get(&build).and_then(|build| build.run.clone());
+        run.map_or(0, |run| run.info().waits.worked_ns)
     }
 
     /// A worker has nothing to do: whoever has waited longest starts.
@@ -366,27 +384,29 @@ impl RunningPlan {
         jobs
     }
 
-    /// Runs that somebody waits for, and whose time is not measured yet, with how long they may keep those of their template from starting.
-    fn timers(&self, books: &mut Books) -> Vec<(QueryId, Duration)> {
+    /// Runs that somebody waits for, and that nobody looks at yet.
+    fn timers(&self, books: &mut Books) -> Vec<QueryId> {
         if books.waiting.is_empty() || self.launcher.io.inline {
             return Vec::new();
         }
         let holding = books.builds.iter_mut().filter(|(_, build)| build.holds && !build.has_timer);
         let timer = |(id, build): (&QueryId, &mut Build)| {
             build.has_timer = true;
-            (*id, build.patience)
+            *id
         };
         holding.map(timer).collect()
     }
 
-    fn set(&self, timers: Vec<(QueryId, Duration)>) {
-        for (build, patience) in timers {
+    fn set(&self, timers: Vec<QueryId>) {
+        for build in timers {
             let me = self.me.clone();
             self.launcher.io.runtime.spawn(async move {
-                for (after, of_all) in [(SHARING_PATIENCE, false), (patience - SHARING_PATIENCE, true)] {
-                    tokio::time::sleep(after).await;
+                loop {
+                    tokio::time::sleep(SHARING_PATIENCE).await;
                     let Some(me) = me.upgrade() else { return };
-                    me.expire(build, of_all);
+                    if !me.expire(build, me.worked_ns(build)) {
+                        return;
+                    }
                 }
             });
         }
@@ -413,7 +433,7 @@ impl RunningPlan {
         let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
         let graph = launcher.compile(&part, spool.clone(), &setup, &options)?;
         let run = launcher.create(setup, build, &options, spool, Listed::No, Box::new(|_| {}));
-        if self.books.lock().launched(build, &run) {
+        if self.books.lock().launched(build, &run, graph.groups.clone()) {
             run.launch(graph);
         } else {
             run.cancel();

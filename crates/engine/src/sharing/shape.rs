@@ -70,12 +70,18 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// That of the part below a query's cut, or of what is below some of its nodes.
-    pub fn of(plan: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
+    /// That of the part below a query's cut, or of what is below some of its nodes; of its plan as it was planned.
+    pub fn of(planned: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
+        let plan = wish.plan.as_deref().unwrap_or(planned);
         let part = |depth| cut::part_below(plan, depth);
         let shape = |depth| Shape::of(part(depth)?, options).map(Arc::new);
-        let in_order = cut::depth_of_order(plan, wish.depth)
-            .and_then(|depth| Some((depth, Arc::new(Shape::in_order(part(depth)?, options)?))));
+        let in_order = |plan, from| {
+            let depth = cut::depth_of_order(plan, from)?;
+            Some((depth, Arc::new(Shape::in_order(cut::part_below(plan, depth)?, options)?)))
+        };
+        // Nothing above the cut differs.
+        let uncut = if wish.is_measured { in_order(planned, 0) } else { None };
+        let in_order = in_order(plan, wish.depth);
         let comes_in_order = |depth| depth == wish.depth && part(depth).is_some_and(|part| part.ordered);
         let kept = match &in_order {
             Some((depth, shape)) if comes_in_order(*depth) => Some(shape.clone()),
@@ -83,7 +89,7 @@ impl Shapes {
         };
         // As few as may be, then all in order; then all, to be put in order above.
         let whole = in_order.as_ref().and_then(|(depth, shape)| Some((*depth, shape.whole.clone()?)));
-        let mut wanted: Vec<_> = in_order.into_iter().chain(whole).collect();
+        let mut wanted: Vec<_> = uncut.into_iter().chain(in_order).chain(whole).collect();
         let depth = cut::depth_of_rows(plan, wish.depth);
         if part(depth).is_some_and(|part| !part.ordered) {
             let rows = if depth == wish.depth { kept.clone() } else { shape(depth) };

@@ -10,6 +10,9 @@
 //! ```
 //!
 //! What has not been measured is not held against anything: batches form as queries wait, and never for the sake of a measurement.
+//!
+//! How many groups a query has is often expected to be far more than there are, as joins of tables whose conditions have to do with each other are. So that is
+//! measured, too: one whose groups are expected to be too many to be kept runs for itself at first, and the next ones of its template by what it has had.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,10 +42,16 @@ const TEMPLATES_MAX: usize = 1000;
 /// What runs have cost.
 #[derive(Default)]
 pub(super) struct Together {
-    templates: HashMap<Signature, Costs>,
+    templates: HashMap<Signature, Measurements>,
 }
 
-type Costs = [Class; CLASSES];
+/// Of one template.
+#[derive(Default)]
+struct Measurements {
+    classes: [Class; CLASSES],
+    /// Bytes of one query's groups in the last two runs, the later one first.
+    groups_bytes: [Option<usize>; 2],
+}
 
 /// Batches of about a size.
 #[derive(Clone, Copy, Default)]
@@ -65,9 +74,9 @@ struct Measured {
 impl Together {
     /// How many queries of a template may go together, at least one.
     pub fn limit(&self, template: &Signature, now_ns: u64) -> usize {
-        let Some(costs) = self.templates.get(template) else { return MERGED_QUERIES_MAX };
+        let Some(measured) = self.templates.get(template) else { return MERGED_QUERIES_MAX };
         let mut least = u64::MAX;
-        for (class, costs) in costs.iter().enumerate() {
+        for (class, costs) in measured.classes.iter().enumerate() {
             if costs.is_outgrown(now_ns) || costs.surely(now_ns).is_some_and(|cost| is_dearer(cost, least)) {
                 return ((1 << class) - 1).max(1);
             }
@@ -78,12 +87,23 @@ impl Together {
 
     /// Whether not even one query's rows are few enough to be kept, as far as is known.
     pub fn is_outgrown(&self, template: &Signature, now_ns: u64) -> bool {
-        self.templates.get(template).is_some_and(|costs| costs[0].is_outgrown(now_ns))
+        self.templates.get(template).is_some_and(|measured| measured.classes[0].is_outgrown(now_ns))
     }
 
     /// What a run for one query of the template has cost, in nanoseconds of work.
     pub fn alone_ns(&self, template: &Signature) -> Option<u64> {
-        self.templates.get(template)?[0].runs.iter().flatten().map(|measured| measured.cost_ns).min()
+        self.templates.get(template)?.classes[0].runs.iter().flatten().map(|measured| measured.cost_ns).min()
+    }
+
+    /// Bytes that the groups of one query of the template have at most, by the last two runs.
+    pub fn groups_bytes(&self, template: &Signature) -> Option<usize> {
+        self.templates.get(template)?.groups_bytes.into_iter().flatten().max()
+    }
+
+    /// Notes how many bytes the groups of one query had.
+    pub fn note_groups(&mut self, template: &Signature, bytes: usize) {
+        let measured = self.of(template);
+        measured.groups_bytes = [Some(bytes), measured.groups_bytes[0]];
     }
 
     /// Notes that a run for so many queries has worked for so long.
@@ -108,11 +128,14 @@ impl Together {
     }
 
     fn class(&mut self, template: &Signature, queries: usize) -> &mut Class {
+        &mut self.of(template).classes[queries.clamp(1, MERGED_QUERIES_MAX).ilog2() as usize]
+    }
+
+    fn of(&mut self, template: &Signature) -> &mut Measurements {
         if self.templates.len() >= TEMPLATES_MAX && !self.templates.contains_key(template) {
             self.templates.clear();
         }
-        let class = queries.clamp(1, MERGED_QUERIES_MAX).ilog2() as usize;
-        &mut self.templates.entry(template.clone()).or_default()[class]
+        self.templates.entry(template.clone()).or_default()
     }
 }
 
@@ -211,6 +234,16 @@ mod tests {
         assert_eq!(together.limit(&template, 62 * SECOND), 1);
         together.note(&template, 1, 100, 63 * SECOND);
         assert!(!together.is_outgrown(&template, 63 * SECOND));
+    }
+
+    #[test]
+    fn groups_are_as_many_as_in_the_last_two_runs() {
+        let (mut together, template) = noted(&[(1, 100)]);
+        assert_eq!(together.groups_bytes(&template), None);
+        for (bytes, expected) in [(70, 70), (50, 70), (60, 60)] {
+            together.note_groups(&template, bytes);
+            assert_eq!(together.groups_bytes(&template), Some(expected));
+        }
     }
 
     #[test]

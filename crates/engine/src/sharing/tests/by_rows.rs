@@ -9,7 +9,7 @@ use crate::sharing::merge::Way;
 use crate::{Engine, EngineOptions};
 
 fn way(plan: &Plan) -> Option<Way> {
-    Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|template| template.way)
+    Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.way)
 }
 
 #[test]
@@ -28,7 +28,8 @@ fn what_cannot_be_put_together_from_cells_goes_by_rows() {
     // Of these nobody knows how many there are.
     assert_eq!(way(&tables.sorted(&wanted)), None);
     // What is above counts, with all its constants.
-    let template = |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.unwrap().signature;
+    let template =
+        |plan: &Plan| Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.unwrap().signature;
     let other = Wanted::between(0, 50);
     assert!(template(&tables.first_rows(&wanted, 5)) == template(&tables.first_rows(&other, 5)));
     assert!(template(&tables.first_rows(&wanted, 5)) != template(&tables.first_rows(&wanted, 6)));
@@ -93,7 +94,7 @@ fn only_as_many_go_together_as_have_few_rows() {
         plan
     };
     let queries_max = |estimate| {
-        let template = Wish::of(&rows(1, estimate), &options(SharingMode::All)).unwrap().template;
+        let template = Wish::of(&rows(1, estimate), &options(SharingMode::All), |_| None).unwrap().template;
         template.map(|template| template.queries_max)
     };
     assert_eq!([100, 100_000, 1_000_000].map(queries_max), [Some(64), Some(5), None]);

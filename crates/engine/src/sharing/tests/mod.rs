@@ -16,6 +16,8 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::JoinType;
 use diligence_base::ErrorKind;
+use diligence_base::ids::QueryId;
+use diligence_base::limits::SHARING_PATIENCE;
 use diligence_base::seams::Random;
 
 use self::plans::{Tables, Wanted};
@@ -347,6 +349,54 @@ fn who_waits_for_a_run_of_the_template_starts_when_a_worker_has_nothing_to_do() 
 }
 
 #[test]
+fn those_of_a_template_wait_for_as_long_as_some_of_them_would_work() {
+    let engine = Engine::start(inline(1)).unwrap();
+    let tables = Tables::new(2000);
+    let run = |plan: &Plan| engine.run(plan, options(SharingMode::All)).unwrap();
+    let wanted = [0, 1].map(|low| Wanted::between(low, 9));
+    let plans = [
+        tables.groups(&wanted[0]),
+        tables.total(&wanted[0]),
+        tables.groups(&wanted[1]),
+        tables.joined(&wanted[0], JoinType::Inner, false),
+    ];
+    let expected = plans.iter().map(|plan| alone(&engine, plan)).collect::<Vec<_>>();
+    let streams = plans.iter().map(run).collect::<Vec<_>>();
+    let building = || engine.sharing().builds.iter().filter(|build| build.state == "building").count();
+    assert_eq!(building(), 2, "as many as there are workers, and two at least");
+    let second = SHARING_PATIENCE.as_nanos() as u64;
+    let first_build = QueryId(streams[0].id().0 + 1);
+    assert!(engine.running.expire(first_build, second / 2), "it has taken long, but worked little: others start");
+    assert_eq!(building(), 3);
+    let second_build = QueryId(streams[1].id().0 + 1);
+    assert!(engine.running.expire(second_build, 0), "others may start, but none waits");
+    assert_eq!(building(), 3, "the first one still keeps its own from starting");
+    assert!(!engine.running.expire(first_build, second), "its own start, too");
+    assert_eq!(building(), 4);
+    assert!(!engine.running.expire(QueryId(u64::MAX), second), "one that has ended");
+    assert_eq!(streams.into_iter().map(answer).collect::<Vec<_>>(), expected);
+    is_free(&engine);
+}
+
+#[test]
+fn groups_of_which_too_many_are_expected_are_shared_once_they_are_known_to_be_few() {
+    let tables = Tables::new(3000);
+    for engine in engines() {
+        let plans = (0..5).map(|low| tables.first_groups(&Wanted::between(low, 90))).collect::<Vec<_>>();
+        let can_be_merged = || {
+            let said = engine.explain_sharing(&plans[0], &options(SharingMode::All)).unwrap();
+            (said.contains("in one run"), said)
+        };
+        assert!(!can_be_merged().0, "{}", can_be_merged().1);
+        judge(&engine, &plans);
+        assert!(!is_inline(&engine) || engine.sharing().merged_builds_total == 0, "{:?}", engine.sharing());
+        assert!(can_be_merged().0, "{}", can_be_merged().1);
+        judge(&engine, &plans);
+        assert!(!is_inline(&engine) || engine.sharing().merged_queries_total >= 4, "{:?}", engine.sharing());
+    }
+}
+
+#[test]
 fn how_a_query_lists_its_keys_and_values_does_not_count() {
     let tables = Tables::new(5000);
     let wanted = [(0, 90), (5, 80), (10, 99), (20, 70)].map(|(low, high)| Wanted::between(low, high));
@@ -356,8 +406,9 @@ fn how_a_query_lists_its_keys_and_values_does_not_count() {
         tables.sums_in_order(&wanted[2], &[0, 3], &[1, 0, 3, 2, 5, 4]),
         tables.sums_in_order(&wanted[3], &[3, 0], &[0, 1, 2, 3, 4, 5]),
     ];
-    let template =
-        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|template| template.signature);
+    let template = |plan: &Plan| {
+        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+    };
     assert!(template(&plans[0]).is_some() && plans.iter().all(|plan| template(plan) == template(&plans[0])));
     assert!(template(&plans[0]) != template(&tables.sums(&wanted[0], &[0, 1])));
     for engine in engines() {
@@ -370,8 +421,9 @@ fn how_a_query_lists_its_keys_and_values_does_not_count() {
 fn what_is_equal_has_one_signature() {
     let tables = Tables::new(10);
     let exact = |plan: &Plan| Signature::exact(plan, &options(SharingMode::All));
-    let template =
-        |plan: &Plan| Wish::of(plan, &options(SharingMode::All)).unwrap().template.map(|template| template.signature);
+    let template = |plan: &Plan| {
+        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+    };
     let wanted = Wanted::between(3, 7);
     let plan = tables.groups(&wanted);
     assert!(exact(&plan).is_some() && exact(&plan) == exact(&tables.groups_written_otherwise(&wanted)));

@@ -326,6 +326,17 @@ impl Tables {
         plan
     }
 
+    /// The first groups, of which far too many to be kept are expected.
+    pub fn first_groups(&self, wanted: &Wanted) -> Plan {
+        let mut groups = self.sums(wanted, &[0, 3]);
+        groups.rows_estimate = Some(1 << 30);
+        let schema = groups.schema.clone();
+        let keys = (0..schema.fields().len()).map(|index| key(index, &schema)).collect();
+        let mut plan = Plan::new(Node::Sort { input: Box::new(groups), keys, fetch: Some(2) }, schema);
+        (plan.ordered, plan.rows_estimate) = (true, Some(2));
+        plan
+    }
+
     pub fn joined(&self, wanted: &Wanted, join_type: JoinType, projected: bool) -> Plan {
         self.joined_with(self.rows(wanted), wanted.kind, join_type, projected)
     }
