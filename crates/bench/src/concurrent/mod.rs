@@ -53,6 +53,9 @@ pub struct Arguments {
     /// Seconds per number of clients and contestant.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// Answers per number of clients that are compared with those of lone runs, two of a client at most.
+    #[arg(long, default_value_t = 1000)]
+    checked: usize,
     /// Where constants come from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -61,7 +64,7 @@ pub struct Arguments {
 /// Statements that a rival's client gets; it begins again if it needs more.
 const RIVAL_STATEMENTS: usize = 100;
 
-/// Of each client, so many answers are compared with those of lone runs.
+/// Of each client, so many answers at most are compared with those of lone runs.
 const CHECKED_PER_CLIENT: usize = 2;
 
 /// Whom clients ask.
@@ -237,6 +240,9 @@ fn own(database: &Database, mode: &str, load: &Load, arguments: &Arguments) -> R
     let client = |number: usize| -> Result<Seen> {
         let session = database.session();
         session.set("sharing", mode)?;
+        // The first clients take the rest.
+        let checked = (arguments.checked + load.clients - 1 - number) / load.clients;
+        let checked = checked.min(CHECKED_PER_CLIENT);
         let mut seen = Seen::default();
         for statement in Statements::new(arguments.mix, arguments.sf, arguments.seed, number) {
             let Some(wanted) = due.take(now()) else { break };
@@ -249,7 +255,7 @@ fn own(database: &Database, mode: &str, load: &Load, arguments: &Arguments) -> R
             let batches = session.execute(&statement.text)?.collect()?;
             seen.latencies.push((now() - wanted) * 1e3);
             seen.queues.push((began - wanted) * 1e3);
-            if seen.answers.len() < CHECKED_PER_CLIENT {
+            if seen.answers.len() < checked {
                 seen.answers.push((statement.text, lines(&batches)?));
             }
         }
