@@ -119,8 +119,7 @@ pub const SHARED_STATE_BUDGET_PART: usize = 8;
 /// filled what it freed.
 pub const COLUMNS_REST: Duration = Duration::from_secs(2);
 
-/// How long a shared run keeps queries of other templates, and later ones of its own, from starting. Most runs end sooner; behind a
-/// longer one nobody waits on and on.
+/// How long a shared run keeps queries of other templates from starting. Most runs end sooner; behind a longer one nobody waits on and on.
 pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Those of its own template it keeps from starting until it has worked for so long, or for so many times the work of a lone one, if that is longer: on their own

@@ -29,8 +29,6 @@ pub(crate) struct Wish {
     pub exact: Signature,
     /// The same without its constants, and those; `None` if it cannot be merged.
     pub template: Option<Template>,
-    /// Whether it is cut only because its groups are known to be fewer than expected. Of those before it all of the plan may be there.
-    pub is_measured: bool,
     /// The template of its topmost aggregate, if it would be cut there but for how many groups are expected: how many there are is worth knowing.
     pub measured_for: Option<Signature>,
 }
@@ -82,9 +80,8 @@ impl Wish {
             return Self::of_all(plan, options);
         };
         let mut template = Self::template(aggregate, options);
-        let is_measured = !is_small(aggregate);
-        if is_measured {
-            let Some(own) = template.as_mut().filter(|own| own.way == Way::Cells) else {
+        if !is_small(aggregate) {
+            let Some(own) = template.as_mut().filter(|own| own.way == Way::Cells && reads_all(plan, depth)) else {
                 return Self::of_all(plan, options);
             };
             match groups_bytes(&own.signature).filter(|bytes| *bytes <= SHARED_STATE_BYTES_MAX / 2) {
@@ -96,7 +93,7 @@ impl Wish {
         }
         // What is below may speak of a scalar subquery above: then all of the plan is compared.
         let Some(exact) = Signature::exact(aggregate, options) else { return Self::of_all(plan, options) };
-        Ok(Self { depth, exact, template, plan: reordered, is_measured, measured_for: None })
+        Ok(Self { depth, exact, template, plan: reordered, measured_for: None })
     }
 
     /// The same of all of a plan, without a cut.
@@ -107,7 +104,7 @@ impl Wish {
         }
         let exact = exact.ok_or(Alone::Unknown)?;
         let template = Self::template(plan, options);
-        Ok(Self { depth: 0, exact, template, plan: None, is_measured: false, measured_for: None })
+        Ok(Self { depth: 0, exact, template, plan: None, measured_for: None })
     }
 
     fn template(part: &Plan, options: &QueryOptions) -> Option<Template> {
@@ -190,6 +187,13 @@ fn below(plan: &Plan) -> Option<&Plan> {
     }
 }
 
+/// Whether what is above a depth reads all rows, and does not stop after some of them as they come.
+fn reads_all(plan: &Plan, depth: usize) -> bool {
+    let above = (0..depth).rev().filter_map(|depth| part_below(plan, depth));
+    let first = above.map(|plan| &plan.node).find(|node| matches!(node, Node::Sort { .. } | Node::Limit { .. }));
+    first.is_none_or(|node| matches!(node, Node::Sort { .. }))
+}
+
 /// The plan below the cut.
 pub(super) fn part_below(plan: &Plan, depth: usize) -> Option<&Plan> {
     (0..depth).try_fold(plan, |node, _| below(node))
@@ -246,7 +250,7 @@ pub(super) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
 }
 
 /// Whether the rows are expected to be few enough to be kept.
-fn is_small(plan: &Plan) -> bool {
+pub(super) fn is_small(plan: &Plan) -> bool {
     plan.rows_estimate.is_some_and(|rows| rows.saturating_mul(row_bytes(&plan.schema)) <= SHARED_STATE_BYTES_MAX / 2)
 }
 

@@ -79,8 +79,9 @@ impl Shapes {
             let depth = cut::depth_of_order(plan, from)?;
             Some((depth, Arc::new(Shape::in_order(cut::part_below(plan, depth)?, options)?)))
         };
-        // Nothing above the cut differs.
-        let uncut = if wish.is_measured { in_order(planned, 0) } else { None };
+        // Where more groups were expected than there are, all of the plan may be there of a query before they were counted. Nothing above the cut differs.
+        let is_counted = part(wish.depth).is_some_and(|part| !cut::is_small(part));
+        let uncut = if is_counted { in_order(planned, 0) } else { None };
         let in_order = in_order(plan, wish.depth);
         let comes_in_order = |depth| depth == wish.depth && part(depth).is_some_and(|part| part.ordered);
         let kept = match &in_order {

@@ -397,6 +397,19 @@ fn groups_of_which_too_many_are_expected_are_shared_once_they_are_known_to_be_fe
 }
 
 #[test]
+fn groups_are_not_counted_by_a_query_that_stops_after_some_of_them() {
+    let tables = Tables::new(3000);
+    let engine = Engine::start(inline(1)).unwrap();
+    let wanted = Wanted::between(0, 90);
+    answer(engine.run(&tables.some_groups(&wanted), options(SharingMode::All)).unwrap()).unwrap();
+    let can_be_merged =
+        |plan: &Plan| engine.explain_sharing(plan, &options(SharingMode::All)).unwrap().contains("in one run");
+    assert!(!can_be_merged(&tables.first_groups(&wanted)));
+    answer(engine.run(&tables.first_groups(&wanted), options(SharingMode::All)).unwrap()).unwrap();
+    assert!(can_be_merged(&tables.first_groups(&wanted)) && !can_be_merged(&tables.some_groups(&wanted)));
+}
+
+#[test]
 fn how_a_query_lists_its_keys_and_values_does_not_count() {
     let tables = Tables::new(5000);
     let wanted = [(0, 90), (5, 80), (10, 99), (20, 70)].map(|(low, high)| Wanted::between(low, high));

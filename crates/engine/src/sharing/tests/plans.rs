@@ -326,10 +326,23 @@ impl Tables {
         plan
     }
 
-    /// The first groups, of which far too many to be kept are expected.
+    /// Groups of which far too many to be kept are expected.
+    fn many_groups(&self, wanted: &Wanted) -> Plan {
+        Plan { rows_estimate: Some(1 << 30), ..self.sums(wanted, &[0, 3]) }
+    }
+
+    /// Two of such groups, as they come.
+    pub fn some_groups(&self, wanted: &Wanted) -> Plan {
+        let groups = self.many_groups(wanted);
+        let schema = groups.schema.clone();
+        let mut plan = Plan::new(Node::Limit { input: Box::new(groups), skip: 0, fetch: Some(2) }, schema);
+        plan.rows_estimate = Some(2);
+        plan
+    }
+
+    /// The first two of such groups.
     pub fn first_groups(&self, wanted: &Wanted) -> Plan {
-        let mut groups = self.sums(wanted, &[0, 3]);
-        groups.rows_estimate = Some(1 << 30);
+        let groups = self.many_groups(wanted);
         let schema = groups.schema.clone();
         let keys = (0..schema.fields().len()).map(|index| key(index, &schema)).collect();
         let mut plan = Plan::new(Node::Sort { input: Box::new(groups), keys, fetch: Some(2) }, schema);
