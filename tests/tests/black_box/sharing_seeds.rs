@@ -292,13 +292,14 @@ fn whoever_comes_gets_what_he_would_get_alone() {
     let session = lonely.session();
     session.set("sharing", "off").unwrap();
     let mut lone = Lone { session, known: HashMap::new() };
-    let (first, mut shared) = (number("DILIGENCE_SEED", 0), [0; 5]);
+    let (first, mut shared) = (number("DILIGENCE_SEED", 0), [0; 6]);
     for seed in first..first + number("DILIGENCE_SHARING_SEEDS", SEEDS) {
         let database = database(folder.path(), Some(seed), seed);
         run(&database, seed, &mut lone);
         let sharing = database.engine().sharing();
         for (sum, more) in shared.iter_mut().zip([
             sharing.columns_read_total,
+            sharing.cohort_reads_total,
             sharing.satellites_total,
             sharing.merged_queries_total,
             sharing.retained_hits_total,
@@ -310,7 +311,7 @@ fn whoever_comes_gets_what_he_would_get_alone() {
         while database.engine().scheduler().run_one() {}
         diligence_tests::idle::wait(&database).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
-    println!("columns, satellites, merged queries, retained states and hash tables: {shared:?}");
+    println!("columns, clusters in cohorts, satellites, merged queries, retained states and hash tables: {shared:?}");
     assert!(shared.iter().all(|shared| *shared > 0), "{shared:?}");
 }
 

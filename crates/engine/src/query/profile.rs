@@ -193,6 +193,10 @@ pub struct Profile {
     pub bytes_shared: usize,
     /// The most scans that ran over one of its tables at a time, its own among them; 0 if none shares.
     pub scans_most: usize,
+    /// Clusters that it read when another scan that still ran had just read them.
+    pub cohort_reads: usize,
+    /// The most scans that read one of those one after the other, its own as the last; 0 if none did.
+    pub cohort_scans_most: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
     /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this saved.
@@ -213,8 +217,12 @@ impl Profile {
                 2.. => format!("; up to {} scans of one table at a time", self.scans_most),
                 _ => String::new(),
             };
+            let cohorts = match self.cohort_reads {
+                0 => String::new(),
+                clusters => format!("; {clusters} clusters in cohorts of up to {} scans", self.cohort_scans_most),
+            };
             shared.push(format!(
-                "{columns} columns of clusters were decoded already, by other scans; {saved} less to read{together}"
+                "{columns} columns of clusters were decoded already, by other scans; {saved} less to read{together}{cohorts}"
             ));
         }
         if self.answers_shared > 0 {
@@ -241,6 +249,8 @@ impl Profile {
         self.answers_shared += earlier.answers_shared;
         self.bytes_shared += earlier.bytes_shared;
         self.scans_most = self.scans_most.max(earlier.scans_most);
+        self.cohort_reads += earlier.cohort_reads;
+        self.cohort_scans_most = self.cohort_scans_most.max(earlier.cohort_scans_most);
         self.bytes_fetched += earlier.bytes_fetched;
         self.tables_shared.0 += earlier.tables_shared.0;
         self.tables_shared.1 += earlier.tables_shared.1;
@@ -304,5 +314,24 @@ impl fmt::Display for Profile {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_scans_shared_is_said_with_its_cohorts() {
+        let alone = Profile { columns_shared: 3, bytes_shared: 2048, scans_most: 1, ..Profile::default() };
+        let expected = "3 columns of clusters were decoded already, by other scans; 2.0 KiB less to read";
+        assert_eq!(alone.shared(), [expected]);
+        let mut together = Profile { scans_most: 4, cohort_reads: 2, cohort_scans_most: 3, ..alone.clone() };
+        together.put_behind(Profile { cohort_reads: 5, cohort_scans_most: 2, ..alone });
+        let shared = together.shared();
+        assert!(
+            shared[0].starts_with("6 columns of clusters were decoded already, by other scans; 4.0 KiB less to read; ")
+        );
+        assert!(shared[0].ends_with("; up to 4 scans of one table at a time; 7 clusters in cohorts of up to 3 scans"));
     }
 }

@@ -109,8 +109,10 @@ impl QueryRun {
         let sum = |field: fn(&ScanProgress) -> &AtomicUsize| {
             self.scans.get().into_iter().flatten().map(|scan| field(scan).load(Ordering::Relaxed)).sum()
         };
-        let scans = self.scans.get().into_iter().flatten();
-        let scans_most = scans.map(|scan| scan.scans_most.load(Ordering::Relaxed)).max().unwrap_or(0);
+        let most = |field: fn(&ScanProgress) -> &AtomicUsize| {
+            let scans = self.scans.get().into_iter().flatten();
+            scans.map(|scan| field(scan).load(Ordering::Relaxed)).max().unwrap_or(0)
+        };
         Profile {
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
             memory_peak_bytes: self.setup.memory.peak_bytes(),
@@ -119,7 +121,9 @@ impl QueryRun {
             columns_shared: sum(|scan| &scan.columns_shared),
             answers_shared: sum(|scan| &scan.answers_shared),
             bytes_shared: sum(|scan| &scan.bytes_shared),
-            scans_most,
+            scans_most: most(|scan| &scan.scans_most),
+            cohort_reads: sum(|scan| &scan.cohort_reads),
+            cohort_scans_most: most(|scan| &scan.cohort_scans_most),
             bytes_fetched: sum(|scan| &scan.bytes),
             tables_shared: self.tables_read.get(),
             sharing: None,

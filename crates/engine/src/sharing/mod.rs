@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use diligence_base::Error;
 
-pub(crate) use columns::{Attendance, ClusterColumns, Scans};
+pub(crate) use columns::{Attendance, Choice, ClusterColumns, Scans};
 pub(crate) use common::with_common_parts;
 pub(crate) use cut::Wish;
 use merge::Way;
@@ -286,6 +286,8 @@ pub struct SharingInfo {
     pub columns_read_total: u64,
     /// Of those that were kept, dropped ones.
     pub columns_drops_total: u64,
+    /// Clusters that scans read when another one that still ran had just read them.
+    pub cohort_reads_total: u64,
     /// Queries that asked to share.
     pub queries_total: u64,
     /// Of those, satellites: they found what they wanted in flight, or waiting.

@@ -155,6 +155,12 @@ fn text(server: &Server) -> String {
         "Columns of clusters read of others.",
         sharing.columns_read_total,
     );
+    text.one(
+        "sharing_cohort_reads_total",
+        "counter",
+        "Clusters read when another scan had just read them.",
+        sharing.cohort_reads_total,
+    );
     text.one("sharing_columns_drops_total", "counter", "Decoded columns dropped.", sharing.columns_drops_total);
     let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);

@@ -61,6 +61,10 @@ pub struct ScanProgress {
     pub bytes_shared: AtomicUsize,
     /// The most scans of the table that ran when this one came to a cluster, itself among them; 0 if it does not share.
     pub scans_most: AtomicUsize,
+    /// Clusters that it read when another scan that still ran had just read them.
+    pub cohort_reads: AtomicUsize,
+    /// The most scans that read one of those one after the other, itself as the last; 0 if none did.
+    pub cohort_scans_most: AtomicUsize,
     /// Bytes fetched.
     pub bytes: AtomicUsize,
 }
@@ -263,12 +267,13 @@ impl State {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             ordered => ordered?,
         }
-        let Ready { index, cluster, columns, fetched, reservation } = match self.shared.read_ahead.next(waker) {
-            Next::End => return Ok(Pull::Done),
-            Next::Wait => return Ok(Pull::Wait),
-            Next::Again => return Ok(Pull::Again),
-            Next::Cluster(ready) => *ready,
-        };
+        let Ready { index, cluster, columns, fetched, reservation } =
+            match self.shared.read_ahead.next(&self.setup.memory, waker) {
+                Next::End => return Ok(Pull::Done),
+                Next::Wait => return Ok(Pull::Wait),
+                Next::Again => return Ok(Pull::Again),
+                Next::Cluster(ready) => *ready,
+            };
         // From here on it is given back, whatever happens.
         let held = self.held.insert(Held { index, cluster, decoder: None, is_admitted: false, reservation });
         let request = DecodeRequest {

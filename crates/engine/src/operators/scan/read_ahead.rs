@@ -6,13 +6,18 @@
 //!      +-------------------+-------- when memory is short ----------+------------------+
 //! ```
 //!
+//! Unless packets get the clusters in order, what other scans have decoded as a whole goes from `clusters` to a packet at once, which chooses it when it is
+//! about to go on: first of all what another scan has just read. As long as there is something like that, nothing is ordered: by then others may have left
+//! more. What was fetched goes first, because others may wait for what is to be left of it.
+//!
 //! Reading ahead is a luxury; reading at all is not. So a refused reservation is an error only if no cluster is anywhere to
 //! the right of `clusters`: otherwise the packet waits for memory that this very scan holds. What a packet needs to decode
 //! the cluster that it holds goes before what was read ahead, which is then dropped and read again later.
 //!
 //! Invariants:
 //! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
-//! * A packet that waits is woken when a cluster arrives and when one is released; one of them is bound to happen.
+//! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and one of them when another
+//!   packet finds something decoded, as there may be more.
 //! * Nothing is read, and nothing is reserved but for reads that cannot be broken off, once all packets have left.
 //! * The lock is taken a few times per cluster, not per batch.
 
@@ -31,7 +36,7 @@ use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
 use crate::memory::{QueryMemory, Reservation};
-use crate::sharing::{Attendance, ClusterColumns};
+use crate::sharing::{Attendance, Choice, ClusterColumns};
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.
@@ -108,6 +113,16 @@ impl Queue {
     /// Clusters that hold memory before a packet takes them.
     fn ahead(&self) -> usize {
         self.queued.len() + self.reading + self.ready.len()
+    }
+
+    /// Clusters that hold memory.
+    fn under_way(&self) -> usize {
+        self.ahead() + self.held
+    }
+
+    /// Whether memory was refused of late, and a cluster is under way.
+    fn is_one_at_a_time(&self) -> bool {
+        self.short > 0 && self.under_way() > 0
     }
 
     /// Gives up what nobody has begun to read or to decode.
@@ -194,18 +209,17 @@ impl ReadAhead {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Orders fetches until the window is full or memory is short.
+    /// Orders fetches until the window is full or memory is short, or what comes next need not be fetched.
     pub fn order(self: &Arc<Self>, memory: &QueryMemory) -> Result<()> {
         loop {
             let (index, cluster, columns) = {
                 let mut queue = self.queue.lock();
-                let under_way = queue.ahead() + queue.held;
-                if queue.ahead() >= queue.window || queue.short > 0 && under_way > 0 {
+                if queue.ahead() >= queue.window || queue.is_one_at_a_time() {
                     return Ok(());
                 }
-                let position = self.choose(&queue);
+                let Choice::Read(position) = self.choose(&queue) else { return Ok(()) };
                 let Some((_, cluster)) = queue.clusters.get(position) else { return Ok(()) };
-                let shared = queue.attendance.as_ref().and_then(|attendance| attendance.take(cluster.as_ref()));
+                let shared = queue.attendance.as_ref().and_then(|attendance| attendance.take(cluster.as_ref(), false));
                 let columns = match &shared {
                     None => Some(self.columns.clone()),
                     Some(shared) => (!shared.is_all()).then(|| shared.missing(&self.columns)),
@@ -213,7 +227,7 @@ impl ReadAhead {
                 let bytes = columns.as_ref().map_or(0, |columns| cluster.bytes(columns));
                 let mut reservation = memory.reservation("Scan");
                 if let Err(error) = reservation.grow(bytes) {
-                    return if under_way > 0 { Ok(()) } else { Err(error) };
+                    return if queue.under_way() > 0 { Ok(()) } else { Err(error) };
                 }
                 let Some((index, cluster)) = queue.clusters.remove(position) else { return Ok(()) };
                 queue.queued.insert(index, Order { cluster: cluster.clone(), columns: shared, reservation });
@@ -227,11 +241,31 @@ impl ReadAhead {
     }
 
     /// Which of the clusters that are not asked for yet comes next.
-    fn choose(&self, queue: &Queue) -> usize {
+    fn choose(&self, queue: &Queue) -> Choice {
         match &queue.attendance {
-            Some(attendance) if !self.ordered => attendance.choose(queue.clusters.iter().map(|(_, cluster)| cluster)),
-            _ => 0,
+            Some(attendance) if !self.ordered => attendance.choose(&queue.clusters),
+            _ => Choice::Read(0),
         }
+    }
+
+    /// A cluster that is not asked for yet and that others have decoded.
+    fn take_decoded(&self, queue: &mut Queue, memory: &QueryMemory) -> Option<Ready> {
+        if queue.is_one_at_a_time() {
+            return None;
+        }
+        let Choice::Here(position) = self.choose(queue) else { return None };
+        let (_, cluster) = queue.clusters.get(position)?;
+        let columns = queue.attendance.as_ref()?.take(cluster.as_ref(), true)?;
+        let (index, cluster) = queue.clusters.remove(position)?;
+        let ready = Ready {
+            index,
+            cluster,
+            columns: Some(columns),
+            fetched: Ok(Fetched::nothing()),
+            reservation: memory.reservation("Scan"),
+        };
+        self.note(&ready);
+        Some(ready)
     }
 
     /// Fetches these columns of a queued cluster, on the I/O stage unless its bytes are in memory.
@@ -270,16 +304,24 @@ impl ReadAhead {
         Some(order)
     }
 
-    fn arrived(&self, ready: Ready) {
-        if let Ok(fetched) = &ready.fetched {
-            self.progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
-            if let Some(found) = ready.columns.as_ref().map(|columns| columns.found()) {
-                self.progress.columns_shared.fetch_add(found.columns, Ordering::Relaxed);
-                self.progress.answers_shared.fetch_add(found.answers, Ordering::Relaxed);
-                self.progress.bytes_shared.fetch_add(found.saved_bytes, Ordering::Relaxed);
-                self.progress.scans_most.fetch_max(found.scans, Ordering::Relaxed);
-            }
+    /// Counts what was read of a cluster, and what need not be.
+    fn note(&self, ready: &Ready) {
+        let Ok(fetched) = &ready.fetched else { return };
+        let progress = &self.progress;
+        progress.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
+        let Some(found) = ready.columns.as_ref().map(|columns| columns.found()) else { return };
+        progress.columns_shared.fetch_add(found.columns, Ordering::Relaxed);
+        progress.answers_shared.fetch_add(found.answers, Ordering::Relaxed);
+        progress.bytes_shared.fetch_add(found.saved_bytes, Ordering::Relaxed);
+        progress.scans_most.fetch_max(found.scans, Ordering::Relaxed);
+        if found.cohort > 1 {
+            progress.cohort_reads.fetch_add(1, Ordering::Relaxed);
+            progress.cohort_scans_most.fetch_max(found.cohort, Ordering::Relaxed);
         }
+    }
+
+    fn arrived(&self, ready: Ready) {
+        self.note(&ready);
         let waiting = {
             let mut queue = self.queue.lock();
             queue.reading -= 1;
@@ -299,7 +341,7 @@ impl ReadAhead {
     }
 
     /// A cluster for a packet.
-    pub fn next(&self, waker: &Waker) -> Next {
+    pub fn next(&self, memory: &QueryMemory, waker: &Waker) -> Next {
         let mut queue = self.queue.lock();
         let next = if self.ordered { Some(queue.next_in_order) } else { queue.ready.keys().next().copied() };
         if let Some(ready) = next.and_then(|next| queue.ready.remove(&next)) {
@@ -307,10 +349,17 @@ impl ReadAhead {
             queue.held += 1;
             return Next::Cluster(Box::new(ready));
         }
+        if let Some(ready) = self.take_decoded(&mut queue, memory) {
+            queue.held += 1;
+            let waiting = queue.waiting.pop();
+            drop(queue);
+            waiting.into_iter().for_each(Waker::wake);
+            return Next::Cluster(Box::new(ready));
+        }
         if queue.is_stopped || queue.ahead() == 0 && queue.clusters.is_empty() {
             return Next::End;
         }
-        if queue.ahead() + queue.held == 0 {
+        if queue.under_way() == 0 {
             return Next::Again;
         }
         queue.waiting.push(waker.clone());

@@ -10,7 +10,8 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ErrorKind;
 use diligence_base::ids::{QueryId, TableVersion};
-use diligence_base::seams::{SystemClock, ThreadSpawn};
+use diligence_base::limits::READ_AHEAD_CLUSTERS;
+use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 use diligence_storage::{Chunk, Fetch, Fetched, Table, TableScan};
 use futures::channel::oneshot;
 use parking_lot::Mutex;
@@ -28,7 +29,7 @@ enum Reading {
     Waiting(Arc<Mutex<Vec<oneshot::Sender<()>>>>),
 }
 
-/// A cluster of one row, its number.
+/// A cluster of one row, its number, and its place.
 #[derive(Clone, Debug)]
 struct TestCluster {
     number: i64,
@@ -92,17 +93,22 @@ impl Cluster for TestCluster {
         }
     }
 
-    fn decode(&self, _fetched: Fetched, _request: &DecodeRequest) -> Result<Box<dyn Decode>> {
-        Ok(Box::new(TestDecode { cluster: self.clone(), step: 0 }))
+    fn decode(&self, _fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        Ok(Box::new(TestDecode { cluster: self.clone(), shared: request.shared.clone(), step: 0 }))
     }
 
     fn describe(&self) -> String {
         format!("cluster {}", self.number)
     }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.number as u64)
+    }
 }
 
 struct TestDecode {
     cluster: TestCluster,
+    shared: Option<Arc<dyn SharedColumns>>,
     step: usize,
 }
 
@@ -115,7 +121,12 @@ impl Decode for TestDecode {
         if self.step > self.cluster.empty_steps + 1 {
             return Ok(Decoded::Done);
         }
-        let column: ArrayRef = Arc::new(Int64Array::from(vec![self.cluster.number]));
+        let found = self.shared.as_ref().and_then(|shared| Some(shared.windows(0)?[0].clone()));
+        let column = found.unwrap_or_else(|| Arc::new(Int64Array::from(vec![self.cluster.number])));
+        if let Some(shared) = &self.shared {
+            shared.put(0, &column);
+            shared.complete(1);
+        }
         Ok(Decoded::Chunk(Chunk { columns: vec![column], rows: 1 }))
     }
 
@@ -168,22 +179,49 @@ struct TestScan {
     runtime: tokio::runtime::Runtime,
 }
 
+/// What another scan of the same table has left: these clusters.
+fn left_of(table: &Arc<dyn Table>, clusters: &[TestCluster], left: impl Iterator<Item = usize>) -> ScanSharing {
+    let scans = Scans::new(&Broker::new(1 << 20), Arc::new(ManualClock::stepping(1)), 50);
+    let clusters = clusters.iter().map(|cluster| Arc::new(cluster.clone()) as Arc<dyn Cluster>).collect::<Vec<_>>();
+    let [_wants_it_as_well, scan] =
+        [(); 2].map(|()| scans.attend(table, &clusters, &[0], [].iter(), BATCH_ROWS, true).unwrap());
+    for index in left {
+        let columns = scan.take(clusters[index].as_ref(), false).unwrap();
+        assert!(columns.put(0, &(Arc::new(Int64Array::from(vec![index as i64])) as ArrayRef)));
+        columns.complete(1);
+    }
+    ScanSharing { scans, batch_rows: BATCH_ROWS }
+}
+
+const BATCH_ROWS: usize = 100;
+
 impl TestScan {
     fn new(clusters: Vec<TestCluster>, packets: usize, ordered: bool, limit_bytes: usize, io_threads: usize) -> Self {
+        Self::of(Arc::new(TestTable(clusters)), packets, ordered, limit_bytes, io_threads, None)
+    }
+
+    fn of(
+        table: Arc<dyn Table>,
+        packets: usize,
+        ordered: bool,
+        limit_bytes: usize,
+        io_threads: usize,
+        sharing: Option<ScanSharing>,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
         let io = Io { pool, runtime: runtime.handle().clone(), inline: false };
         let scan = Scan {
-            table: Arc::new(TestTable(clusters)),
+            table,
             name: "t".to_owned(),
             columns: vec![0],
             filters: vec![],
             runtime_filters: vec![],
             limit: None,
         };
-        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default(), None);
+        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default(), sharing);
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
-        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 100, packets };
+        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
         let packets = (0..packets).map(|_| TestPacket {
             state: Some(source.open(&setup).unwrap()),
             woken: Arc::new(Woken(AtomicBool::new(true))),
@@ -312,6 +350,7 @@ proptest! {
         packets in 1usize..4,
         ordered in any::<bool>(),
         spare_bytes in 0usize..120,
+        left in prop::option::of(prop::collection::vec(any::<bool>(), 25)),
         turns in prop::collection::vec(any::<u8>(), 1..60),
     ) {
         let packets = if ordered { 1 } else { packets };
@@ -325,13 +364,21 @@ proptest! {
         });
         // Any cluster alone has room.
         let limit = sizes.iter().map(|size| size.0 + size.1).max().unwrap() + spare_bytes;
-        let mut scan = TestScan::new(clusters.collect(), packets, ordered, limit, 0);
+        let clusters = clusters.collect::<Vec<_>>();
+        let table: Arc<dyn Table> = Arc::new(TestTable(clusters.clone()));
+        let sharing = left.map(|left| left_of(&table, &clusters, (0..clusters.len()).filter(|index| left[*index])));
+        let mut scan = TestScan::of(table, packets, ordered, limit, 0, sharing.clone());
         let mut idle = 0;
         for turn in turns.into_iter().cycle() {
             if scan.packets.iter().all(|packet| packet.state.is_none()) {
                 break;
             }
             let choice = turn as usize % (packets + 1);
+            if let Some(ScanSharing { scans, .. }) = sharing.as_ref().filter(|_| turn == u8::MAX) {
+                // What was left goes.
+                scans.set_percent(0);
+                scans.set_percent(50);
+            }
             match scan.packets.get_mut(choice) {
                 Some(packet) if packet.can_run() => {
                     packet.pull().unwrap();
@@ -371,4 +418,24 @@ proptest! {
         drop(scan.packets);
         prop_assert_eq!(scan.memory.reserved_bytes(), 0);
     }
+}
+
+#[test]
+fn what_others_have_left_is_taken_before_anything_is_read() {
+    let gates: Arc<Mutex<Vec<oneshot::Sender<()>>>> = Arc::default();
+    let clusters =
+        (0..6).map(|number| TestCluster { reading: Reading::Waiting(gates.clone()), ..blocking(number, 10, 0) });
+    let clusters = clusters.collect::<Vec<_>>();
+    let table: Arc<dyn Table> = Arc::new(TestTable(clusters.clone()));
+    let sharing = left_of(&table, &clusters, [1, 4, 5].into_iter());
+    let mut scan = TestScan::of(table, 1, false, 100, 0, Some(sharing));
+    while scan.packets[0].rows.len() < 2 {
+        assert!(gates.lock().is_empty());
+        scan.packets[0].pull().unwrap();
+    }
+    while scan.packets[0].can_run() {
+        scan.packets[0].pull().unwrap();
+    }
+    assert_eq!(scan.packets[0].rows, [5, 4, 1], "what was read last comes first");
+    assert_eq!(gates.lock().len(), READ_AHEAD_CLUSTERS, "others are read beside the last of them");
 }

@@ -7,6 +7,10 @@
 //! run at the same time, wherever each of them began, read and decode every cluster once between them; none waits for another,
 //! and whoever comes late finds first what was done before he came.
 //!
+//! Of what is here it takes first what any scan has read last, and chooses when it is about to read. Queries take turns on the workers; so
+//! their packets read a cluster one after the other while it is in the processors' caches: a *cohort*, which whoever needs the cluster joins with his
+//! next turn, and in which nobody is made to wait.
+//!
 //! What a condition says of all rows of a cluster is left in the same way, as a column of bits, and found by scans with an equal condition, whatever
 //! else they want: each sub-predicate is evaluated once for all. It is a part of an answer, so it stays for later scans only while
 //! [states](super::retained) do; else for those that run at the same time.
@@ -23,7 +27,7 @@
 
 mod shelf;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -49,6 +53,15 @@ const CHOICE_MAX: usize = 64;
 
 /// What a cluster is worth that is here as a whole.
 const WORTH_READY: usize = usize::MAX;
+
+/// The cluster, by its position among those that a scan still needs, that it takes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// All that the scan wants of it is here.
+    Here(usize),
+    /// It is to be read.
+    Read(usize),
+}
 
 /// All columns that are kept, and the scans that may want them.
 pub(crate) struct Scans {
@@ -126,7 +139,9 @@ impl Scans {
         if self.percent() == 0 || columns.is_empty() || !table.is_watched() {
             return None;
         }
-        let places = clusters.iter().filter_map(|cluster| cluster.place()).collect::<HashSet<_>>();
+        let indexes = clusters.iter().enumerate().filter_map(|(index, cluster)| Some((cluster.place()?, index)));
+        let indexes = indexes.collect::<HashMap<_, _>>();
+        let places = indexes.keys().copied().collect::<HashSet<_>>();
         if places.is_empty() {
             return None;
         }
@@ -155,7 +170,16 @@ impl Scans {
             (scan, answers, gone)
         };
         drop(gone);
-        Some(Arc::new(Attendance { scans: self.clone(), table: id, scan, columns, answers, window_rows, leaves }))
+        Some(Arc::new(Attendance {
+            scans: self.clone(),
+            table: id,
+            scan,
+            indexes,
+            columns,
+            answers,
+            window_rows,
+            leaves,
+        }))
     }
 
     /// A query waits whose scans want what these do: whoever scans the same meanwhile is not the only one who wants it.
@@ -233,7 +257,7 @@ impl Scans {
             info.columns_bytes = shelf.bytes;
             info.columns_kept = shelf.by_value.len();
             (info.columns_read_total, info.columns_left_total) = (shelf.hits_total, shelf.fills_total);
-            info.columns_drops_total = shelf.drops_total;
+            (info.columns_drops_total, info.cohort_reads_total) = (shelf.drops_total, shelf.cohort_reads_total);
             for table in shelf.tables.values() {
                 let kept = table.clusters.values().flat_map(|cluster| &cluster.columns);
                 let kept = kept.filter_map(|(_, slot)| if let Slot::Kept(entry) = slot { Some(entry) } else { None });
@@ -275,6 +299,8 @@ pub(crate) struct Attendance {
     scans: Arc<Scans>,
     table: TableId,
     scan: u64,
+    /// Where each place is among the clusters with which the scan began.
+    indexes: HashMap<u64, usize>,
     columns: Vec<usize>,
     /// For each condition the number under which its answers are shared.
     answers: Vec<Option<usize>>,
@@ -288,25 +314,34 @@ impl Attendance {
         self.answers.iter().copied()
     }
 
-    /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment.
-    pub fn choose<'a>(&self, clusters: impl Iterator<Item = &'a Arc<dyn Cluster>>) -> usize {
+    /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment. They come with their positions among
+    /// those with which the scan began, in that order.
+    pub fn choose(&self, left: &VecDeque<(usize, Arc<dyn Cluster>)>) -> Choice {
         let shelf = self.scans.shelf.lock();
-        let Some(table) = shelf.tables.get(&self.table) else { return 0 };
+        let Some(table) = shelf.tables.get(&self.table) else { return Choice::Read(0) };
         // Nothing is here, and nobody else is.
         if table.scans.len() < 2 && shelf.by_value.is_empty() {
-            return 0;
+            return Choice::Read(0);
+        }
+        let hot = table.hot.iter().find_map(|hot| {
+            let index = self.indexes.get(&hot.place)?;
+            let position = left.binary_search_by_key(index, |(index, _)| *index).ok()?;
+            (self.worth(table.clusters.get(&hot.place)) == WORTH_READY).then_some(position)
+        });
+        if let Some(position) = hot {
+            return Choice::Here(position);
         }
         let mut best = (0, 0);
-        for (position, cluster) in clusters.take(CHOICE_MAX).enumerate() {
+        for (position, (_, cluster)) in left.iter().take(CHOICE_MAX).enumerate() {
             let worth = cluster.place().map_or(1, |place| self.worth(table.clusters.get(&place)));
+            if worth == WORTH_READY {
+                return Choice::Here(position);
+            }
             if position == 0 || worth > best.0 {
                 best = (worth, position);
             }
-            if worth == WORTH_READY {
-                break;
-            }
         }
-        best.1
+        Choice::Read(best.1)
     }
 
     fn worth(&self, cluster: Option<&ClusterShelf>) -> usize {
@@ -314,26 +349,26 @@ impl Attendance {
         let (mut is_ready, mut is_idle) = (true, false);
         for column in &self.columns {
             match cluster.slot(*column) {
-                Some(Slot::Kept(_)) => {}
-                Some(Slot::Claimed) => is_ready = false,
+                Some(Slot::Kept(entry)) if entry.decoded.window_rows == self.window_rows => {}
+                Some(_) => is_ready = false,
                 None => (is_ready, is_idle) = (false, true),
             }
         }
         match (is_ready, is_idle) {
             (true, _) => WORTH_READY,
-            // Others are about to leave all that is missing.
+            // Others are about to leave all that is missing, or have left it in other windows.
             (false, false) => 0,
             (false, true) => 1 + cluster.needed,
         }
     }
 
-    /// What is here of a cluster that the scan is about to fetch, and what it is to leave.
-    pub fn take(self: &Arc<Self>, cluster: &dyn Cluster) -> Option<Arc<ClusterColumns>> {
+    /// What is here of a cluster that the scan is about to read, and what it is to leave. If it `must_be_here`, `None` unless all is.
+    pub fn take(self: &Arc<Self>, cluster: &dyn Cluster, must_be_here: bool) -> Option<Arc<ClusterColumns>> {
         let place = cluster.place()?;
         let leaves = self.leaves && !self.scans.rests();
         let bytes_max = self.scans.bytes_max();
         let (mut ready, mut claims) = (Vec::new(), Vec::new());
-        let scans;
+        let (scans, cohort);
         {
             let shelf = &mut *self.scans.shelf.lock();
             let floor = shelf.floor;
@@ -341,6 +376,9 @@ impl Attendance {
             let least = shelf.by_value.first().map_or(f64::INFINITY, |(value, _)| value.number());
             let mut moved = Vec::new();
             let table = shelf.tables.get_mut(&self.table)?;
+            if must_be_here && self.worth(table.clusters.get(&place)) != WORTH_READY {
+                return None;
+            }
             scans = table.scans.len();
             let own = table.clusters.entry(place).or_default();
             for &column in self.columns.iter().chain(self.answers.iter().flatten()) {
@@ -363,7 +401,10 @@ impl Attendance {
                 }
             }
             table.hits += ready.len() as u64;
+            let is_here = ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count() == self.columns.len();
+            cohort = if is_here { table.cohort(self.scan, place) } else { 0 };
             shelf.hits_total += ready.len() as u64;
+            shelf.cohort_reads_total += u64::from(cohort > 1);
             for (id, before, now) in moved {
                 shelf.by_value.remove(&(before, id));
                 shelf.by_value.insert((now, id));
@@ -381,6 +422,7 @@ impl Attendance {
             attendance: self.clone(),
             place,
             scans,
+            cohort,
             saved_bytes: 0,
             ready,
             claims: Mutex::new(claims),
@@ -389,10 +431,13 @@ impl Attendance {
         Some(Arc::new(columns))
     }
 
-    /// The scan does not need the cluster any more.
+    /// The scan has read the cluster. If all of it is here now, others may read it while it is hot.
     fn done(&self, place: u64) {
         let mut shelf = self.scans.shelf.lock();
         if let Some(table) = shelf.tables.get_mut(&self.table) {
+            if self.worth(table.clusters.get(&place)) == WORTH_READY {
+                table.touch(self.scan, place);
+            }
             table.release(self.scan, place);
         }
     }
@@ -436,6 +481,8 @@ pub(crate) struct ClusterColumns {
     place: u64,
     /// Scans of the table that run at the moment.
     scans: usize,
+    /// Scans that have read the cluster one after the other, this one as the last; 0 if not all is here.
+    cohort: usize,
     /// What need not be read since it is here.
     saved_bytes: usize,
     ready: Vec<(usize, Arc<Decoded>)>,
@@ -453,6 +500,8 @@ pub(crate) struct Found {
     pub saved_bytes: usize,
     /// Scans of the table at that moment, this one among them.
     pub scans: usize,
+    /// Scans that have read it one after the other, this one as the last, while all of it is here; else 0.
+    pub cohort: usize,
 }
 
 struct Claim {
@@ -477,7 +526,8 @@ impl ClusterColumns {
     /// What is here.
     pub fn found(&self) -> Found {
         let columns = self.ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count();
-        Found { columns, answers: self.ready.len() - columns, saved_bytes: self.saved_bytes, scans: self.scans }
+        let (answers, saved_bytes) = (self.ready.len() - columns, self.saved_bytes);
+        Found { columns, answers, saved_bytes, scans: self.scans, cohort: self.cohort }
     }
 
     fn unread_bytes(&self, cluster: &dyn Cluster) -> usize {

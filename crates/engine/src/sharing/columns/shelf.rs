@@ -1,6 +1,6 @@
 //! What is kept of which table and cluster, who wants it, and what goes first.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
@@ -11,6 +11,9 @@ use crate::memory::Reservation;
 
 /// Conditions of one table that are remembered.
 const CONDITIONS_MAX: usize = 1000;
+
+/// Clusters of a table that are remembered as read last. The processors' caches seldom hold more.
+const HOT_MAX: usize = 16;
 
 /// Columns that are looked at to find one that no running scan needs.
 const VICTIMS_MAX: usize = 32;
@@ -25,6 +28,7 @@ pub(super) struct Shelf {
     pub floor: f64,
     pub scans_made: u64,
     pub hits_total: u64,
+    pub cohort_reads_total: u64,
     pub fills_total: u64,
     pub drops_total: u64,
     pub closed: bool,
@@ -55,7 +59,18 @@ pub(super) struct TableShelf {
     conditions_made: usize,
     /// The running scans, and the clusters that each still needs.
     pub scans: HashMap<u64, HashSet<u64>>,
+    /// The clusters that were read last, the latest first.
+    pub hot: VecDeque<Hot>,
     pub hits: u64,
+}
+
+/// A cluster that was read of late, so that it may be in the processors' caches.
+pub(super) struct Hot {
+    pub place: u64,
+    /// The scan that read it last.
+    scan: u64,
+    /// How many have, one after the other, by then.
+    cohort: usize,
 }
 
 #[derive(Default)]
@@ -250,8 +265,26 @@ impl TableShelf {
             conditions: HashMap::new(),
             conditions_made: 0,
             scans: HashMap::new(),
+            hot: VecDeque::new(),
             hits: 0,
         }
+    }
+
+    /// How many scans read a cluster one after the other if this one does now, each while the one before it still ran.
+    pub fn cohort(&self, scan: u64, place: u64) -> usize {
+        match self.hot.iter().find(|hot| hot.place == place) {
+            Some(hot) if hot.scan == scan => hot.cohort,
+            Some(hot) if self.scans.contains_key(&hot.scan) => hot.cohort + 1,
+            _ => 1,
+        }
+    }
+
+    /// A scan has read a cluster, which is hot now.
+    pub fn touch(&mut self, scan: u64, place: u64) {
+        let hot = Hot { place, scan, cohort: self.cohort(scan, place) };
+        self.hot.retain(|hot| hot.place != place);
+        self.hot.push_front(hot);
+        self.hot.truncate(HOT_MAX);
     }
 
     pub fn release(&mut self, scan: u64, place: u64) {

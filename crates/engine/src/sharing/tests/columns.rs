@@ -19,7 +19,7 @@ use diligence_storage::{
 use crate::memory::Broker;
 use crate::plan::{Node, Plan, Scan};
 use crate::sharing::SharingInfo;
-use crate::sharing::columns::{Attendance, ClusterColumns, Scans};
+use crate::sharing::columns::{Attendance, Choice, ClusterColumns, Scans};
 
 const ROWS: usize = 250;
 const WINDOW_ROWS: usize = 100;
@@ -101,11 +101,16 @@ impl Stage {
     }
 
     fn take(&self, scan: &Arc<Attendance>, place: usize) -> Arc<ClusterColumns> {
-        scan.take(self.clusters[place].as_ref()).unwrap()
+        scan.take(self.clusters[place].as_ref(), false).unwrap()
     }
 
     fn next(&self, scan: &Attendance, left: &[usize]) -> usize {
-        left[scan.choose(left.iter().map(|place| &self.clusters[*place]))]
+        let (Choice::Here(position) | Choice::Read(position)) = self.choose(scan, left);
+        left[position]
+    }
+
+    fn choose(&self, scan: &Attendance, left: &[usize]) -> Choice {
+        scan.choose(&left.iter().map(|place| (*place, self.clusters[*place].clone())).collect())
     }
 
     /// A whole scan, as a decoder does it.
@@ -225,6 +230,46 @@ fn what_most_scans_need_comes_first() {
 }
 
 #[test]
+fn what_another_scan_has_just_read_comes_first() {
+    let stage = Stage::new(1 << 20, 40);
+    drop(stage.scan(&[0]));
+    stage.run(&[0]);
+    let [first, second, third] = [(); 3].map(|()| stage.scan(&[0]));
+    let read = |scan: &Arc<Attendance>, place| {
+        let columns = stage.take(scan, place);
+        columns.complete(ROWS);
+        columns.found().cohort
+    };
+    assert_eq!([3, 11, 20].map(|place| read(&first, place)), [1, 1, 1], "the last scan before read all, and ended");
+    let mut left = (0..40).filter(|place| *place != 11).collect::<Vec<_>>();
+    for expected in [(20, 2), (3, 2), (39, 1)] {
+        let place = stage.next(&second, &left);
+        assert_eq!((place, read(&second, place)), expected);
+        left.retain(|other| *other != place);
+    }
+    assert_eq!(stage.next(&third, &[3, 11, 20]), 3, "the second scan was there after the first");
+    assert_eq!((read(&third, 3), read(&third, 11)), (3, 2));
+    assert_eq!(read(&third, 11), 2, "it is the same scan");
+    assert_eq!(stage.next(&third, &[1, 2]), 1, "none of those was read of late");
+    drop((first, second));
+    assert_eq!(read(&stage.scan(&[0]), 20), 1, "who read it has ended");
+    // So many later ones are hot that this one is not any more.
+    (21..37).for_each(|place| assert!(read(&third, place) > 0));
+    assert_eq!(stage.choose(&third, &[2, 20]), Choice::Here(0));
+    // Who wants more of it has to decode that; what he leaves is hot, what he does not is not.
+    let fourth = stage.scan(&[0, 1]);
+    assert_eq!(stage.choose(&fourth, &[7, 8]), Choice::Read(0));
+    assert_eq!(read(&fourth, 8), 0);
+    assert_eq!(stage.next(&third, &[7, 8]), 7);
+    decode(&stage.take(&stage.scan(&[1, 0]), 8));
+    assert_eq!(stage.next(&third, &[7, 8]), 8);
+    // What is hot may have gone.
+    stage.scans.set_percent(0);
+    stage.scans.set_percent(50);
+    assert_eq!(stage.choose(&third, &[7, 8]), Choice::Read(0));
+}
+
+#[test]
 fn what_a_waiting_query_wants_is_left_by_the_first_scan() {
     let stage = Stage::new(1 << 20, 1);
     let first = stage.scan(&[0, 1]);
@@ -251,6 +296,8 @@ fn windows_of_other_sizes_and_scans_that_leave_early_leave_nothing() {
     }
     stage.run(&[0]);
     let other = stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), 7, true).unwrap();
+    assert_eq!(stage.choose(&other, &[0]), Choice::Read(0));
+    assert!(other.take(stage.clusters[0].as_ref(), true).is_none());
     let columns = stage.take(&other, 0);
     assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![0], vec![]));
     stage.scans.set_percent(0);
