@@ -59,6 +59,11 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         }
     }
 
+    /// Takes away those of which this is not true.
+    pub fn take_unless(&mut self, stays: impl Fn(&V) -> bool) -> Vec<V> {
+        self.entries.extract_if(|_, (value, _)| !stays(value)).map(|(_, (value, _))| value).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -29,6 +29,9 @@ pub const NESTING_MAX: usize = 4096;
 /// Bytes of stack that planning may use per level. Measured on `1+1+…` and `((…))`, with room to spare.
 const STACK_BYTES_PER_LEVEL: usize = 24 * 1024;
 
+/// Levels that a SELECT counts besides, because planning one takes 50 KiB of stack.
+const SELECT_LEVELS: usize = 4;
+
 /// Bytes of stack that planning uses besides.
 const STACK_BYTES_BASE: usize = 1024 * 1024;
 
@@ -257,6 +260,13 @@ struct Depth {
 struct Level {
     operators: usize,
     chain: usize,
+    selects: bool,
+}
+
+impl Level {
+    fn levels(self) -> usize {
+        self.operators + self.chain + if self.selects { SELECT_LEVELS } else { 0 }
+    }
 }
 
 /// An upper bound, up to a small factor, on the depth of the tree that the tokens parse to.
@@ -268,19 +278,22 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
         let last = open.len() - 1;
         match &token.token {
             Token::LParen | Token::LBracket | Token::LBrace => {
-                below += open[last].operators + open[last].chain + 1;
+                below += open[last].levels() + 1;
                 open.push(Level::default());
             }
             Token::RParen | Token::RBracket | Token::RBrace => close(&mut open, &mut below),
             Token::Comma | Token::SemiColon => open[last].operators = 0,
             Token::Word(word) if word.quote_style.is_none() => match word.keyword {
                 Keyword::CASE => {
-                    below += open[last].operators + open[last].chain + 1;
+                    below += open[last].levels() + 1;
                     open.push(Level::default());
                 }
                 Keyword::END => close(&mut open, &mut below),
-                Keyword::SELECT
-                | Keyword::FROM
+                Keyword::SELECT => {
+                    open[last].operators = 0;
+                    open[last].selects = true;
+                }
+                Keyword::FROM
                 | Keyword::WHERE
                 | Keyword::GROUP
                 | Keyword::HAVING
@@ -307,7 +320,7 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
             _ => open[last].operators += 1,
         }
         let last = open.len() - 1;
-        let levels = below + open[last].operators + open[last].chain;
+        let levels = below + open[last].levels();
         if levels > most.levels {
             most.levels = levels;
             if levels <= NESTING_MAX + 1 {
@@ -323,7 +336,7 @@ fn close(open: &mut Vec<Level>, below: &mut usize) {
     if open.len() > 1 {
         open.pop();
         let last = open[open.len() - 1];
-        *below -= last.operators + last.chain + 1;
+        *below -= last.levels() + 1;
     }
 }
 
@@ -365,7 +378,7 @@ mod tests {
     #[test]
     fn depth_counts_what_nests_and_what_chains() {
         let levels = |sql: &str| depth(&tokens(sql, &GenericDialect {}).unwrap()).levels;
-        assert!(levels("SELECT a, b, c FROM t WHERE a = 1") < 5);
+        assert!(levels("SELECT a, b, c FROM t WHERE a = 1") < SELECT_LEVELS + 5);
         assert!(levels(&format!("SELECT {}1{}", "(".repeat(100), ")".repeat(100))) >= 100);
         assert!(levels(&format!("SELECT 1{}", "+1".repeat(500))) >= 500);
         assert!(levels(&format!("INSERT INTO t VALUES (1){}", ",(1+1)".repeat(500))) < 20);
@@ -379,6 +392,9 @@ mod tests {
         let error = parse_one(&nested(1_000_000), "generic").unwrap_err();
         assert!(error.message().contains("4096 levels"), "{error}");
         assert!(error.span().is_some());
+        let tables = |count: usize| format!("{}SELECT 1{}", "SELECT * FROM (".repeat(count), ") x".repeat(count));
+        assert!(parse_one(&tables(500), "generic").is_ok());
+        assert!(parse_one(&tables(1000), "generic").unwrap_err().message().contains("4096 levels"));
     }
 
     #[test]

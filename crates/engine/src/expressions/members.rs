@@ -2,6 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::Float64Type;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use hashbrown::HashSet;
@@ -9,6 +10,7 @@ use hashbrown::HashSet;
 use super::bits::pack;
 use super::compare::{Constant, Natives, natives};
 use super::strings::{Strings, text_of};
+use crate::batch::floats::FloatBits;
 use crate::batch::nulls_of;
 
 /// Up to this many integers are compared one after another, in vector registers.
@@ -29,15 +31,18 @@ pub(super) struct Members {
 enum Values {
     Strings(Strings),
     Integers(Integers),
+    Floats(Floats),
 }
 
 impl Members {
-    /// The list, or `None` if it is not one of strings or of values stored as integers.
+    /// The list, or `None` if it is not one of strings, or of values stored as integers or as floats.
     pub(super) fn new(literals: &[&ScalarValue], negated: bool) -> Option<Self> {
         let (nulls, known): (Vec<&ScalarValue>, Vec<&ScalarValue>) =
             literals.iter().copied().partition(|literal: &&ScalarValue| literal.is_null());
         let values = if text_of(known.first()?).is_some() {
             Values::Strings(Strings::new(known.iter().map(|literal| text_of(literal)).collect::<Option<Vec<_>>>()?))
+        } else if let Some(floats) = known.iter().map(|literal| float_of(literal)).collect::<Option<_>>() {
+            Values::Floats(Floats(floats))
         } else {
             let integers = known.iter().map(|literal| Constant::from_scalar(literal)?.integer());
             Values::Integers(Integers::new(integers.collect::<Option<Vec<_>>>()?))
@@ -50,6 +55,7 @@ impl Members {
         let found = match &self.values {
             Values::Strings(strings) => strings.contain(array)?,
             Values::Integers(integers) => integers.contain(array)?,
+            Values::Floats(floats) => floats.contain(array)?,
         };
         let nulls = match (nulls_of(array), self.has_null) {
             (nulls, false) => nulls,
@@ -143,6 +149,30 @@ impl Integers {
     }
 }
 
+/// A set of floats, by the bits of those that stand for all equal ones.
+#[derive(Debug)]
+struct Floats(HashSet<u64, foldhash::fast::RandomState>);
+
+impl Floats {
+    fn contain(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+        let contains = |value: f64| self.0.contains(&Float64Type::canonical_bits(value));
+        Ok(match natives(array) {
+            Some(Natives::F32(values)) => pack(values, |value| contains(value.into())),
+            Some(Natives::F64(values)) => pack(values, contains),
+            _ => return Err(Error::bug(format!("a list of floats met values of type {}", array.data_type()))),
+        })
+    }
+}
+
+fn float_of(literal: &ScalarValue) -> Option<u64> {
+    let value = match literal {
+        ScalarValue::Float32(Some(value)) => f64::from(*value),
+        ScalarValue::Float64(Some(value)) => *value,
+        _ => return None,
+    };
+    Some(Float64Type::canonical_bits(value))
+}
+
 /// For each value whether it is one of at most `N` members; compiled for each `N`, so that the members stay in registers.
 fn any_of<T: Copy + PartialEq, const N: usize>(values: &[T], members: &[T]) -> BooleanBuffer {
     let members: [T; N] = std::array::from_fn(|index| members[index.min(members.len() - 1)]);
@@ -153,7 +183,7 @@ fn any_of<T: Copy + PartialEq, const N: usize>(values: &[T], members: &[T]) -> B
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int32Array, Int64Array};
+    use arrow::array::{Float32Array, Float64Array, Int32Array, Int64Array};
 
     use super::*;
 
@@ -178,6 +208,17 @@ mod tests {
             let found = list(&members, false).test(&array).unwrap();
             assert_eq!(found.values().iter().collect::<Vec<_>>(), values.map(|value| set.contains(&value)));
         }
+    }
+
+    #[test]
+    fn equal_floats_are_found_whatever_their_bits() {
+        let literals = [0.0, f64::NAN, 1.5].map(|value| ScalarValue::Float64(Some(value)));
+        let members = Members::new(&literals.iter().collect::<Vec<_>>(), false).unwrap();
+        let array: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, -f64::NAN, 1.5, 2.5]));
+        assert_eq!(members.test(&array).unwrap(), BooleanArray::from(vec![true, true, true, false]));
+        let array: ArrayRef = Arc::new(Float32Array::from(vec![Some(-0.0), Some(f32::NAN), None, Some(1.25)]));
+        let expected = BooleanArray::from(vec![Some(true), Some(true), None, Some(false)]);
+        assert_eq!(members.test(&array).unwrap(), expected);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! DataFusion wants different names in every SELECT. A statement that it refuses for that reason is planned again with inner
 //! names for what comes twice, and [`shown`] has the names to show for them. So statements that plan anyhow are not touched.
 //!
+//! A cast has the name of what is cast, so `sum(x)` and `sum(x::int)` are two aggregates of one name. Where nothing else helps, a cast becomes
+//! `CASE n WHEN n THEN … END`, with a number for each type, which has a name of its own and is folded away.
+//!
 //! An inner name is the wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`], a
 //! number, [`MARK`] and the expression's text.
 
@@ -72,7 +75,9 @@ fn is_complaint(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::Context(_, error) | DataFusionError::Diagnostic(_, error) => is_complaint(error),
         DataFusionError::Collection(errors) => errors.iter().any(is_complaint),
-        DataFusionError::SchemaError(error, _) => matches!(**error, SchemaError::AmbiguousReference { .. }),
+        DataFusionError::SchemaError(error, _) => {
+            matches!(**error, SchemaError::AmbiguousReference { .. } | SchemaError::DuplicateUnqualifiedField { .. })
+        }
         DataFusionError::Plan(message) => message.contains(COMPLAINT),
         _ => false,
     }
@@ -87,6 +92,8 @@ struct Names {
     given: usize,
     /// How many queries are around.
     depth: usize,
+    /// The types of casts so far.
+    types: Vec<String>,
 }
 
 impl VisitorMut for Names {
@@ -99,6 +106,29 @@ impl VisitorMut for Names {
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
         self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Infallible> {
+        if self.thorough
+            && let Expr::Cast { kind: _, data_type, .. } = expression
+        {
+            let name = data_type.to_string();
+            let number = self.types.iter().position(|other| *other == name).unwrap_or(self.types.len());
+            if number == self.types.len() {
+                self.types.push(name);
+            }
+            self.given += 1;
+            let number = || Expr::Value(ast::Value::Number(number.to_string(), false).into());
+            let when = ast::CaseWhen { condition: number(), result: expression.clone() };
+            *expression = Expr::Case {
+                case_token: ast::helpers::attached_token::AttachedToken::empty(),
+                end_token: ast::helpers::attached_token::AttachedToken::empty(),
+                operand: Some(Box::new(number())),
+                conditions: vec![when],
+                else_result: None,
+            };
+        }
         ControlFlow::Continue(())
     }
 

@@ -18,7 +18,7 @@ use crate::catalog::POSTGRES_SCHEMA;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 56] = [
+const FUNCTIONS: [(&str, &str); 58] = [
     ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
     ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
@@ -32,6 +32,7 @@ const FUNCTIONS: [(&str, &str); 56] = [
     ("has_schema_privilege", "true"),
     ("has_table_privilege", "true"),
     ("has_type_privilege", "true"),
+    ("mod", "($1 % $2)"),
     ("obj_description", "CAST(NULL AS TEXT)"),
     // Dots within quotes are not looked for.
     ("parse_ident", "CASE WHEN strpos($1, '\"') > 0 THEN string_to_array(replace($1, '\"', ''), '.') ELSE string_to_array(lower($1), '.') END"),
@@ -73,6 +74,7 @@ const FUNCTIONS: [(&str, &str); 56] = [
     ("pg_type_is_visible", "true"),
     ("quote_ident", "CASE WHEN $1 ~ '^[a-z_][a-z0-9_]*$' THEN $1 ELSE concat('\"', replace($1, '\"', '\"\"'), '\"') END"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
+    ("sign", "signum($1)"),
     ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)"),
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
     ("txid_current", "CAST(1 AS BIGINT)"),

@@ -1,8 +1,8 @@
-//! Decimal constants beside a DOUBLE or a REAL become DOUBLE.
+//! Decimals beside a DOUBLE or a REAL become DOUBLE.
 //!
-//! DataFusion compares and unites a decimal and a float as `DECIMAL(30, 15)`: it would cast the column, lose digits, and fail
-//! on a large value or a NaN. A constant can give way without a loss that matters: a decimal literal beside a DOUBLE column
-//! means a DOUBLE.
+//! DataFusion compares and unites a decimal and a float as `DECIMAL(30, 15)`: it would cast the float, lose digits, and fail
+//! on a large value or a NaN. A decimal literal beside a DOUBLE column means a DOUBLE, and so does a column of decimals. Only beside a constant float a
+//! column stays what it is, so that statistics and keys serve.
 //!
 //! Comes before type coercion, which adds those casts.
 
@@ -16,10 +16,11 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast}
 /// The plan with its constants as said above.
 pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_up_with_subqueries(|node| {
-        if !has_decimals(&node)? {
+        let schema = merge_schema(&node.inputs());
+        let has = |kind: fn(&DataType) -> bool| schema.fields().iter().any(|field| kind(field.data_type()));
+        if !has_decimals(&node)? && !(has(DataType::is_decimal) && has(DataType::is_floating)) {
             return Ok(Transformed::no(node));
         }
-        let schema = merge_schema(&node.inputs());
         let named = !matches!(node, LogicalPlan::Values(_));
         let names = NamePreserver::new(&node);
         node.map_expressions(|expression| {
@@ -44,7 +45,7 @@ fn has_decimals(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The expression with those of its decimal constants as DOUBLE that meet a DOUBLE or a REAL in it.
+/// The expression with those of its decimals as DOUBLE that meet a DOUBLE or a REAL in it.
 fn beside(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Expr::Cast(cast) = &expression
         && matches!(cast.field.data_type(), DataType::Float32 | DataType::Float64)
@@ -55,7 +56,8 @@ fn beside(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::yes(Expr::Literal(double.cast_to(cast.field.data_type())?, None)));
     }
     let meeting = meeting(&expression);
-    let decimal = |part: &&Expr| is_constant(part) && is_of(part, schema, DataType::is_decimal);
+    let float_varies = meeting.iter().any(|part| !is_constant(part) && is_of(part, schema, DataType::is_floating));
+    let decimal = |part: &&Expr| (is_constant(part) || float_varies) && is_of(part, schema, DataType::is_decimal);
     if !meeting.iter().any(decimal) || !meeting.iter().any(|part| is_of(part, schema, DataType::is_floating)) {
         return Ok(Transformed::no(expression));
     }

@@ -5,8 +5,10 @@
 //! the place in DataFusion's list where its input has the form that it expects.
 
 mod cardinality;
+mod comparisons;
 mod constants;
 mod join_order;
+mod kept_filters;
 mod multisets;
 pub(crate) mod offsets;
 mod overflow;
@@ -40,6 +42,7 @@ pub fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![
         Arc::new(overflow::ConstantOverflow),
+        Arc::new(comparisons::Comparisons),
         Arc::new(multisets::CountedSets),
         Arc::new(quantified::QuantifiedNames),
         Arc::new(window_filters::WindowFilters),
@@ -56,8 +59,10 @@ pub fn install() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| !USELESS.contains(&rule.name()));
     for rule in &mut rules {
-        if rule.name() == "eliminate_cross_join" {
-            *rule = Arc::new(products::EliminateProducts::default());
+        match rule.name() {
+            "eliminate_cross_join" => *rule = Arc::new(products::EliminateProducts::default()),
+            "push_down_filter" => *rule = Arc::new(kept_filters::KeptFilters::default()),
+            _ => {}
         }
     }
     let simplifiers = rules.iter().enumerate().filter(|(_, rule)| rule.name() == "simplify_expressions");

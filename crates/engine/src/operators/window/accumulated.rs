@@ -17,6 +17,7 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction, Need, Side};
+use super::moments::is_of_moments;
 use super::pieces::Pieces;
 use crate::batch::to_logical;
 use crate::expressions::Expr;
@@ -56,8 +57,8 @@ struct Held {
 impl Accumulated {
     pub fn new(function: Arc<AggregateFunctionExpr>, arguments: &[Expr], filtered: bool, reach: Reach) -> Self {
         let types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
-        // Where all values have left, it has zero instead of NULL.
-        let is_wrong = function.fun().name() == "bit_xor";
+        // Where all values have left, `bit_xor` has zero instead of NULL; moments keep what rows that left have rounded off.
+        let is_wrong = function.fun().name() == "bit_xor" || is_of_moments(&function);
         let slides = matches!(reach, Reach::Sliding | Reach::Rest);
         let retracts = slides && !is_wrong && function.create_sliding_accumulator().is_ok();
         Self {

@@ -19,6 +19,7 @@ use super::accumulated::Accumulated;
 use super::extremes::extremes;
 use super::floats::FloatSums;
 use super::frames::{Reach, Stretch};
+use super::moments::of_moments;
 use super::sums::{Counts, ExactSums};
 use crate::expressions::Expr;
 use crate::operators::aggregate::AverageKind;
@@ -122,6 +123,9 @@ fn native(
             [argument] => Some(Box::new(counts(argument))),
             _ => None,
         };
+    }
+    if let Some(of_moments) = of_moments(function, arguments, reach) {
+        return Some(of_moments);
     }
     let [argument] = arguments else { return None };
     let from = argument.data_type();

@@ -11,7 +11,8 @@
 //!          if all are: rows are read where frames begin and where they end     framed.rs
 //!          functions give a value for each frame                               function.rs
 //!            counts and exact sums: a difference of prefix sums                sums.rs
-//!            sums of floats: blocks                                            floats.rs
+//!            sums of floats: blocks                                            floats.rs, blocks.rs
+//!            variances, correlations, regressions: moments of blocks           moments.rs, blocks.rs
 //!            least and greatest values: those that no later one beats          extremes.rs
 //!            first, last, nth value, lag, lead: taken by position              picks.rs
 //!            other aggregates: DataFusion's accumulators                       accumulated.rs
@@ -35,6 +36,7 @@
 //! * Bytes are reserved before they are held.
 
 mod accumulated;
+mod blocks;
 mod buffer;
 mod columns;
 mod extremes;
@@ -42,6 +44,7 @@ mod floats;
 mod framed;
 mod frames;
 mod function;
+mod moments;
 mod picks;
 mod pieces;
 mod range;

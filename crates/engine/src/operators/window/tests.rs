@@ -1,6 +1,7 @@
 //! Windows against the slow judge, whatever the frames, the types, and however rows are cut into batches; and what they hold.
 
 mod large_partition;
+mod moments;
 mod spilled;
 
 use std::sync::Arc;

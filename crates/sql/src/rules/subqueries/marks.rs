@@ -114,14 +114,40 @@ fn of_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
             Expr::Not(inner) => is_predicate(inner),
             other => is_predicate(other),
         };
-        // DataFusion's anti join knows about NULLs.
-        let next = if whole { condition.clone() } else { below_and_or(condition.clone(), &schema)? };
+        let next = match whole {
+            _ if is_correlated_not_in(&condition) => false_for_null(condition.clone(), &schema)?,
+            // DataFusion's anti join knows about NULLs.
+            true => condition.clone(),
+            false => below_and_or(condition.clone(), &schema)?,
+        };
         changed |= next != condition;
         conditions.push(next);
     }
     let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
     let filter = LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?);
     Ok(if changed { Transformed::yes(filter) } else { Transformed::no(filter) })
+}
+
+/// What has no partner in an anti join may still have no row of the subquery at all, which is for each outer row another one.
+fn is_correlated_not_in(condition: &Expr) -> bool {
+    let (predicate, is_not) = match condition {
+        Expr::Not(inner) => (inner.as_ref(), true),
+        other => (other, false),
+    };
+    match predicate {
+        Expr::InSubquery(predicate) => predicate.negated != is_not && !predicate.subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    }
+}
+
+/// A NOT IN in terms of what is true or false: of the join of an IN within an expression DataFusion makes a mark.
+fn false_for_null(condition: Expr, schema: &DFSchema) -> Result<Expr> {
+    let negated = match condition {
+        Expr::Not(inner) => *inner,
+        Expr::InSubquery(predicate) => Expr::InSubquery(InSubquery { negated: false, ..predicate }),
+        other => other,
+    };
+    Ok(Expr::IsFalse(Box::new(three_valued(negated, schema)?)))
 }
 
 fn below_and_or(condition: Expr, schema: &DFSchema) -> Result<Expr> {

@@ -6,6 +6,8 @@
 //! - [`scalar`]: a scalar subquery with LIMIT 1 becomes an aggregate, and one that may have several rows, or none where its
 //!   column allows no NULL, gets the aggregate [`SingleValue`](single_value::SingleValue).
 //!
+//! And what would take DataFusion for ever is refused.
+//!
 //! While optimizing, before DataFusion makes joins of subqueries ([`marks`]): EXISTS and IN as values.
 
 pub(super) mod marks;
@@ -15,10 +17,20 @@ mod single_value;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use diligence_base::Error;
+use diligence_storage::foreign_error::to_datafusion;
 
-/// Rewrites the subqueries of a plan as the planner made it.
+/// The most visits that DataFusion's check of subqueries may take: a tenth of a second. It sees one that is nested n deep 2^n times.
+const VISITS_MAX: u64 = 1 << 15;
+
+/// Rewrites the subqueries of a plan as the planner made it. Fails if they nest so deeply that planning would not come to an end.
 pub(super) fn before_analysis(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if visits(&plan) > VISITS_MAX {
+        let error = Error::input("the statement has too many subqueries within one another").with_code("54001");
+        return Err(to_datafusion(error.with_hint("name the inner ones with WITH, or join them")));
+    }
     let mut moved = 0;
     plan.transform_up_with_subqueries(|node| {
         if !has_subquery(&node) {
@@ -26,6 +38,28 @@ pub(super) fn before_analysis(plan: LogicalPlan) -> Result<Transformed<LogicalPl
         }
         Ok(Transformed::yes(scalar::rewrite(places::rewrite(node, &mut moved)?)?))
     })
+}
+
+/// How often DataFusion's check visits the subqueries in the expressions of a plan.
+fn visits(plan: &LogicalPlan) -> u64 {
+    let mut visits = 0_u64;
+    // The closures never fail.
+    let _ = plan.apply(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Expr::ScalarSubquery(subquery)
+                | Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })
+                | Expr::SetComparison(SetComparison { subquery, .. }) = part
+                {
+                    let inner = self::visits(&subquery.subquery);
+                    visits = visits.saturating_add(inner.saturating_mul(2)).saturating_add(1);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    visits
 }
 
 /// Whether a node's own expressions have a subquery.

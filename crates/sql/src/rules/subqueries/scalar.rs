@@ -4,20 +4,25 @@
 //!   the outer row.
 //! - A correlated one without an aggregate has at most one row per outer row, or is an error of that row.
 //! - One without a row is NULL, though its column may allow no NULL.
+//!
+//! And those that have one row always, an aggregate of all rows, whatever else asks for them: EXISTS is true, and IN, ANY and ALL compare with
+//! that row. DataFusion would join them by the outer row, and find none where no row was aggregated.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::functions_aggregate::first_last::first_value;
+use datafusion::logical_expr::expr::{InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    AggregateUDF, EmptyRelation, Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr, Subquery,
+    AggregateUDF, BinaryExpr, EmptyRelation, Expr, FetchType, LogicalPlan, LogicalPlanBuilder, Operator, SkipType,
+    SortExpr, Subquery, lit,
 };
 
 use super::single_value::SingleValue;
 
-/// Rewrites the scalar subqueries of a node.
+/// Rewrites the scalar subqueries of a node, and those that are as good as one.
 pub(super) fn rewrite(node: LogicalPlan) -> Result<LogicalPlan> {
     let names = NamePreserver::new(&node);
     let rewritten = node.map_expressions(|expression| {
@@ -30,11 +35,29 @@ pub(super) fn rewrite(node: LogicalPlan) -> Result<LogicalPlan> {
                 }
                 None => Ok(Transformed::no(Expr::ScalarSubquery(subquery))),
             },
+            Expr::Exists(exists) if has_one_row(&exists.subquery.subquery) => {
+                Ok(Transformed::yes(lit(!exists.negated)))
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_one_row_of_each(&subquery) => {
+                let operator = if negated { Operator::NotEq } else { Operator::Eq };
+                Ok(Transformed::yes(compared(expr, operator, subquery)))
+            }
+            Expr::SetComparison(SetComparison { expr, subquery, op, .. }) if is_one_row_of_each(&subquery) => {
+                Ok(Transformed::yes(compared(expr, op, subquery)))
+            }
             part => Ok(Transformed::no(part)),
         })?;
         Ok(rewritten.update_data(|expression| name.restore(expression)))
     })?;
     Ok(rewritten.data)
+}
+
+fn is_one_row_of_each(subquery: &Subquery) -> bool {
+    !subquery.outer_ref_columns.is_empty() && has_one_row(&subquery.subquery)
+}
+
+fn compared(value: Box<Expr>, op: Operator, subquery: Subquery) -> Expr {
+    Expr::BinaryExpr(BinaryExpr { left: value, op, right: Box::new(Expr::ScalarSubquery(subquery)) })
 }
 
 /// The subquery's plan as an aggregate, if it has to be one.
