@@ -23,6 +23,8 @@ pub fn run(arguments: &ServeArguments) -> Done {
         return hash_password();
     }
     let options = options(arguments)?;
+    // Before the database is opened, which may take a while.
+    options.check().map_err(failed)?;
     let mut opened = arguments.database.clone();
     // Clients expect a TIMESTAMP WITH TIME ZONE to have one.
     opened.settings.insert(0, (TIME_ZONE.to_owned(), "+00:00".to_owned()));
@@ -30,6 +32,8 @@ pub fn run(arguments: &ServeArguments) -> Done {
     for (name, why) in database.left_out() {
         complain(format!("warning: the folder '{name}' is no table: {why}"));
     }
+    let encrypted = options.tls.is_some();
+    let announce = |addresses| announce(&addresses, encrypted);
     let served = diligence_server::process::serve(database, options, announce).map_err(failed)?;
     if !served {
         complain("sessions were ended before they were done");
@@ -71,19 +75,24 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
 }
 
 /// One line for each door, which whoever started the server can wait for.
-fn announce(addresses: Addresses) {
+fn announce(addresses: &Addresses, encrypted: bool) {
+    // Without a reader the server serves all the same.
+    let _ = stdout().write_all(lines(addresses, encrypted).as_bytes()).and_then(|()| stdout().flush());
+}
+
+fn lines(addresses: &Addresses, encrypted: bool) -> String {
     let mut lines = String::new();
     if let Some(address) = addresses.postgres {
         lines.push_str(&format!("postgres://{address}/diligence\n"));
     }
-    if let Some(path) = addresses.socket {
+    if let Some(path) = &addresses.socket {
         lines.push_str(&format!("{}\n", path.display()));
     }
     if let Some(address) = addresses.http {
-        lines.push_str(&format!("http://{address}/\n"));
+        let scheme = if encrypted { "https" } else { "http" };
+        lines.push_str(&format!("{scheme}://{address}/\n"));
     }
-    // Without a reader the server serves all the same.
-    let _ = stdout().write_all(lines.as_bytes()).and_then(|()| stdout().flush());
+    lines
 }
 
 fn hash_password() -> Done {
@@ -101,5 +110,19 @@ fn failed(error: diligence_base::Error) -> Failure {
     match error.kind() {
         ErrorKind::Input => Failure::Usage(error.to_string()),
         _ => Failure::Other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_a_certificate_http_is_announced_as_encrypted() {
+        let http = Some("127.0.0.1:8123".parse().unwrap());
+        let postgres = Some("127.0.0.1:5433".parse().unwrap());
+        let addresses = Addresses { postgres, http, ..Addresses::default() };
+        assert_eq!(lines(&addresses, false), "postgres://127.0.0.1:5433/diligence\nhttp://127.0.0.1:8123/\n");
+        assert_eq!(lines(&addresses, true), "postgres://127.0.0.1:5433/diligence\nhttps://127.0.0.1:8123/\n");
     }
 }

@@ -211,7 +211,8 @@ impl Database {
         self.0.catalog.create(&RelationName::new(DEFAULT_SCHEMA, name), Relation::Table(table), true)
     }
 
-    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+    /// What its names stand for.
+    pub fn catalog(&self) -> &Arc<Catalog> {
         &self.0.catalog
     }
 

@@ -17,7 +17,7 @@ use crate::beginning::Beginning;
 use crate::database::Database;
 use crate::plan_json;
 use crate::result::{Explained, QueryResult};
-use crate::settings::{Settings, SettingsView, Shown};
+use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system;
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
@@ -198,7 +198,7 @@ impl Session {
                 QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
             }
             Statement::Command(command) => {
-                let done = command.apply(parts.database.catalog());
+                let done = command.apply(parts.planner.catalogs());
                 parts.database.plans().heed(self);
                 QueryResult::done(done?)
             }
@@ -221,6 +221,25 @@ impl Session {
     /// A setting's value, as SHOW has it.
     pub fn setting(&self, name: &str) -> Result<String> {
         Ok(self.0.settings().show(name)?.value)
+    }
+
+    /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
+    pub fn own_setting(&self, name: &str) -> Result<Option<String>> {
+        let shown = self.0.settings().show(name)?;
+        Ok((!settings::is_everybodys(name)).then_some(shown.value))
+    }
+
+    /// Makes a setting what it was.
+    pub fn restore_setting(&self, name: &str, value: &str) -> Result<()> {
+        // One that had no value is shown as nothing.
+        if value.is_empty() { self.reset(name) } else { self.set(name, value) }
+    }
+
+    /// The session's own settings that differ from their defaults.
+    pub fn changed_settings(&self) -> Vec<String> {
+        let all = self.0.settings().all().into_iter();
+        let changed = all.filter(|shown| shown.value != shown.default && !settings::is_everybodys(&shown.name));
+        changed.map(|shown| shown.name).collect()
     }
 
     /// Gives a setting its default back.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use diligence_base::limits::{
     BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_engine::Engine;
 use diligence_engine::memory::display_bytes;
 use diligence_engine::operators::sort::SortPlan;
@@ -110,6 +110,11 @@ impl Setting {
     fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }
+}
+
+/// Whether a setting is not the session's alone.
+pub(crate) fn is_everybodys(name: &str) -> bool {
+    Setting::of_name(name).is_some_and(|setting| setting.is_engines() || setting == Setting::Workers)
 }
 
 /// A setting as it is shown.
@@ -242,12 +247,12 @@ impl SettingsView<'_> {
     /// Changes a setting.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
         if let Some(setting) = Setting::of_name(name) {
-            return self.set_own(setting, value).map_err(|error| error.context(format!("SET {name}")));
+            return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
         if name.starts_with("datafusion.runtime.") || !self.is_datafusion(name) {
             return Err(self.unknown(name));
         }
-        self.planner.set_datafusion_option(name, value)
+        self.planner.set_datafusion_option(name, value).map_err(wrong_value)
     }
 
     fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
@@ -279,6 +284,7 @@ impl SettingsView<'_> {
             Setting::SortPlan => own.sort_plan = value.parse()?,
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
+                    .with_code("55P02")
                     .with_hint("open it with --workers"));
             }
         }
@@ -381,6 +387,12 @@ impl SettingsView<'_> {
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
         suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
     }
+}
+
+/// The error about a setting's value, with the code for that unless it has one that says more.
+fn wrong_value(error: Error) -> Error {
+    let is_coded = error.code().is_some() || error.kind() == ErrorKind::Bug;
+    if is_coded { error } else { error.with_code("22023") }
 }
 
 fn is(value: &str, word: &str) -> bool {

@@ -18,6 +18,7 @@ use diligence_sql::parse::Parsed;
 use diligence_sql::prepared::{Planned, value_of};
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::Database;
 use crate::result::QueryResult;
 use crate::session::Session;
 
@@ -115,6 +116,11 @@ impl PlannedStatement {
         matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_current(session.planner()))
     }
 
+    /// Whether a table or a view behind it has been dropped or changed since, so that the plan is good for nothing but to keep that in memory.
+    pub fn is_gone(&self, database: &Database) -> bool {
+        matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_gone(database.catalog()))
+    }
+
     /// A text that is another one whenever the tables behind the query are in another state; `None` if that is not known.
     pub fn fingerprint(&self) -> Option<String> {
         match &self.planned {
@@ -141,6 +147,11 @@ impl GenericPlan {
     /// Whether planning the text again, in this session, would give the same. May look at files.
     pub fn is_current(&self, session: &Session) -> bool {
         self.plan.uses().are_current(session.planner())
+    }
+
+    /// Whether a table or a view behind it has been dropped or changed since.
+    pub fn is_gone(&self, database: &Database) -> bool {
+        self.plan.uses().are_gone(database.catalog())
     }
 
     /// The statement with values: arrays of one row, one for each of `$1`, `$2`, ….

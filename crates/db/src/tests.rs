@@ -218,8 +218,20 @@ fn deep_statements_neither_fail_nor_crash() {
     let session = session();
     assert_eq!(rows(&session, &format!("SELECT {}1{} AS x", "(".repeat(1000), ")".repeat(1000))), ["1"]);
     assert_eq!(rows(&session, &format!("SELECT x{} FROM (VALUES (1)) AS v(x)", "+1".repeat(2000))), ["2001"]);
-    let error = error(&session, &format!("SELECT 1{}", "+1".repeat(100_000)));
-    assert!(error.message().contains("levels"));
+    let too_deep = error(&session, &format!("SELECT 1{}", "+1".repeat(100_000)));
+    assert!(too_deep.message().contains("levels"));
+    for count in [50, 500] {
+        let tables = format!("{}SELECT 1 AS a{}", "SELECT * FROM (".repeat(count), ") AS x".repeat(count));
+        assert_eq!(rows(&session, &tables), ["1"]);
+    }
+    let values = |count: usize| format!("SELECT {}1{}", "(SELECT ".repeat(count), ")".repeat(count));
+    assert_eq!(rows(&session, &values(10)), ["1"]);
+    for count in [20, 60] {
+        let within = error(&session, &values(count));
+        assert!(within.message().contains("too many subqueries"), "{within}");
+        let exists = format!("{}SELECT 1{}", "SELECT 1 WHERE EXISTS (".repeat(count), ")".repeat(count));
+        assert!(error(&session, &exists).message().contains("too many subqueries"));
+    }
 }
 
 #[test]

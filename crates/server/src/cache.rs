@@ -203,6 +203,8 @@ pub struct PlanCache {
     generics: Mutex<Recent<GenericKey, Generic>>,
     /// Syntax trees of texts that are one statement for the engine.
     parsed: Mutex<Recent<TextKey, ParsedStatement>>,
+    /// The catalog's changes that are heeded.
+    changes: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -214,6 +216,7 @@ impl Default for PlanCache {
             templates: Mutex::new(Recent::new(PLANS_MAX)),
             generics: Mutex::new(Recent::new(PLANS_MAX)),
             parsed: Mutex::new(Recent::new(PARSED_MAX)),
+            changes: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -252,6 +255,20 @@ pub struct CacheInfo {
 }
 
 impl PlanCache {
+    /// Forgets the plans of tables that have been dropped or changed since the last call: a plan keeps its tables in memory.
+    pub fn heed(&self, session: &Session) {
+        let database = session.database();
+        let changes = database.catalog().changes();
+        if self.changes.swap(changes, Ordering::AcqRel) == changes {
+            return;
+        }
+        // What is dropped may be large; it is dropped outside the locks.
+        let plans = self.plans.lock().take_unless(|remembered| !remembered.plan.is_gone(database));
+        let is_gone = |generic: &Generic| matches!(&generic.plan, Some(Some(plan)) if plan.is_gone(database));
+        let generics = self.generics.lock().take_unless(|generic| !is_gone(generic));
+        drop((plans, generics));
+    }
+
     /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
     pub fn get(&self, key: &PlanKey) -> Option<Remembered> {
         self.plans.lock().get(key).cloned()
@@ -328,9 +345,33 @@ impl PlanCache {
 mod tests {
     use std::time::Duration;
 
-    use diligence_db::Used;
+    use diligence_db::{Database, Used};
 
     use super::*;
+
+    #[test]
+    fn plans_of_tables_that_are_dropped_or_changed_are_forgotten() {
+        let session = Database::in_memory().unwrap().session();
+        let cache = PlanCache::default();
+        let run = |sql: &str| drop(session.execute(sql).unwrap().collect().unwrap());
+        let key = |table: &str| PlanKey::new(&session, &format!("SELECT a FROM {table}"), &[]).unwrap();
+        let tables = ["t", "u", "v", "w"];
+        for table in tables {
+            run(&format!("CREATE TABLE {table} AS SELECT 1 AS a"));
+        }
+        let ran = |table: &str| {
+            cache.heed(&session);
+            let parsed = session.parse(&format!("SELECT a FROM {table}")).unwrap();
+            cache.put(key(table), &session.plan(&parsed, &[]).unwrap());
+        };
+        tables.into_iter().for_each(ran);
+        assert!(tables.iter().all(|table| cache.get(&key(table)).is_some()));
+        for change in ["DROP TABLE t", "INSERT INTO u VALUES (2)", "CREATE OR REPLACE TABLE v AS SELECT 3 AS a"] {
+            run(change);
+        }
+        cache.heed(&session);
+        assert_eq!(tables.map(|table| cache.get(&key(table)).is_some()), [false, false, false, true]);
+    }
 
     #[test]
     fn constants_do_not_make_another_template() {

@@ -192,8 +192,12 @@ impl Users {
 }
 
 impl ServerOptions {
-    /// Refuses what is not safe: strangers beyond loopback, and passwords in the clear.
+    /// Refuses what is of no use, a server without a door, and what is not safe: strangers beyond loopback, and passwords in the clear.
     pub fn check(&self) -> Result<()> {
+        if self.postgres.is_none() && self.http.is_none() && self.socket_directory.is_none() {
+            return Err(Error::input("a server without PostgreSQL's protocol and without HTTP serves nobody")
+                .with_hint("leave out --postgres off or --http off, or name a directory with --socket"));
+        }
         for address in [self.postgres, self.http].into_iter().flatten() {
             if address.ip().is_loopback() {
                 continue;
@@ -226,6 +230,14 @@ mod tests {
         for wrong in ["", "[users.ann]", "[users.ann]\npassword = ''", "[users.ann]\npassword = 'x'\nroot = true"] {
             assert!(Users::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_server_has_a_door() {
+        let mut options = ServerOptions { postgres: None, ..ServerOptions::default() };
+        assert!(options.check().unwrap_err().message().contains("serves nobody"));
+        options.socket_directory = Some(PathBuf::from("/run"));
+        assert!(options.check().is_ok());
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Path {
         parsed: &ParsedStatement,
         given: Vec<Option<DataType>>,
     ) -> Result<Description> {
+        self.cache.heed(session);
         let key = PlanKey::new(session, parsed.text(), &[]);
         let known = key.as_ref().filter(|_| given.is_empty()).and_then(|key| self.cache.get(key));
         let known = known.map(|remembered| remembered.plan);
@@ -204,6 +205,7 @@ impl Path {
         values: Vec<ArrayRef>,
         read_only: bool,
     ) -> Result<Running> {
+        self.cache.heed(session);
         let key = PlanKey::new(session, parsed.text(), &values);
         if let Some(Remembered { plan, history, answer }) = key.as_ref().and_then(|key| self.cache.get(key)) {
             if let Some(rows) = answer.get() {

@@ -24,7 +24,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_datafusion;
 
-use crate::catalog::{FileRelation, Relation, RelationName, SessionCatalogs, View};
+use crate::catalog::{Catalog, FileRelation, Relation, RelationName, SessionCatalogs, View};
 use crate::errors;
 use crate::names::Names;
 use crate::parse::{self, Parsed};
@@ -118,6 +118,17 @@ impl Uses {
     /// the times of files, so it may block for a moment.
     pub fn are_current(&self, planner: &Planner) -> bool {
         self.0.iter().all(|(name, state)| is_current(planner.catalogs(), planner, name, state))
+    }
+
+    /// Whether a table or a view has been dropped, or become another one. What files hold is not looked at, so this never blocks.
+    pub fn are_gone(&self, catalog: &Catalog) -> bool {
+        self.0.iter().any(|(name, state)| match (state, catalog.get(name)) {
+            (State::Path(_), _) | (State::Table(_), Some(Relation::Files(_))) => false,
+            (State::Table(before), Some(Relation::Table(table))) => table.version() != before.version,
+            (State::Table(before), Some(Relation::Memory(memory))) => memory.state().version() != before.version,
+            (State::View(before), Some(Relation::View(view))) => !Arc::ptr_eq(before, &view),
+            _ => true,
+        })
     }
 
     /// Whether there is nothing: then the plan gives the same rows every time.

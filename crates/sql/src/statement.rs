@@ -11,7 +11,9 @@ use diligence_base::{Error, Result};
 use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 
-use crate::catalog::{Catalog, FileRelation, MemoryRelation, Relation, RelationName, View, may_change};
+use crate::catalog::{
+    Catalog, FileRelation, MemoryRelation, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
+};
 use crate::write::FileTarget;
 
 /// A planned statement.
@@ -212,7 +214,8 @@ pub enum Command {
 
 impl Command {
     /// Makes the change, and gives the command's tag.
-    pub fn apply(self, catalog: &Catalog) -> Result<&'static str> {
+    pub fn apply(self, catalogs: &SessionCatalogs) -> Result<&'static str> {
+        let catalog = &*catalogs.catalog;
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
                 if if_not_exists && catalog.get(&name).is_some() {
@@ -233,24 +236,32 @@ impl Command {
                 let dropped = catalog.drop(&name, |relation| match relation {
                     Relation::View(_) if view => Ok(()),
                     Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
-                    other => Err(Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()))),
+                    other => {
+                        let error = Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()));
+                        Err(error.with_code("42809"))
+                    }
                 })?;
                 if !dropped && !if_exists {
-                    let names = catalog.relations().into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
-                    let error = Error::input(format!("no {wanted} is named '{name}'"));
+                    if !catalog.has_schema(&name.schema) {
+                        return Err(no_schema(&name.schema));
+                    }
+                    let readable = catalog.relations().into_iter().map(|(name, _)| name);
+                    let readable = readable.filter(|name| catalogs.rights.may_read(name));
+                    let names = readable.map(|name| name.to_string()).collect::<Vec<_>>();
+                    let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
                     return Err(crate::errors::suggest(error, &name.to_string(), &names));
                 }
                 Ok(tag)
             }
             Command::CreateSchema { name, if_not_exists } => {
                 if !catalog.create_schema(&name) && !if_not_exists {
-                    return Err(Error::input(format!("a schema named '{name}' exists already")));
+                    return Err(Error::input(format!("a schema named '{name}' exists already")).with_code("42P06"));
                 }
                 Ok("CREATE SCHEMA")
             }
             Command::DropSchema { name, if_exists, cascade } => {
                 if !catalog.drop_schema(&name, cascade)? && !if_exists {
-                    return Err(Error::input(format!("no schema is named '{name}'")));
+                    return Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000"));
                 }
                 Ok("DROP SCHEMA")
             }

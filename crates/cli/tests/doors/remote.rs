@@ -205,3 +205,11 @@ fn top_shows_what_runs() {
     terminal.send("\u{3}");
     assert!(terminal.wait().success());
 }
+
+#[test]
+fn a_server_without_a_door_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = run(home.path(), &["serve", "--postgres", "off", "--http", "off"], "");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("serves nobody") && ran.stderr.contains("--socket"), "{}", ran.stderr);
+}

@@ -23,16 +23,16 @@ pub enum Command {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
-    /// SAVEPOINT.
-    Savepoint,
-    /// RELEASE SAVEPOINT.
-    Release,
-    /// ROLLBACK TO SAVEPOINT.
-    RollbackTo,
+    /// SAVEPOINT name.
+    Savepoint(String),
+    /// RELEASE SAVEPOINT name.
+    Release(String),
+    /// ROLLBACK TO SAVEPOINT name.
+    RollbackTo(String),
     /// SET name = value.
-    Set(String, String),
+    Set(String, String, Lasts),
     /// SET name = DEFAULT, RESET name.
-    Reset(String),
+    Reset(String, Lasts),
     /// RESET ALL.
     ResetAll,
     /// SHOW name.
@@ -49,12 +49,23 @@ pub enum Command {
     Declare(String, String),
     /// FETCH a number of rows from a cursor; all if `None`.
     Fetch(Option<usize>, String),
+    /// MOVE: as FETCH, without the rows.
+    Move(Option<usize>, String),
     /// UNLISTEN: nothing was listened to.
     Unlisten,
     /// COPY … TO STDOUT.
     CopyOut(CopyOut),
     /// COPY … FROM STDIN.
     CopyIn(CopyIn),
+}
+
+/// How long what SET says lasts, if the block that it is in does not roll back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// As long as the session: SET, RESET.
+    Session,
+    /// As long as the block: SET LOCAL.
+    Block,
 }
 
 /// COPY … TO STDOUT.
@@ -120,14 +131,15 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin,
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
-        ("ROLLBACK", "TO", _) | ("ROLLBACK", "TRANSACTION" | "WORK", "TO") => Command::RollbackTo,
+        ("ROLLBACK", "TO", _) => Command::RollbackTo(savepoint(&tokens, 2)?),
+        ("ROLLBACK", "TRANSACTION" | "WORK", "TO") => Command::RollbackTo(savepoint(&tokens, 3)?),
         ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
-        ("SAVEPOINT", ..) => Command::Savepoint,
-        ("RELEASE", ..) => Command::Release,
+        ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
+        ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
         ("SET", "TRANSACTION" | "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction,
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
-        ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..])),
+        ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),
         ("SHOW", "ALL" | "TABLES" | "COLUMNS" | "FUNCTIONS", _) => return Ok(None),
         ("SHOW", ..) if count >= 2 => Command::Show(setting_name(&tokens[1..])),
         ("DISCARD", ..) => Command::Discard,
@@ -138,7 +150,8 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("CLOSE", "ALL", _) => Command::Close(None),
         ("CLOSE", ..) => Command::Close(Some(name(&tokens, 1)?)),
         ("DECLARE", ..) => return declare(sql, &tokens),
-        ("FETCH", ..) | ("MOVE", ..) => return fetch(&tokens).map(Some),
+        ("FETCH", ..) => return fetch(&tokens).map(|(count, name)| Some(Command::Fetch(count, name))),
+        ("MOVE", ..) => return fetch(&tokens).map(|(count, name)| Some(Command::Move(count, name))),
         ("UNLISTEN", ..) => Command::Unlisten,
         ("COPY", ..) => return copy(sql, &tokens),
         _ => return Ok(None),
@@ -252,6 +265,12 @@ fn name(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
     }
 }
 
+/// A name, with or without SAVEPOINT before it.
+fn savepoint(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
+    let is_word = matches!(tokens.get(at), Some((Token::Word(word), _)) if word.eq_ignore_ascii_case("SAVEPOINT"));
+    name(tokens, if is_word { at + 1 } else { at })
+}
+
 /// `a.b`, `time zone`, `transaction isolation level`.
 fn setting_name(tokens: &[Placed<'_>]) -> String {
     let mut name = String::new();
@@ -280,7 +299,8 @@ fn set(tokens: &[Placed<'_>]) -> Option<Command> {
     let is =
         |token: &Placed<'_>, word: &str| matches!(&token.0, Token::Word(found) if found.eq_ignore_ascii_case(word));
     let mut at = 1;
-    if tokens.get(at).is_some_and(|token| is(token, "SESSION") || is(token, "LOCAL")) {
+    let lasts = if tokens.get(at).is_some_and(|token| is(token, "LOCAL")) { Lasts::Block } else { Lasts::Session };
+    if lasts == Lasts::Block || tokens.get(at).is_some_and(|token| is(token, "SESSION")) {
         at += 1;
     }
     let (name, values) = if tokens.get(at).is_some_and(|token| is(token, "TIME"))
@@ -307,9 +327,9 @@ fn set(tokens: &[Placed<'_>]) -> Option<Command> {
         return None;
     }
     if value.eq_ignore_ascii_case("default") {
-        return Some(Command::Reset(name));
+        return Some(Command::Reset(name, lasts));
     }
-    Some(Command::Set(name, value))
+    Some(Command::Set(name, value, lasts))
 }
 
 fn declare(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
@@ -319,7 +339,8 @@ fn declare(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> 
     Ok(Some(Command::Declare(cursor, sql[query.1 + 3..].trim().to_owned())))
 }
 
-fn fetch(tokens: &[Placed<'_>]) -> Result<Command, String> {
+/// How many rows of which cursor.
+fn fetch(tokens: &[Placed<'_>]) -> Result<(Option<usize>, String), String> {
     let mut count = Some(1);
     let mut at = 1;
     loop {
@@ -330,9 +351,9 @@ fn fetch(tokens: &[Placed<'_>]) -> Result<Command, String> {
                 "PRIOR" | "BACKWARD" | "FIRST" | "LAST" | "ABSOLUTE" | "RELATIVE" => {
                     return Err("cursors only go forward".to_owned());
                 }
-                _ => return Ok(Command::Fetch(count, word.to_lowercase())),
+                _ => return Ok((count, word.to_lowercase())),
             },
-            Some(Token::Quoted(text, '"')) => return Ok(Command::Fetch(count, text.clone())),
+            Some(Token::Quoted(text, '"')) => return Ok((count, text.clone())),
             Some(Token::Symbol(number)) => {
                 count = Some(number.parse().map_err(|_| "expected a number of rows".to_owned())?);
             }
@@ -496,19 +517,25 @@ mod tests {
     fn statements_of_the_session_are_told_by_their_words() {
         assert_eq!(found("/* x */ begin;"), Command::Begin);
         assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin);
-        assert_eq!(found("ROLLBACK TO SAVEPOINT a"), Command::RollbackTo);
-        assert_eq!(found("SET extra_float_digits = 3"), Command::Set("extra_float_digits".into(), "3".into()));
-        assert_eq!(
-            found("SET SESSION statement_timeout TO '5s'"),
-            Command::Set("statement_timeout".into(), "5s".into())
-        );
-        assert_eq!(found("set time zone 'UTC'"), Command::Set("timezone".into(), "UTC".into()));
-        assert_eq!(found("SET a.b = -1"), Command::Set("a.b".into(), "-1".into()));
-        assert_eq!(found("SET search_path = a, \"B\""), Command::Set("search_path".into(), "a, B".into()));
-        assert_eq!(found("SET packets TO DEFAULT"), Command::Reset("packets".into()));
+        for sql in ["ROLLBACK TO SAVEPOINT A", "rollback work to a;", "ROLLBACK TRANSACTION TO SAVEPOINT \"a\""] {
+            assert_eq!(found(sql), Command::RollbackTo("a".into()), "{sql}");
+        }
+        assert_eq!(found("SAVEPOINT \"A\""), Command::Savepoint("A".into()));
+        assert_eq!(found("RELEASE a"), found("RELEASE SAVEPOINT a"));
+        assert!(command("SAVEPOINT").is_err() && command("ROLLBACK TO 1").is_err());
+        let set = |name: &str, value: &str| Command::Set(name.into(), value.into(), Lasts::Session);
+        assert_eq!(found("SET extra_float_digits = 3"), set("extra_float_digits", "3"));
+        assert_eq!(found("SET SESSION statement_timeout TO '5s'"), set("statement_timeout", "5s"));
+        assert_eq!(found("set time zone 'UTC'"), set("timezone", "UTC"));
+        assert_eq!(found("SET a.b = -1"), set("a.b", "-1"));
+        assert_eq!(found("SET search_path = a, \"B\""), set("search_path", "a, B"));
+        assert_eq!(found("SET packets TO DEFAULT"), Command::Reset("packets".into(), Lasts::Session));
+        assert_eq!(found("set local packets = 2"), Command::Set("packets".into(), "2".into(), Lasts::Block));
+        assert_eq!(found("SET LOCAL TIME ZONE DEFAULT"), Command::Reset("timezone".into(), Lasts::Block));
         assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
         assert_eq!(found("DECLARE c CURSOR WITH HOLD FOR SELECT 1"), Command::Declare("c".into(), "SELECT 1".into()));
         assert_eq!(found("FETCH FORWARD 10 FROM \"c\""), Command::Fetch(Some(10), "c".into()));
+        assert_eq!(found("MOVE FORWARD ALL IN c"), Command::Move(None, "c".into()));
         for sql in
             ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"]
         {

@@ -4,6 +4,7 @@
 //! its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which only move bytes:
 //! what takes time goes through the stages ([`crate::path`]), and what a slow client does not take stays in its own buffers.
 
+mod changes;
 pub mod commands;
 pub mod copy;
 pub mod encode;
@@ -14,6 +15,8 @@ mod run;
 mod session;
 mod settings;
 mod startup;
+#[cfg(test)]
+mod tests;
 mod text;
 mod wire;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
-    new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray, new_null_array,
 };
 use arrow::array::{Decimal128Array, ListArray, StringViewArray};
 use arrow::buffer::OffsetBuffer;
@@ -73,8 +73,20 @@ fn is_decimal(data_type: &DataType) -> bool {
 
 fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(array, wanted, &options)
-        .map_err(|error| Error::value(format!("a parameter is no {wanted}: {error}")).with_code("22P02"))
+    cast_with_options(array, wanted, &options).map_err(|error| {
+        let code = if wanted.is_integer() && is_whole(array) { "22003" } else { "22P02" };
+        Error::value(format!("a parameter is no {wanted}: {error}")).with_code(code)
+    })
+}
+
+/// Whether it is a whole number, of whatever size, as a number or as text.
+fn is_whole(array: &ArrayRef) -> bool {
+    let is_whole_text = |text: &str| {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let text = array.as_string_opt::<i32>().filter(|texts| texts.len() == 1);
+    array.data_type().is_integer() || text.is_some_and(|texts| is_whole_text(texts.value(0)))
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -474,6 +486,18 @@ mod tests {
         assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View).is_err());
         assert_eq!(value(None, 23, Form::Binary, &DataType::Int32).unwrap().null_count(), 1);
         assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64).unwrap()), "5");
+    }
+
+    #[test]
+    fn whole_numbers_that_do_not_fit_have_a_code_of_their_own() {
+        let code = |bytes: &[u8], oid, form, wanted| value(Some(bytes), oid, form, &wanted).unwrap_err().code();
+        for text in ["99999999999", "-99999999999", "+3000000000"] {
+            assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22003"), "{text}");
+        }
+        for text in ["1e3", "", "-", "12a", "1.5"] {
+            assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22P02"), "{text}");
+        }
+        assert_eq!(code(&70_000i32.to_be_bytes(), 23, Form::Binary, DataType::Int16), Some("22003"));
     }
 
     #[test]

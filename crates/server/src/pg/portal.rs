@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use diligence_db::postgres::column_type;
 use diligence_db::{Description, ParsedStatement};
 
 use super::commands::Command;
@@ -14,6 +16,8 @@ pub(super) struct Prepared {
     /// As it was sent.
     pub(super) text: String,
     pub(super) kind: Kind,
+    /// The types of parameters as the client declared them: zeros, or nothing, for those that it left to the statement.
+    pub(super) declared: Vec<u32>,
     /// The types of parameters as the client knows them.
     pub(super) parameters: Vec<u32>,
 }
@@ -26,6 +30,26 @@ pub(super) enum Kind {
     Command(Command),
     /// One for the engine.
     Statement(ParsedStatement, Description),
+}
+
+impl Prepared {
+    /// The columns that the client was told of, if it was; `None` for a statement without rows, too.
+    pub(super) fn described(&self) -> Option<&SchemaRef> {
+        match &self.kind {
+            Kind::Statement(_, description) => description.schema.as_ref(),
+            Kind::Command(_) | Kind::Empty => None,
+        }
+    }
+}
+
+/// Whether two results have the same columns for a client: as many, of the same names and types. What a type has in parentheses may
+/// differ: of a decimal it may depend on values, and clients read any.
+pub(super) fn same_columns(one: &Schema, other: &Schema) -> bool {
+    let alike = |(one, other): (&FieldRef, &FieldRef)| {
+        let types = [one, other].map(|field| column_type(field.data_type()).oid);
+        one.name() == other.name() && types[0] == types[1]
+    };
+    one.fields().len() == other.fields().len() && one.fields().iter().zip(other.fields()).all(alike)
 }
 
 /// A statement with its parameters.

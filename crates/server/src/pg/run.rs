@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::ParsedStatement;
@@ -15,12 +16,13 @@ use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
-use super::commands::{Command, CopyFormat, CopyIn, CopyOut};
+use super::changes::Was;
+use super::commands::{Command, CopyFormat, CopyIn, CopyOut, Lasts};
 use super::copy::{CopyDecoder, CopyEncoder, Framing};
 use super::encode::{Columns, Form, Rows};
-use super::portal::{Kind, Portal, Prepared, Reading, State};
+use super::portal::{Kind, Portal, Prepared, Reading, State, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
-use super::wire::{Broken, notice};
+use super::wire::{Broken, Received, notice};
 use crate::running::Running;
 use crate::sqlstate;
 
@@ -72,6 +74,14 @@ impl PgSession {
         let Kind::Statement(parsed, _) = &statement.kind else { return Err(Error::bug("not a statement").into()) };
         let deadline = self.deadline();
         let running = self.started(deadline, parsed, portal.values.clone(), self.block != Block::None).await?;
+        // The client reads rows by what it was told at some time before.
+        let is_as_described = |described: &SchemaRef| {
+            Arc::ptr_eq(described, running.schema())
+                || !running.is_command() && same_columns(described, running.schema())
+        };
+        if !statement.described().is_none_or(is_as_described) {
+            Box::pin(self.check_columns(statement)).await?;
+        }
         if running.is_command() {
             portal.state = State::Done;
             let finish = running.finish();
@@ -131,32 +141,9 @@ impl PgSession {
     async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
         let deadline = self.deadline();
         let mut left = most.unwrap_or(usize::MAX);
-        let State::Running(reading) = &mut portal.state else { return Ok(true) };
         loop {
-            let (rows, from) = match reading.rows.take() {
-                Some(there) => there,
-                None => {
-                    let next = async { reading.running.next().await.transpose() };
-                    match Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await {
-                        Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
-                            (Arc::new(reading.columns.rows(&batch)?), 0)
-                        }
-                        Ok(Some(batch)) => {
-                            let columns = reading.columns.clone();
-                            let ready = self.server.path().compute(move || columns.rows(&batch));
-                            (Arc::new(ready.await?), 0)
-                        }
-                        Ok(None) => {
-                            portal.state = State::Done;
-                            return Ok(true);
-                        }
-                        Err(trouble) => {
-                            portal.state = State::Done;
-                            return Err(trouble);
-                        }
-                    }
-                }
-            };
+            let Some((rows, from)) = self.next_rows(portal, deadline).await? else { return Ok(true) };
+            let State::Running(reading) = &mut portal.state else { return Ok(true) };
             if left == 0 {
                 reading.rows = Some((rows, from));
                 return Ok(false);
@@ -192,9 +179,55 @@ impl PgSession {
         }
     }
 
+    /// Rows that were not sent yet, and the first of them; `None` at the end.
+    async fn next_rows(
+        &mut self,
+        portal: &mut Portal,
+        deadline: Option<Instant>,
+    ) -> Outcome<Option<(Arc<Rows>, usize)>> {
+        let State::Running(reading) = &mut portal.state else { return Ok(None) };
+        if let Some(there) = reading.rows.take() {
+            return Ok(Some(there));
+        }
+        let next = async { reading.running.next().await.transpose() };
+        match Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await {
+            Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
+                Ok(Some((Arc::new(reading.columns.rows(&batch)?), 0)))
+            }
+            Ok(Some(batch)) => {
+                let columns = reading.columns.clone();
+                let ready = self.server.path().compute(move || columns.rows(&batch));
+                Ok(Some((Arc::new(ready.await?), 0)))
+            }
+            ended => {
+                portal.state = State::Done;
+                ended.map(|_| None)
+            }
+        }
+    }
+
+    /// Goes over rows without sending them; how many there were.
+    async fn pass_over(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<usize> {
+        let deadline = self.deadline();
+        let most = most.unwrap_or(usize::MAX);
+        let mut passed = 0;
+        while passed < most {
+            let Some((rows, from)) = self.next_rows(portal, deadline).await? else { break };
+            let to = rows.count().min(from.saturating_add(most - passed));
+            passed += to - from;
+            if let State::Running(reading) = &mut portal.state
+                && to < rows.count()
+            {
+                reading.rows = Some((rows, to));
+            }
+        }
+        Ok(passed)
+    }
+
     /// Answers a command of the session.
     async fn command(&mut self, command: &Command, describe: bool) -> Outcome {
-        if self.block == Block::Failed && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo)
+        if self.block == Block::Failed
+            && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo(_))
         {
             return Err(failed_block());
         }
@@ -213,47 +246,53 @@ impl PgSession {
                     self.outbox.put(notice("WARNING", &error));
                 }
                 let commits = *command == Command::Commit && self.block != Block::Failed;
-                self.end_block();
+                self.end_block(commits);
                 self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
             }
-            Command::Savepoint | Command::Release | Command::RollbackTo => {
-                if self.block == Block::None {
-                    let error = Error::input("savepoints belong to transactions, and there is none");
-                    return Err(error.with_code("25P01").into());
-                }
-                // Nothing was changed, so there is nothing to go back to but the block itself.
-                self.block = Block::Open;
-                self.complete(match command {
-                    Command::Savepoint => "SAVEPOINT",
-                    Command::Release => "RELEASE",
-                    _ => "ROLLBACK",
-                });
+            Command::Savepoint(name) => {
+                self.check_savepoint()?;
+                self.changes.savepoint(name)?;
+                self.complete("SAVEPOINT");
             }
-            Command::Set(name, value) => {
-                let report = self.set(name, value)?;
-                self.report(report);
+            Command::Release(name) => {
+                self.check_savepoint()?;
+                self.changes.release(name)?;
+                self.complete("RELEASE");
+            }
+            Command::RollbackTo(name) => {
+                self.check_savepoint()?;
+                // Nothing but settings can have been changed.
+                let undone = self.changes.back_to(name)?;
+                self.undo(undone);
+                self.block = Block::Open;
+                self.complete("ROLLBACK");
+            }
+            Command::Set(name, value, lasts) => {
+                if self.has_effect(*lasts) {
+                    let was = self.before_change(name, *lasts)?;
+                    let report = self.set(name, value)?;
+                    self.report(report);
+                    self.changes.note(was, *lasts);
+                }
                 self.complete("SET");
             }
-            Command::Reset(name) => {
-                if self.settings.has(name) {
-                    let report = self.settings.reset(name);
-                    self.report(report);
-                    if name.eq_ignore_ascii_case("timezone") {
-                        self.session.reset(ENGINE_TIME_ZONE)?;
-                    }
-                } else {
-                    self.session.reset(name)?;
+            Command::Reset(name, lasts) => {
+                if self.has_effect(*lasts) {
+                    let was = self.before_change(name, *lasts)?;
+                    self.reset(name)?;
+                    self.changes.note(was, *lasts);
                 }
-                self.tell_facts();
                 self.complete("RESET");
             }
             Command::ResetAll => {
+                let changed = if self.block == Block::None { vec![] } else { self.changed_settings()? };
                 self.settings.reset_all();
                 self.session.reset_all()?;
                 self.tell_facts();
                 for report in self.settings.reports() {
                     self.report(Some(report));
                 }
+                changed.into_iter().for_each(|was| self.changes.note(Some(was), Lasts::Session));
                 self.complete("RESET");
             }
             Command::Show(name) => {
@@ -298,6 +337,7 @@ impl PgSession {
             }
             Command::Declare(name, query) => self.declare(name, query).await?,
             Command::Fetch(count, name) => self.fetch(*count, name, describe).await?,
+            Command::Move(count, name) => self.move_on(*count, name).await?,
             Command::Unlisten => self.complete("UNLISTEN"),
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
@@ -324,7 +364,7 @@ impl PgSession {
             self.session.set(name, value)?;
             return Ok(None);
         }
-        if name.eq_ignore_ascii_case("timezone") {
+        if name.eq_ignore_ascii_case(TIME_ZONE) {
             self.session.set(ENGINE_TIME_ZONE, value)?;
             // Rows are shown in UTC all the same, and the client is told so.
             return Ok(None);
@@ -332,6 +372,90 @@ impl PgSession {
         let report = self.settings.set(name, value)?;
         self.tell_facts();
         Ok(report)
+    }
+
+    /// Gives a setting of the client's or of the engine's its first value back.
+    fn reset(&mut self, name: &str) -> Result<()> {
+        if self.settings.has(name) {
+            let report = self.settings.reset(name);
+            self.report(report);
+            if name.eq_ignore_ascii_case(TIME_ZONE) {
+                self.session.reset(ENGINE_TIME_ZONE)?;
+            }
+        } else {
+            self.session.reset(name)?;
+        }
+        self.tell_facts();
+        Ok(())
+    }
+
+    fn check_savepoint(&self) -> Result<()> {
+        if self.block != Block::None {
+            return Ok(());
+        }
+        Err(Error::input("savepoints belong to transactions, and there is none").with_code("25P01"))
+    }
+
+    /// Whether SET does anything; the client is warned if it does not: SET LOCAL outside of a block.
+    fn has_effect(&mut self, lasts: Lasts) -> bool {
+        let has_effect = lasts == Lasts::Session || self.block != Block::None;
+        if !has_effect {
+            let error = Error::input("SET LOCAL lasts until its transaction ends, and there is none");
+            self.outbox.put(notice("WARNING", &error.with_code("25P01")));
+        }
+        has_effect
+    }
+
+    /// What a setting is that is about to be changed, if that is to be remembered.
+    fn before_change(&self, name: &str, lasts: Lasts) -> Result<Option<Was>> {
+        if self.block == Block::None {
+            return Ok(None);
+        }
+        let was = self.setting_now(name)?;
+        if lasts == Lasts::Block && was.is_none() {
+            let error = Error::input(format!("the setting '{name}' is everybody's: it does not go with a transaction"));
+            return Err(error.with_code("55P02").with_hint("write SET without LOCAL"));
+        }
+        Ok(was)
+    }
+
+    /// What a setting is now; `None` of one that is everybody's.
+    fn setting_now(&self, name: &str) -> Result<Option<Was>> {
+        let is_zone = name.eq_ignore_ascii_case(TIME_ZONE);
+        if let Some(was) = self.settings.now(name).filter(|_| !is_zone) {
+            return Ok(Some(Was::Client(was)));
+        }
+        let name = if is_zone { ENGINE_TIME_ZONE } else { name };
+        let value = self.session.own_setting(name)?;
+        Ok(value.map(|value| Was::Engine { name: name.to_owned(), value }))
+    }
+
+    /// What those settings are now that RESET ALL changes.
+    fn changed_settings(&self) -> Result<Vec<Was>> {
+        let client = self.settings.changed().into_iter().map(str::to_owned);
+        let names = client.chain(self.session.changed_settings());
+        names.filter_map(|name| self.setting_now(&name).transpose()).collect()
+    }
+
+    /// Makes settings what they were.
+    pub(super) fn undo(&mut self, settings: Vec<Was>) {
+        if settings.is_empty() {
+            return;
+        }
+        for was in settings {
+            match was {
+                Was::Client(was) => {
+                    let report = self.settings.restore(was);
+                    self.report(report);
+                }
+                Was::Engine { name, value } => {
+                    if let Err(error) = self.session.restore_setting(&name, &value) {
+                        self.outbox.put(notice("WARNING", &error.context("a setting stays as it is")));
+                    }
+                }
+            }
+        }
+        self.tell_facts();
     }
 
     fn report(&mut self, report: Option<(&'static str, String)>) {
@@ -373,6 +497,19 @@ impl PgSession {
         let sent = portal.sent - before;
         self.cursors.insert(name.to_owned(), (portal, in_block));
         self.complete(format!("FETCH {sent}"));
+        Ok(())
+    }
+
+    /// As FETCH, but for the rows.
+    async fn move_on(&mut self, count: Option<usize>, name: &str) -> Outcome {
+        let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
+        let statement = portal.statement.clone();
+        if matches!(portal.state, State::Bound) {
+            self.start(&mut portal, &statement).await?;
+        }
+        let passed = self.pass_over(&mut portal, count).await?;
+        self.cursors.insert(name.to_owned(), (portal, in_block));
+        self.complete(format!("MOVE {passed}"));
         Ok(())
     }
 
@@ -457,19 +594,19 @@ impl PgSession {
         let mut failure = None;
         loop {
             let (done, ended) = match self.inbox.next().await? {
-                In::CopyData(data) => {
+                Received::Message(In::CopyData(data)) => {
                     if failure.is_none() {
                         taken.extend_from_slice(&data.data);
                     }
                     (false, None)
                 }
-                In::CopyDone(_) => (true, None),
-                In::CopyFail(fail) => {
+                Received::Message(In::CopyDone(_)) => (true, None),
+                Received::Message(In::CopyFail(fail)) => {
                     let error =
                         Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
                     (true, Some(error.with_code(sqlstate::CANCELLED)))
                 }
-                In::Flush(_) | In::Sync(_) => (false, None),
+                Received::Message(In::Flush(_) | In::Sync(_)) => (false, None),
                 _ => {
                     let error =
                         Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
@@ -510,7 +647,9 @@ impl PgSession {
     }
 }
 
-/// The engine's name for the session's time zone.
+/// The client's name for the session's time zone.
+const TIME_ZONE: &str = "timezone";
+/// The engine's name for it.
 const ENGINE_TIME_ZONE: &str = "datafusion.execution.time_zone";
 
 fn no_cursor(name: &str) -> Error {

@@ -9,7 +9,8 @@
 //!
 //! Transactions: BEGIN opens a block in which statements may read. Each statement reads the tables as they are when it starts,
 //! as with READ COMMITTED; what would change something is refused inside a block (25006), because it could not be rolled
-//! back. Outside of a block every statement stands by itself and is done when it is answered.
+//! back. Outside of a block every statement stands by itself and is done when it is answered. Settings can be rolled back:
+//! [`changes`](super::changes) knows what they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,13 +27,14 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use tokio::time::Instant;
 
 use super::Peer;
+use super::changes::Changes;
 use super::commands::{self, Command};
 use super::encode::{Columns, Form, form_of};
 use super::parameters::{declared, number_of_object, value};
-use super::portal::{Kind, Portal, Prepared, Reading, State};
+use super::portal::{Kind, Portal, Prepared, Reading, State, same_columns};
 use super::settings::{ClientSettings, command_line_settings};
 use super::startup::Arrival;
-use super::wire::{Broken, Inbox, Outbox, error_response, notice};
+use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
 use crate::admission::Asker;
 use crate::cache::normalized;
 use crate::registry::Registered;
@@ -85,6 +87,8 @@ pub(super) struct PgSession {
     pub(super) outbox: Outbox,
     pub(super) settings: ClientSettings,
     pub(super) block: Block,
+    /// Settings that were changed in the block.
+    pub(super) changes: Changes,
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
     pub(super) cursors: HashMap<String, (Portal, bool)>,
@@ -132,6 +136,7 @@ pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: Peer) {
         outbox,
         settings,
         block: Block::None,
+        changes: Changes::default(),
         statements: HashMap::new(),
         portals: HashMap::new(),
         cursors: HashMap::new(),
@@ -218,7 +223,7 @@ impl PgSession {
                 }
             };
             let message = match message {
-                Ok(In::Terminate(_)) => return Broken::Gone,
+                Ok(Received::Message(In::Terminate(_))) => return Broken::Gone,
                 Ok(message) => message,
                 Err(broken) => return broken,
             };
@@ -238,10 +243,18 @@ impl PgSession {
         })
     }
 
-    async fn message(&mut self, message: In) -> Result<(), Broken> {
-        if self.skipping && !matches!(message, In::Sync(_)) {
+    async fn message(&mut self, received: Received) -> Result<(), Broken> {
+        if self.skipping && !matches!(received, Received::Message(In::Sync(_))) {
             return Ok(());
         }
+        let Received::Message(message) = received else {
+            let error = Error::unsupported("functions are not called by a message of their own here")
+                .with_code(sqlstate::UNSUPPORTED)
+                .with_hint("call it in a query: SELECT name(…)");
+            self.told(Err(error.into()), None)?;
+            self.ready();
+            return Ok(());
+        };
         let outcome = match message {
             In::Query(query) => {
                 let outcome = self.simple(&query.query).await;
@@ -389,11 +402,11 @@ impl PgSession {
     /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
     pub(super) async fn prepare(&mut self, text: String, oids: Vec<u32>, describe: bool) -> Outcome<Prepared> {
         if normalized(&text).is_empty() {
-            return Ok(Prepared { text, kind: Kind::Empty, parameters: vec![] });
+            return Ok(Prepared { text, kind: Kind::Empty, declared: oids, parameters: vec![] });
         }
         let command = commands::command(&text).map_err(|reason| Error::input(reason).with_code("42601"))?;
         if let Some(command) = command {
-            return Ok(Prepared { text, kind: Kind::Command(command), parameters: vec![] });
+            return Ok(Prepared { text, kind: Kind::Command(command), declared: oids, parameters: vec![] });
         }
         if self.block == Block::Failed {
             return Err(failed_block());
@@ -416,7 +429,24 @@ impl PgSession {
             _ => number_of_object(&text, index + 1).unwrap_or_else(|| column_type(known).oid),
         });
         let parameters = parameters.collect();
-        Ok(Prepared { text, kind: Kind::Statement(parsed, description), parameters })
+        Ok(Prepared { text, kind: Kind::Statement(parsed, description), declared: oids, parameters })
+    }
+
+    /// Fails if a statement does not give the columns any more that it was described with. Described anew, since what it is described with and what it
+    /// gives could differ for other reasons.
+    pub(super) async fn check_columns(&mut self, statement: &Prepared) -> Outcome {
+        let Some(before) = statement.described() else { return Ok(()) };
+        let again = self.prepare(statement.text.clone(), statement.declared.clone(), true).await?;
+        if again.described().is_some_and(|now| same_columns(before, now)) {
+            return Ok(());
+        }
+        let error = Error::unsupported(
+            "cached plan must not change result type: the statement gives other columns than when it was prepared",
+        );
+        Err(error
+            .with_code(sqlstate::UNSUPPORTED)
+            .with_hint("prepare it again: what it reads has been replaced since by something with other columns")
+            .into())
     }
 
     async fn parse(&mut self, parse: Parse) -> Outcome {
@@ -601,9 +631,11 @@ impl PgSession {
         }
     }
 
-    /// The end of a block: its portals and cursors end, too.
-    pub(super) fn end_block(&mut self) {
+    /// The end of a block: its portals and cursors end, too, and settings become what they are to be after it.
+    pub(super) fn end_block(&mut self, commits: bool) {
         self.block = Block::None;
+        let undone = self.changes.end(commits);
+        self.undo(undone);
         self.portals.clear();
         self.cursors.retain(|_, (_, in_block)| !*in_block);
     }

@@ -93,6 +93,16 @@ const REPORTED: [(&str, &str); 13] = [
     ("timezone", "TimeZone"),
 ];
 
+/// What a setting was.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Value {
+    pub(super) name: &'static str,
+    /// `None` for what it was at the start.
+    value: Option<String>,
+    /// Of `statement_timeout`.
+    timeout: Duration,
+}
+
 /// A session's settings.
 #[derive(Clone, Debug)]
 pub(super) struct ClientSettings {
@@ -193,6 +203,32 @@ impl ClientSettings {
         self.timeout = self.timeout_start;
     }
 
+    /// What a setting is now, to be made that again.
+    pub(super) fn now(&self, name: &str) -> Option<Value> {
+        let known = Self::known(name)?;
+        Some(Value { name: known.name, value: self.changed.get(known.name).cloned(), timeout: self.timeout })
+    }
+
+    /// Makes a setting what it was. What the client is to be told, if that is another value than it has.
+    pub(super) fn restore(&mut self, was: Value) -> Option<(&'static str, String)> {
+        let Value { name, value, timeout } = was;
+        let before = self.get(name);
+        match value {
+            Some(value) => self.changed.insert(name, value),
+            None => self.changed.remove(name),
+        };
+        if name == "statement_timeout" {
+            self.timeout = timeout;
+        }
+        self.report(name).filter(|_| self.get(name) != before)
+    }
+
+    /// Those that differ from the start.
+    pub(super) fn changed(&self) -> Vec<&'static str> {
+        let timeout = (self.timeout != self.timeout_start).then_some("statement_timeout");
+        self.changed.keys().copied().chain(timeout).collect()
+    }
+
     fn report(&self, name: &str) -> Option<(&'static str, String)> {
         let (_, shown) = REPORTED.iter().find(|(reported, _)| *reported == name)?;
         Some((shown, self.get(name)?))
@@ -249,6 +285,24 @@ mod tests {
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+
+    #[test]
+    fn what_a_setting_was_it_becomes_again() {
+        let mut settings = ClientSettings::new("ann", Duration::from_secs(9), None);
+        settings.set("application_name", "a").unwrap();
+        let names = ["Application_Name", "statement_timeout", "jit"];
+        let was = names.map(|name| settings.now(name).unwrap());
+        for (name, value) in names.into_iter().zip(["b", "1s", "on"]) {
+            settings.set(name, value).unwrap();
+        }
+        assert_eq!(settings.changed(), ["application_name", "jit", "statement_timeout"]);
+        let told = was.clone().map(|was| settings.restore(was));
+        assert_eq!(told, [Some(("application_name", "a".to_owned())), None, None]);
+        assert_eq!(names.map(|name| settings.get(name).unwrap()), ["a", "9000ms", "off"]);
+        assert_eq!(settings.restore(was[0].clone()), None, "it is what the client knows");
+        assert_eq!(settings.changed(), ["application_name"]);
+        assert_eq!(settings.now("packets"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage, PgWireFront
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::listener::Peer;
-use super::wire::{Broken, Inbox, Line, Outbox, Socket, error_response};
+use super::wire::{Broken, Inbox, Line, Outbox, Received, Socket, error_response};
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
 use crate::server::Server;
@@ -196,8 +196,8 @@ async fn log_in(
 }
 
 /// The client's answer to the log-in, if it is one.
-fn answer<T>(message: PgWireFrontendMessage, read: impl FnOnce(PasswordMessageFamily) -> PgWireResult<T>) -> Option<T> {
-    let PgWireFrontendMessage::PasswordMessageFamily(family) = message else { return None };
+fn answer<T>(received: Received, read: impl FnOnce(PasswordMessageFamily) -> PgWireResult<T>) -> Option<T> {
+    let Received::Message(PgWireFrontendMessage::PasswordMessageFamily(family)) = received else { return None };
     // pgwire's decoders trust the lengths within a message.
     caught_quietly(|| read(family))?.ok()
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, ErrorKind};
+use pgwire::error::PgWireError;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
@@ -26,6 +27,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
 /// A buffer at rest is given back when it is larger.
 const RESTING_BYTES_MAX: usize = 4 * 1024;
+
+/// What a client sends.
+pub(super) enum Received {
+    /// What pgwire has a form of.
+    Message(PgWireFrontendMessage),
+    /// A call of a function by its number. Clients have long had queries for that, so pgwire has no form of it.
+    FunctionCall,
+}
+
+/// The kind of a [`Received::FunctionCall`].
+const FUNCTION_CALL: u8 = b'F';
 
 /// Why a connection cannot go on.
 #[derive(Debug)]
@@ -144,7 +156,7 @@ impl Inbox {
     }
 
     /// The next message. May be dropped and called again.
-    pub(super) async fn next(&mut self) -> Result<PgWireFrontendMessage, Broken> {
+    pub(super) async fn next(&mut self) -> Result<Received, Broken> {
         loop {
             if let Some(bytes) = self.message_bytes()? {
                 if self.buffer.len() >= bytes {
@@ -160,17 +172,21 @@ impl Inbox {
         }
     }
 
-    fn decode(&mut self, bytes: usize) -> Result<PgWireFrontendMessage, Broken> {
+    fn decode(&mut self, bytes: usize) -> Result<Received, Broken> {
         let kind = self.buffer[0];
         let mut message = self.buffer.split_to(bytes);
-        // pgwire's decoders trust the lengths within a message.
-        match caught_quietly(|| PgWireFrontendMessage::decode(&mut message, &self.context)) {
-            Some(Ok(Some(decoded))) => Ok(decoded),
-            Some(Ok(None) | Err(_)) | None => {
-                let text = format!("a message of kind '{}' is malformed", kind.escape_ascii());
-                Err(Broken::Malformed(Error::input(text).with_code(sqlstate::PROTOCOL)))
-            }
+        if kind == FUNCTION_CALL {
+            return Ok(Received::FunctionCall);
         }
+        // pgwire's decoders trust the lengths within a message.
+        let text = match caught_quietly(|| PgWireFrontendMessage::decode(&mut message, &self.context)) {
+            Some(Ok(Some(decoded))) => return Ok(Received::Message(decoded)),
+            Some(Err(PgWireError::InvalidMessageType(_))) => {
+                format!("there are no messages of kind '{}'", kind.escape_ascii())
+            }
+            Some(Ok(None) | Err(_)) | None => format!("a message of kind '{}' is malformed", kind.escape_ascii()),
+        };
+        Err(Broken::Malformed(Error::input(text).with_code(sqlstate::PROTOCOL)))
     }
 
     /// Ends when the client has left; reads ahead a little meanwhile. May be dropped and called again.

@@ -210,6 +210,7 @@ impl Catalog {
             if matches!(existing, Relation::View(_)) != matches!(relation, Relation::View(_)) {
                 let (is, is_not) = (existing.a_kind(), relation.a_kind());
                 return Err(Error::input(format!("'{name}' is {is}, not {is_not}"))
+                    .with_code("42809")
                     .with_hint(format!("drop the {} first", existing.kind())));
             }
         }
@@ -252,6 +253,7 @@ impl Catalog {
                 "the schema '{name}' is not empty: it has {}",
                 schema.keys().cloned().collect::<Vec<_>>().join(", ")
             ))
+            .with_code("2BP01")
             .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
         }
         schemas.remove(name);
@@ -292,6 +294,7 @@ pub(crate) fn may_change(schema: &str, what: &str) -> Result<()> {
     Err(Error::input(format!("{what}: what is in the schema '{schema}' shows the engine, and cannot be changed")))
 }
 
-fn no_schema(name: &str) -> Error {
-    Error::input(format!("no schema is named '{name}'")).with_hint(format!("CREATE SCHEMA {name} makes one"))
+pub(crate) fn no_schema(name: &str) -> Error {
+    let error = Error::input(format!("no schema is named '{name}'")).with_code("3F000");
+    error.with_hint(format!("CREATE SCHEMA {name} makes one"))
 }

@@ -8,13 +8,16 @@
 //!
 //! Comes after type coercion: both sides of what is made here are of one type.
 
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Union, lit, not};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The rule.
@@ -32,9 +35,23 @@ impl AnalyzerRule for Comparisons {
             return Ok(plan.data);
         }
         // What may be NULL has changed, also for whoever reads a subquery's columns.
-        let plan = plan.data.transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))?;
+        let plan = plan.data.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Union(union) => Ok(Transformed::yes(LogicalPlan::Union(with_nulls(union)?))),
+            node => node.recompute_schema().map(Transformed::yes),
+        })?;
         Ok(plan.data)
     }
+}
+
+/// The union, of which a column may be NULL where one of an input may: its schema is not recomputed as others are.
+fn with_nulls(union: Union) -> Result<Union> {
+    let may_be_null = |index: usize| union.inputs.iter().any(|input| input.schema().field(index).is_nullable());
+    let fields = union.schema.iter().enumerate().map(|(index, (qualifier, field))| {
+        let is_nullable = field.is_nullable() || may_be_null(index);
+        (qualifier.cloned(), Arc::new(Field::clone(field).with_nullable(is_nullable)))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), union.schema.metadata().clone())?;
+    Ok(Union { inputs: union.inputs, schema: Arc::new(schema) })
 }
 
 fn in_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

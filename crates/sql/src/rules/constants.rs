@@ -56,7 +56,10 @@ fn beside(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::yes(Expr::Literal(double.cast_to(cast.field.data_type())?, None)));
     }
     let meeting = meeting(&expression);
-    let float_varies = meeting.iter().any(|part| !is_constant(part) && is_of(part, schema, DataType::is_floating));
+    // What arithmetic gives has a type that does not depend on this rule.
+    let is_arithmetic = matches!(&expression, Expr::BinaryExpr(binary) if binary.op.is_numerical_operators());
+    let float_varies =
+        !is_arithmetic && meeting.iter().any(|part| !is_constant(part) && is_of(part, schema, DataType::is_floating));
     let decimal = |part: &&Expr| (is_constant(part) || float_varies) && is_of(part, schema, DataType::is_decimal);
     if !meeting.iter().any(decimal) || !meeting.iter().any(|part| is_of(part, schema, DataType::is_floating)) {
         return Ok(Transformed::no(expression));

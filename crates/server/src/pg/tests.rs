@@ -1,0 +1,348 @@
+//! Sessions as a client sees them, message by message.
+
+use std::sync::Arc;
+
+use diligence_client::{Address, Connection, message};
+use diligence_db::{Database, DatabaseOptions, SessionOptions, rights::Rights};
+
+use crate::config::ServerOptions;
+use crate::server::Server;
+
+async fn serve() -> (Arc<Server>, Address) {
+    let settings = vec![("datafusion.execution.time_zone".to_owned(), "+00:00".to_owned())];
+    let options = DatabaseOptions { workers: Some(2), settings, ..DatabaseOptions::default() };
+    let postgres = Some("127.0.0.1:0".parse().unwrap());
+    let options = (Database::open(options).unwrap(), ServerOptions { postgres, ..ServerOptions::default() });
+    let server = Server::start(options.0, options.1).await.unwrap();
+    let address = Address::Tcp(server.addresses().postgres.unwrap());
+    (server, address)
+}
+
+async fn connect(address: &Address) -> Connection {
+    Connection::open(address, "ann", "diligence", &[]).await.unwrap()
+}
+
+/// Sends messages, and tells in short what is answered, until the server is ready or closes the connection.
+async fn told(connection: &mut Connection, messages: &[u8]) -> Vec<String> {
+    connection.send(messages).await.unwrap();
+    let mut told = Vec::new();
+    loop {
+        let Ok(message) = connection.next().await else {
+            told.push("closed".to_owned());
+            return told;
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = match message.kind {
+            b'T' => {
+                let columns = message.columns().unwrap();
+                columns.iter().map(|column| format!("{}:{}", column.name, column.oid)).collect::<Vec<_>>().join(",")
+            }
+            b'D' => {
+                let values = message.values().unwrap();
+                values.into_iter().map(|value| value.map_or("NULL".to_owned(), text)).collect::<Vec<_>>().join(",")
+            }
+            b'E' | b'N' => {
+                let failure = message.failure().unwrap();
+                format!("{} {}", failure.severity, failure.code)
+            }
+            b'S' => text(message.body).trim_end_matches('\0').replace('\0', "="),
+            b'C' | b'Z' => text(message.body).trim_end_matches('\0').to_owned(),
+            _ => String::new(),
+        };
+        told.push(format!("{} {said}", char::from(message.kind)).trim_end().to_owned());
+        if message.kind == b'Z' {
+            return told;
+        }
+    }
+}
+
+async fn said(connection: &mut Connection, script: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    message::query(&mut messages, script);
+    told(connection, &messages).await
+}
+
+async fn parse(connection: &mut Connection, name: &str, sql: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    message::parse(&mut messages, name, sql);
+    message::sync(&mut messages);
+    told(connection, &messages).await
+}
+
+/// Binds, describes and executes a statement.
+async fn run(connection: &mut Connection, name: &str, values: &[Option<&str>]) -> Vec<String> {
+    let mut messages = Vec::new();
+    message::bind(&mut messages, name, values, false);
+    message::describe(&mut messages);
+    message::execute(&mut messages, 0);
+    message::sync(&mut messages);
+    told(connection, &messages).await
+}
+
+#[tokio::test]
+async fn a_statement_whose_columns_have_changed_fails_until_it_is_parsed_again() {
+    let (_server, address) = serve().await;
+    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    let change = async |bob: &mut Connection, query: &str| {
+        bob.simple(&format!("CREATE OR REPLACE TABLE pt AS {query}")).await.unwrap();
+    };
+    for name in ["", "named"] {
+        change(&mut bob, "SELECT 1 AS a").await;
+        assert_eq!(parse(&mut ann, name, "SELECT * FROM pt").await, ["1", "Z I"]);
+        assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20", "D 1", "C SELECT 1", "Z I"]);
+        for query in ["SELECT 1 AS a, 2 AS b", "SELECT 1 AS b", "SELECT 'x' AS a"] {
+            change(&mut bob, query).await;
+            for _ in 0..2 {
+                assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20", "E ERROR 0A000", "Z I"], "{query}");
+            }
+        }
+        assert_eq!(said(&mut ann, "BEGIN").await, ["C BEGIN", "Z T"]);
+        assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20", "E ERROR 0A000", "Z E"]);
+        assert_eq!(said(&mut ann, "ROLLBACK").await, ["C ROLLBACK", "Z I"]);
+        // Other rows, and a table that was dropped in between, are no other columns.
+        bob.simple("DROP TABLE pt").await.unwrap();
+        assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20", "E ERROR 42P01", "Z I"]);
+        change(&mut bob, "SELECT 7 AS a").await;
+        assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20", "D 7", "C SELECT 1", "Z I"]);
+        // Parsed again, it is another statement.
+        change(&mut bob, "SELECT 1 AS a, 'x' AS b").await;
+        let mut messages = Vec::new();
+        message::put(&mut messages, b'C', |body| body.extend(format!("S{name}\0").bytes()));
+        message::sync(&mut messages);
+        assert_eq!(told(&mut ann, &messages).await, ["3", "Z I"]);
+        assert_eq!(parse(&mut ann, name, "SELECT * FROM pt").await, ["1", "Z I"]);
+        assert_eq!(run(&mut ann, name, &[]).await, ["2", "T a:20,b:25", "D 1,x", "C SELECT 1", "Z I"]);
+    }
+    // A cursor was described when it was declared.
+    assert_eq!(said(&mut ann, "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM pt").await, ["C DECLARE CURSOR", "Z I"]);
+    change(&mut bob, "SELECT 1 AS a").await;
+    assert_eq!(said(&mut ann, "FETCH 1 FROM c").await, ["E ERROR 0A000", "Z I"]);
+}
+
+#[tokio::test]
+async fn statements_with_parameters_fail_only_if_their_columns_have_changed() {
+    let (_server, address) = serve().await;
+    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    bob.simple("CREATE TABLE pt AS SELECT 1 AS a, 2.5 AS b, 'x' AS c").await.unwrap();
+    let statements = [
+        ("SELECT * FROM pt WHERE a = $1", "1"),
+        ("SELECT $1 AS p, a FROM pt", "text"),
+        ("SELECT a + $1, c || 'y' FROM pt", "3"),
+        ("SELECT b * $1::numeric AS p FROM pt", "12.25"),
+        ("SELECT c, count(*) AS n FROM pt WHERE c = $1 GROUP BY c", "x"),
+        ("SELECT max(a) FROM pt WHERE b > $1 UNION ALL SELECT 7", "1"),
+    ];
+    for (number, (sql, _)) in statements.into_iter().enumerate() {
+        assert_eq!(parse(&mut ann, &format!("s{number}"), sql).await, ["1", "Z I"], "{sql}");
+    }
+    // Several times: from the second on by a generic plan.
+    for _ in 0..3 {
+        for (number, (sql, value)) in statements.into_iter().enumerate() {
+            let answer = run(&mut ann, &format!("s{number}"), &[Some(value)]).await;
+            assert!(answer.iter().any(|line| line.starts_with("C SELECT")), "{sql}: {answer:?}");
+        }
+    }
+    bob.simple("CREATE OR REPLACE TABLE pt AS SELECT 1 AS a, 2.5 AS b, 3 AS c").await.unwrap();
+    let answer = run(&mut ann, "s0", &[Some("1")]).await;
+    assert_eq!(answer, ["2", "T a:20,b:1700,c:25", "E ERROR 0A000", "Z I"]);
+    let answer = run(&mut ann, "s5", &[Some("1")]).await;
+    assert!(answer.iter().any(|line| line.starts_with("C SELECT")), "{answer:?}");
+}
+
+async fn shown(connection: &mut Connection, name: &str) -> String {
+    let answers = connection.simple(&format!("SHOW {name}")).await.unwrap();
+    String::from_utf8(answers[0].rows[0][0].clone().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn settings_go_back_with_their_transaction() {
+    let (_server, address) = serve().await;
+    let settings = [
+        ("application_name", ["first", "second", "third"]),
+        ("statement_timeout", ["100000ms", "200000ms", "300000ms"]),
+        ("packets", ["3", "4", "5"]),
+        ("query_memory", ["64.0 MiB", "65.0 MiB", "66.0 MiB"]),
+        ("datafusion.execution.time_zone", ["+01:00", "+02:00", "+03:00"]),
+    ];
+    for (name, values) in settings {
+        let mut ann = connect(&address).await;
+        let start = shown(&mut ann, name).await;
+        let set = |number: usize| format!("SET {name} = '{}'", values[number - 1]);
+        let set_local = |number: usize| format!("SET LOCAL {name} TO '{}'", values[number - 1]);
+        let (reset, reset_local) = (format!("RESET {name}"), format!("SET LOCAL {name} = DEFAULT"));
+        // Statements, and which value holds behind each; 0 is that of the start.
+        let steps = [
+            (set(1), 1),
+            (set_local(3), 1),
+            ("BEGIN".into(), 1),
+            (set_local(2), 2),
+            ("COMMIT".into(), 1),
+            ("BEGIN".into(), 1),
+            (set(2), 2),
+            ("ROLLBACK".into(), 1),
+            ("BEGIN".into(), 1),
+            (set_local(3), 3),
+            (set(2), 2),
+            (set_local(3), 3),
+            ("COMMIT".into(), 2),
+            ("BEGIN".into(), 2),
+            (set(1), 1),
+            ("SAVEPOINT s".into(), 1),
+            (set(2), 2),
+            ("SAVEPOINT t".into(), 2),
+            (set_local(3), 3),
+            ("ROLLBACK TO SAVEPOINT s".into(), 1),
+            (set_local(3), 3),
+            ("RELEASE SAVEPOINT s".into(), 3),
+            ("COMMIT".into(), 1),
+            ("BEGIN".into(), 1),
+            (reset.clone(), 0),
+            ("ROLLBACK".into(), 1),
+            ("BEGIN".into(), 1),
+            (reset_local, 0),
+            ("COMMIT".into(), 1),
+            ("BEGIN".into(), 1),
+            ("RESET ALL".into(), 0),
+            ("ROLLBACK".into(), 1),
+            ("BEGIN".into(), 1),
+            (reset, 0),
+            ("COMMIT".into(), 0),
+        ];
+        for (step, (sql, holds)) in steps.iter().enumerate() {
+            ann.simple(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let expected = if *holds == 0 { start.as_str() } else { values[holds - 1] };
+            assert_eq!(shown(&mut ann, name).await, expected, "{name}, step {step}: {sql}");
+        }
+        // A block that has failed is rolled back.
+        ann.simple(&format!("{}; BEGIN; {}", set(1), set(2))).await.unwrap();
+        assert!(ann.simple("SELECT nothing").await.is_err());
+        assert_eq!(said(&mut ann, "COMMIT").await.last().unwrap(), "Z I");
+        assert_eq!(shown(&mut ann, name).await, values[0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn clients_are_told_what_becomes_of_settings() {
+    let (server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    ann.simple("SET application_name = 'before'").await.unwrap();
+    let script = "BEGIN; SET LOCAL application_name = 'within'; SET LOCAL packets = 2; COMMIT";
+    let within = ["C BEGIN", "S application_name=within", "C SET", "C SET", "S application_name=before", "C COMMIT"];
+    assert_eq!(said(&mut ann, script).await, [&within[..], &["Z I"]].concat());
+    let query = "SELECT current_setting('application_name') AS name";
+    assert_eq!(said(&mut ann, query).await, ["T name:25", "D before", "C SELECT 1", "Z I"]);
+    for sql in ["SET LOCAL packets = 2", "SET LOCAL packets TO DEFAULT"] {
+        let tag = if sql.ends_with("DEFAULT") { "C RESET" } else { "C SET" };
+        assert_eq!(said(&mut ann, sql).await, ["N WARNING 25P01", tag, "Z I"]);
+    }
+    assert_eq!(said(&mut ann, "BEGIN; ROLLBACK TO nowhere").await, ["C BEGIN", "E ERROR 3B001", "Z E"]);
+    assert_eq!(said(&mut ann, "ROLLBACK; SAVEPOINT s").await, ["C ROLLBACK", "E ERROR 25P01", "Z I"]);
+    // What is everybody's does not go with one's transaction.
+    let memory = server.path().database().engine().broker().budget_bytes();
+    assert_eq!(said(&mut ann, "BEGIN; SET LOCAL memory = '1GiB'").await, ["C BEGIN", "E ERROR 55P02", "Z E"]);
+    assert_eq!(server.path().database().engine().broker().budget_bytes(), memory);
+    let script = "ROLLBACK; BEGIN; SET sharing_retained = 7; ROLLBACK";
+    assert_eq!(said(&mut ann, script).await, ["C ROLLBACK", "C BEGIN", "C SET", "C ROLLBACK", "Z I"]);
+    assert_eq!(shown(&mut ann, "sharing_retained").await, "7");
+}
+
+#[tokio::test]
+async fn a_zone_goes_back_with_its_transaction() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let zone = "datafusion.execution.time_zone";
+    ann.simple("SET TIME ZONE '+01:00'; BEGIN; SET LOCAL TIME ZONE '+02:00'").await.unwrap();
+    assert_eq!(shown(&mut ann, zone).await, "+02:00");
+    ann.simple("SET timezone = '+03:00'; ROLLBACK").await.unwrap();
+    assert_eq!(shown(&mut ann, zone).await, "+01:00");
+}
+
+#[tokio::test]
+async fn move_goes_over_rows_and_sends_none() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let cursor = "DECLARE c CURSOR FOR SELECT value AS n FROM generate_series(1, 10000) ORDER BY n";
+    assert_eq!(said(&mut ann, &format!("BEGIN; {cursor}")).await, ["C BEGIN", "C DECLARE CURSOR", "Z T"]);
+    assert_eq!(said(&mut ann, "MOVE 3 FROM c").await, ["C MOVE 3", "Z T"]);
+    assert_eq!(said(&mut ann, "FETCH 2 FROM c").await, ["T n:20", "D 4", "D 5", "C FETCH 2", "Z T"]);
+    assert_eq!(parse(&mut ann, "moves", "MOVE FORWARD 4000 IN c").await, ["1", "Z T"]);
+    assert_eq!(run(&mut ann, "moves", &[]).await, ["2", "n", "C MOVE 4000", "Z T"]);
+    assert_eq!(run(&mut ann, "moves", &[]).await, ["2", "n", "C MOVE 4000", "Z T"]);
+    assert_eq!(said(&mut ann, "FETCH c").await, ["T n:20", "D 8006", "C FETCH 1", "Z T"]);
+    assert_eq!(said(&mut ann, "MOVE ALL IN c").await, ["C MOVE 1994", "Z T"]);
+    assert_eq!(said(&mut ann, "MOVE c").await, ["C MOVE 0", "Z T"]);
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_answered() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let mut call = Vec::new();
+    message::put(&mut call, b'F', |body| body.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(told(&mut ann, &call).await, ["E ERROR 0A000", "Z I"]);
+    assert_eq!(said(&mut ann, "BEGIN").await, ["C BEGIN", "Z T"]);
+    assert_eq!(told(&mut ann, &call).await, ["E ERROR 0A000", "Z E"]);
+    assert_eq!(said(&mut ann, "ROLLBACK; SELECT 1 AS a").await, ["C ROLLBACK", "T a:20", "D 1", "C SELECT 1", "Z I"]);
+
+    let mut unknown = Vec::new();
+    message::put(&mut unknown, b'z', |_| {});
+    assert_eq!(told(&mut ann, &unknown).await, ["E FATAL 08P01", "closed"]);
+
+    let mut ann = connect(&address).await;
+    ann.simple("CREATE TABLE t (a INT)").await.unwrap();
+    let mut copy = Vec::new();
+    message::query(&mut copy, "COPY t FROM STDIN");
+    message::put(&mut copy, b'd', |body| body.extend(b"1\n"));
+    message::query(&mut copy, "SELECT 1");
+    assert_eq!(told(&mut ann, &copy).await, ["G", "E FATAL 08P01", "closed"]);
+    let mut bob = connect(&address).await;
+    assert_eq!(said(&mut bob, "SELECT count(*) AS n FROM t").await, ["T n:20", "D 0", "C SELECT 1", "Z I"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_names_and_settings_has_its_code() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    ann.simple("CREATE TABLE t (a INT); CREATE SCHEMA s; CREATE TABLE s.t (a INT)").await.unwrap();
+    let mistakes = [
+        ("DROP TABLE nowhere", "42P01"),
+        ("DROP VIEW s.nowhere", "42P01"),
+        ("DROP TABLE nosuch.t", "3F000"),
+        ("DROP SCHEMA nosuch", "3F000"),
+        ("CREATE TABLE nosuch.t (a INT)", "3F000"),
+        ("DROP VIEW t", "42809"),
+        ("CREATE OR REPLACE VIEW t AS SELECT 1 AS a", "42809"),
+        ("DROP SCHEMA s", "2BP01"),
+        ("CREATE SCHEMA s", "42P06"),
+        ("CREATE TABLE t (a INT)", "42P07"),
+        ("SET packets = 'many'", "22023"),
+        ("SET sharing = 'maybe'", "22023"),
+        ("SET query_memory = '1 parsec'", "22023"),
+        ("SET datafusion.execution.batch_size = 'many'", "22023"),
+        ("SET statement_timeout = 'soon'", "22023"),
+        ("SET nosuch = 1", "42704"),
+    ];
+    for (sql, code) in mistakes {
+        assert_eq!(said(&mut ann, sql).await, [format!("E ERROR {code}"), "Z I".to_owned()], "{sql}");
+    }
+    for sql in ["DROP TABLE IF EXISTS nowhere", "DROP TABLE IF EXISTS nosuch.t", "DROP SCHEMA IF EXISTS nosuch"] {
+        ann.simple(sql).await.unwrap();
+    }
+    assert_eq!(parse(&mut ann, "", "SELECT $1::int AS a").await, ["1", "Z I"]);
+    assert_eq!(run(&mut ann, "", &[Some("99999999999")]).await, ["E ERROR 22003", "Z I"]);
+}
+
+#[tokio::test]
+async fn drop_proposes_only_what_may_be_read() {
+    let (server, address) = serve().await;
+    let mut root = connect(&address).await;
+    root.simple("CREATE SCHEMA scratch; CREATE TABLE secret (a INT); CREATE TABLE scratch.mine (a INT)").await.unwrap();
+    let rights = Arc::new(Rights::only(vec![], vec!["scratch.*".parse().unwrap()]));
+    let options = SessionOptions { rights, ..SessionOptions::default() };
+    let ann = server.path().database().session_with(options);
+    for sql in ["DROP VIEW scratch.v", "DROP TABLE scratch.nowhere", "DROP TABLE scratch.zzzzzzzz"] {
+        let Err(error) = ann.execute(sql) else { panic!("{sql}") };
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("scratch.mine") && !hint.contains("secret"), "{sql}: {hint}");
+    }
+}
