@@ -18,7 +18,8 @@ pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<Transformed<LogicalPla
     plan.transform_up_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         let has = |kind: fn(&DataType) -> bool| schema.fields().iter().any(|field| kind(field.data_type()));
-        if !has_decimals(&node)? && !(has(DataType::is_decimal) && has(DataType::is_floating)) {
+        let may_meet = has(DataType::is_decimal) && has(DataType::is_floating);
+        if !may_meet && !has_decimals(&node)? {
             return Ok(Transformed::no(node));
         }
         let named = !matches!(node, LogicalPlan::Values(_));
