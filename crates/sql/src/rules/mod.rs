@@ -6,7 +6,7 @@
 
 mod cardinality;
 mod comparisons;
-mod constants;
+mod decimals;
 mod join_order;
 mod kept_filters;
 mod multisets;
@@ -29,7 +29,7 @@ pub(crate) use window_filters::Filtered;
 
 /// What comes before DataFusion's own analysis, so on plans as they were made from the syntax tree.
 pub fn before_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let plan = subqueries::before_analysis(plan)?.transform_data(constants::beside_doubles)?;
+    let plan = subqueries::before_analysis(plan)?.transform_data(decimals::beside_doubles)?;
     if !plan.transformed {
         return Ok(plan.data);
     }

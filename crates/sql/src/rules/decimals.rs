@@ -13,7 +13,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
 
-/// The plan with its constants as said above.
+/// The plan with its decimals as said above.
 pub(super) fn beside_doubles(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_up_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
