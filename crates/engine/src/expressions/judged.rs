@@ -7,6 +7,7 @@ use arrow::array::*;
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::*;
 use datafusion_common::ScalarValue;
+use datafusion_common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{
@@ -309,10 +310,29 @@ fn has_signed_nan(physical: &Physical, batch: &RecordBatch) -> bool {
         || physical.children().into_iter().any(|part| has_signed_nan(part, batch))
 }
 
+/// The expression with one zero only wherever floats are looked for in a list: DataFusion finds 0.0 there and not -0.0.
+fn with_one_zero(physical: &Physical) -> Physical {
+    let zero = ScalarValue::Float64(Some(0.0));
+    let rewritten = physical.clone().transform_up(|part| match part.downcast_ref::<InListExpr>() {
+        Some(list) if list.expr().data_type(&schema())? == DataType::Float64 => {
+            let members = list.list().iter().map(|member| {
+                let value = member.downcast_ref::<Literal>().expect("lists are of literals").value();
+                let is_zero = *value == ScalarValue::Float64(Some(-0.0));
+                literal(if is_zero { zero.clone() } else { value.clone() })
+            });
+            let input = binary(list.expr().clone(), Operator::Plus, literal(zero.clone()));
+            let list = InListExpr::try_new(input, members.collect(), list.negated(), &schema())?;
+            Ok(Transformed::yes(Arc::new(list) as Physical))
+        }
+        _ => Ok(Transformed::no(part)),
+    });
+    rewritten.data().unwrap()
+}
+
 fn by_datafusion(physical: &Physical, arrays: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     let batch = record_batch(arrays);
     has_digits(physical, &batch)?;
-    physical.evaluate(&batch).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
+    with_one_zero(physical).evaluate(&batch).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
 }
 
 /// Fails if some part of an expression has more than 38 digits, which DataFusion lets pass.
