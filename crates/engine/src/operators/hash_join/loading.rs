@@ -54,6 +54,10 @@ impl Loading {
         self.incoming.is_empty()
     }
 
+    pub fn rows(&self) -> usize {
+        self.incoming.rows()
+    }
+
     /// Bytes reserved.
     pub fn bytes(&self) -> usize {
         self.incoming.bytes() + self.finishing.bytes()
@@ -110,6 +114,9 @@ impl Loading {
     /// Takes out some of the rows that are kept, as a spilled batch.
     pub fn pop(&mut self) -> Option<(Batch, Reservation)> {
         let (chunk, columns, reservation) = self.incoming.pop()?;
+        if self.incoming.is_empty() {
+            self.finishing.shrink(self.finishing.bytes());
+        }
         Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
     }
 

@@ -20,8 +20,8 @@
 //!
 //! [`partitions`] has the files; [`build`] decides what stays (dynamic destaging: the largest partition goes whenever memory is short);
 //! [`pairs`] joins what was written, by the same means. [`rows`] knows how build rows look on disk; [`dump`] writes a table that
-//! is complete already. Gamma's own way, Simple overflow, is what this is with two partitions and a file for one of them; with
-//! more partitions less is written for a small overflow too, so there is no separate way for it.
+//! is complete already. A pair that does not fit is split into pairs of the next level; where most of it fits, only the rest is written
+//! again ([`overflow`]: Gamma's own way, Simple hash join).
 //!
 //! Invariants:
 //! * Output columns are picks of the probe batch and of contiguous build arrays: no value is copied here.
@@ -41,6 +41,7 @@ mod incoming;
 pub(super) mod keys;
 mod loading;
 mod mirror;
+mod overflow;
 mod packing;
 mod pair;
 mod pairs;

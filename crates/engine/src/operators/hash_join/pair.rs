@@ -4,19 +4,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use diligence_base::Result;
+use diligence_base::{ErrorKind, Result};
 
 use super::Config;
 use super::emit::{marks_held, needs_held_rows};
 use super::held::Bits;
+use super::loading::Loading;
+use super::overflow::Overflow;
 use super::partitions::{Partitions, Side};
+use super::spill_counts::SpillCounts;
 use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::temp::{BatchFile, BatchReader, ReadOptions, SpillBuffers};
 
 /// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not fit then is
 /// one key, or as good as that.
-const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
+pub(super) const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
 
 /// The share of a side, in percent, above which a partition of it is taken for one that cannot be split.
 const HEAVY_PERCENT: u64 = 80;
@@ -39,8 +42,8 @@ impl Pair {
         let level = partitions.level + 1;
         let pair = |partition| {
             let [build, probe] = [Side::Build, Side::Probe].map(|side| partitions.finish(side, partition));
-            let is_heavy = rows_of(&build) * 100 > build_rows * HEAVY_PERCENT;
-            Pair { build, probe, level, can_split: can_split && !is_heavy && level < LEVELS_MAX }
+            let can_split = can_split && !is_heavy(&build, build_rows) && level < LEVELS_MAX;
+            Pair { build, probe, level, can_split }
         };
         let pairs = (0..partitions.len()).map(pair);
         pairs.filter(|pair| pair.build.is_some() || pair.probe.is_some()).collect()
@@ -68,6 +71,11 @@ impl Pair {
     }
 }
 
+/// Whether a partition has nearly all rows of a build side.
+pub(super) fn is_heavy(build: &Option<BatchFile>, build_rows: u64) -> bool {
+    rows_of(build) * 100 > build_rows * HEAVY_PERCENT
+}
+
 pub(super) fn rows_of(file: &Option<BatchFile>) -> u64 {
     file.as_ref().map_or(0, BatchFile::rows)
 }
@@ -87,6 +95,8 @@ pub(super) struct Work {
     pub build: Option<BatchReader>,
     /// Build rows that were read and not kept.
     pub next: VecDeque<Batch>,
+    /// What of the pair is going to temp space again.
+    pub overflow: Option<Overflow>,
     /// Whether the build side goes through memory block by block.
     pub in_blocks: bool,
     /// Where that matters: which probe rows have found a partner.
@@ -104,7 +114,7 @@ impl Work {
         };
         let is_reversed = mirrored.is_some();
         let config = mirrored.unwrap_or_else(|| config.clone());
-        Self { pair, config, is_reversed, build, next: VecDeque::new(), in_blocks: false, later: None }
+        Self { pair, config, is_reversed, build, next: VecDeque::new(), overflow: None, in_blocks: false, later: None }
     }
 
     /// Reads what is looked up in the table.
@@ -119,9 +129,66 @@ impl Work {
         if let Some(batch) = self.next.pop_front() {
             return Poll::Ready(Ok(Some(batch)));
         }
+        if let Some(batch) = self.overflow.as_mut().and_then(Overflow::next) {
+            return Poll::Ready(Ok(Some(batch)));
+        }
         match &mut self.build {
             None => Poll::Ready(Ok(None)),
-            Some(reader) => reader.poll_next(waker).map(Option::transpose),
+            Some(reader) => read(reader, &self.overflow, waker),
         }
     }
+
+    /// The next batch of one of its files.
+    pub fn read(&self, reader: &mut BatchReader, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+        read(reader, &self.overflow, waker)
+    }
+
+    /// The rows of a build batch that the table is to have, if there are any.
+    pub fn staying(&mut self, batch: Batch) -> Result<Option<Batch>> {
+        match &mut self.overflow {
+            Some(overflow) => overflow.tell_build(batch, &self.config),
+            None => Ok(Some(batch)),
+        }
+    }
+
+    /// The rows of a probe batch that are to be looked up in the table, if there are any.
+    pub fn looked_up(&mut self, batch: Batch) -> Result<Option<Batch>> {
+        match &mut self.overflow {
+            Some(overflow) => overflow.tell_probe(batch, &self.config),
+            None => Ok(Some(batch)),
+        }
+    }
+
+    /// More build rows than were loaded do not fit: whether only what does not fit goes to temp space again. If somebody else needs
+    /// memory, that is the way only for what has gone it already.
+    pub fn overflows(
+        &mut self,
+        loading: &mut Loading,
+        is_asked: bool,
+        spilling: &(SpillBuffers, Arc<SpillCounts>),
+    ) -> bool {
+        match &mut self.overflow {
+            Some(overflow) => overflow.lower(loading, is_asked),
+            None if is_asked => {}
+            None => self.overflow = Overflow::of(&self.pair, loading, &spilling.0, &spilling.1),
+        }
+        self.overflow.is_some()
+    }
+
+    /// The pair of what went to temp space again.
+    pub fn overflown(&mut self) -> Option<Pair> {
+        self.overflow.take()?.finish(rows_of(&self.pair.build))
+    }
+}
+
+/// The next batch. If there is no memory for it, what is being written goes to the disk as it is, and gives back its clusters.
+fn read(reader: &mut BatchReader, overflow: &Option<Overflow>, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+    let mut next = reader.poll_next(waker).map(Option::transpose);
+    if let (Poll::Ready(Err(error)), Some(overflow)) = (&next, overflow)
+        && error.kind() == ErrorKind::Resource
+    {
+        overflow.close_clusters();
+        next = reader.poll_next(waker).map(Option::transpose);
+    }
+    next
 }

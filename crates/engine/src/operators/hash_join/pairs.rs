@@ -7,6 +7,8 @@
 //!     |                 | one key, or all levels used: a block of it            depend on all blocks)
 //!     +-- does not fit -+
 //!     |
+//!     +-- most fits ---> overflow: the rest of both sides, as one pair more; the load goes on
+//!     |
 //!     +----------------> split: two more files for each partition of the next level, as pairs of their own
 //! ```
 //! Pairs are worked on by several packets. One whose table would not fit beside those of others waits for them, so that
@@ -28,6 +30,7 @@ use super::emit::marks_held;
 use super::held::{Bits, Later, Published};
 use super::incoming::check_rows;
 use super::loading::{Kept, Loading, copied};
+use super::overflow::Overflow;
 use super::pair::{Pair, Work, rows_of};
 use super::probe::Lookups;
 use super::splitting::Splitting;
@@ -298,6 +301,10 @@ impl PairsState {
     }
 
     fn load(&mut self, mut work: Box<Work>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
+        if let Some(pull) = self.write_overflow(&mut work, waker) {
+            self.step = Step::Load(work, loading);
+            return pull.or_else(|error| self.short(error, waker));
+        }
         let batch = match work.next_build(waker) {
             Poll::Pending => {
                 self.step = Step::Load(work, loading);
@@ -305,7 +312,7 @@ impl PairsState {
             }
             // Nothing could be read beside what is kept: that is enough for a block, or to be split.
             Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource && !loading.is_empty() => {
-                return self.enough(work, loading);
+                return self.enough(work, loading, false);
             }
             Poll::Ready(Err(error)) => {
                 self.step = Step::Load(work, loading);
@@ -317,6 +324,10 @@ impl PairsState {
             work.build = None;
             return self.begin_assembling(work, loading);
         };
+        let Some(batch) = work.staying(batch)? else {
+            self.step = Step::Load(work, loading);
+            return Ok(Pull::Again);
+        };
         let mut kept = loading.keep(&batch)?;
         if matches!(kept, Kept::No(_)) {
             self.buffers()?.release_spare();
@@ -326,12 +337,13 @@ impl PairsState {
         let is_large = loading.bytes() > ASKED_CLUSTERS * self.temp.cluster_bytes();
         let is_worth_splitting = is_large && !work.in_blocks && work.pair.can_split;
         match kept {
-            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading),
+            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading, true),
             Kept::Yes => {
                 self.step = Step::Load(work, loading);
                 Ok(Pull::Again)
             }
-            Kept::No(error) if loading.is_empty() => {
+            // With rows in memory that are still to be told apart, it is those that are too many.
+            Kept::No(error) if loading.is_empty() && !work.overflow.as_ref().is_some_and(Overflow::has_rows) => {
                 let half = batch.rows() / 2;
                 if half == 0 {
                     work.next.push_front(batch);
@@ -348,13 +360,21 @@ impl PairsState {
             }
             Kept::No(_) => {
                 work.next.push_front(batch);
-                self.enough(work, loading)
+                self.enough(work, loading, false)
             }
         }
     }
 
-    /// More build rows than these do not fit.
-    fn enough(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+    /// Writes the rows that a pair puts aside, before it goes on. `None` if there are none any more.
+    fn write_overflow(&self, work: &mut Work, waker: &Waker) -> Option<Result<Pull>> {
+        match work.overflow.as_mut()?.poll_writes(self.owner, waker) {
+            Poll::Pending => Some(Ok(Pull::Wait)),
+            Poll::Ready(written) => written.err().map(Err),
+        }
+    }
+
+    /// More build rows than these do not fit, or somebody else needs memory.
+    fn enough(&mut self, mut work: Box<Work>, mut loading: Loading, is_asked: bool) -> Result<Pull> {
         if work.is_reversed {
             drop(loading);
             let Work { pair, .. } = *work;
@@ -363,6 +383,10 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         if !work.in_blocks && work.pair.can_split {
+            if work.overflows(&mut loading, is_asked, &(self.buffers()?, self.shared.counts.clone())) {
+                self.step = Step::Load(work, loading);
+                return Ok(Pull::Again);
+            }
             let splitting = Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared, self.owner);
             self.step = Step::Split(Box::new(splitting));
             return Ok(Pull::Again);
@@ -394,7 +418,8 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let later = work.later.as_ref().map(|(matched, _)| Later::new(matched.clone()));
-        let built = assembling.finish(&[], !work.in_blocks, later, |_| {})?;
+        let is_complete = !work.in_blocks && work.overflow.is_none();
+        let built = assembling.finish(&[], is_complete, later, |_| {})?;
         let buffers = self.buffers()?;
         let reader = work.probes(&buffers);
         let seen = self.shared.published.seen.clone();
@@ -404,7 +429,11 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    fn probe(&mut self, work: Box<Work>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
+    fn probe(&mut self, mut work: Box<Work>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
+        if let Some(pull) = self.write_overflow(&mut work, waker) {
+            self.step = Step::Probe(work, probing);
+            return pull.or_else(|error| self.short(error, waker));
+        }
         if probing.lookups.is_busy() {
             probing.lookups.more(&probing.built, &mut self.out)?;
             self.step = Step::Probe(work, probing);
@@ -412,16 +441,16 @@ impl PairsState {
         }
         let next = match &mut probing.reader {
             None => None,
-            Some(reader) => match reader.poll_next(waker) {
+            Some(reader) => match work.read(reader, waker) {
                 Poll::Pending => {
                     self.step = Step::Probe(work, probing);
                     return Ok(Pull::Wait);
                 }
-                Poll::Ready(Some(Err(error))) => {
+                Poll::Ready(Err(error)) => {
                     self.step = Step::Probe(work, probing);
                     return self.short(error, waker);
                 }
-                Poll::Ready(next) => next.transpose()?,
+                Poll::Ready(Ok(next)) => next,
             },
         };
         let mut is_over = next.is_none();
@@ -430,8 +459,9 @@ impl PairsState {
             if let Some(later) = &probing.built.held.later {
                 later.first_row.store(probing.rows, Ordering::Relaxed);
             }
-            let batch = self.unpinned(batch)?;
-            is_over = probing.lookups.push(&probing.built, batch, &mut self.out)? == Flow::Done;
+            if let Some(batch) = work.looked_up(self.unpinned(batch)?)? {
+                is_over = probing.lookups.push(&probing.built, batch, &mut self.out)? == Flow::Done;
+            }
         }
         if !is_over {
             self.step = Step::Probe(work, probing);
@@ -470,7 +500,7 @@ impl PairsState {
         }
     }
 
-    fn next_block(&mut self, work: Box<Work>) -> Result<Pull> {
+    fn next_block(&mut self, mut work: Box<Work>) -> Result<Pull> {
         if work.build.is_some() {
             self.begin_loading(work, self.memory.revocable(self.config.name));
             return Ok(Pull::Again);
@@ -478,8 +508,9 @@ impl PairsState {
         let reader = match (&work.later, &work.pair.probe) {
             (Some(_), Some(probe)) => probe.clone().into_reader(&self.buffers()?),
             _ => {
+                let overflown = work.overflown();
                 drop(work);
-                return self.release(vec![]);
+                return self.release(overflown.into_iter().collect());
             }
         };
         self.step = Step::Later(work, reader, 0);

@@ -120,11 +120,17 @@ impl Partitions {
         self.partitions.len()
     }
 
+    /// The hash that tells the partitions of this level apart.
+    #[inline(always)]
+    pub fn second_hash(&self, hash: u64) -> u64 {
+        let seed = SEED.rotate_left(11 * self.level) ^ u64::from(self.level).wrapping_mul(COMBINE_MULTIPLIER);
+        folded(hash ^ seed, MULTIPLIER)
+    }
+
     /// The partition of a row.
     #[inline(always)]
     pub fn of(&self, hash: u64) -> usize {
-        let seed = SEED.rotate_left(11 * self.level) ^ u64::from(self.level).wrapping_mul(COMBINE_MULTIPLIER);
-        (u128::from(folded(hash ^ seed, MULTIPLIER)) << self.bits >> 64) as usize
+        (u128::from(self.second_hash(hash)) << self.bits >> 64) as usize
     }
 
     pub fn is_spilled(&self, partition: usize) -> bool {

@@ -13,6 +13,7 @@ pub(super) struct SpillCounts {
     levels: AtomicUsize,
     blocks: AtomicUsize,
     reversed: AtomicUsize,
+    overflows: AtomicUsize,
 }
 
 impl SpillCounts {
@@ -45,6 +46,11 @@ impl SpillCounts {
         self.reversed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Of a pair only what does not fit is written once more.
+    pub fn overflow(&self) {
+        self.overflows.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The counters at this moment, for tests.
     #[cfg(test)]
     pub fn get(&self) -> Spilled {
@@ -55,6 +61,7 @@ impl SpillCounts {
             levels: self.levels.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
             reversed: self.reversed.load(Ordering::Relaxed),
+            overflows: self.overflows.load(Ordering::Relaxed),
             bytes: written.bytes,
         }
     }
@@ -69,5 +76,6 @@ pub(super) struct Spilled {
     pub levels: usize,
     pub blocks: usize,
     pub reversed: usize,
+    pub overflows: usize,
     pub bytes: u64,
 }

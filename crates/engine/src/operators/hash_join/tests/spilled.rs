@@ -114,7 +114,6 @@ fn more_memory_is_never_needed_and_less_is_spilled_with_more() {
     }
 }
 
-/// A filter of a build side that went to temp space knows all of its keys, those on the disk too.
 #[test]
 fn what_fits_stays_when_rows_in_memory_are_split() {
     let (left, right) = (pairs_of_numbers(200_000), pairs_of_numbers(20_000));
@@ -130,6 +129,7 @@ fn what_fits_stays_when_rows_in_memory_are_split() {
     }
 }
 
+/// A filter of a build side that went to temp space knows all of its keys, those on the disk too.
 #[test]
 fn a_filter_of_a_spilled_build_side_is_complete() {
     let (join, schema) = int_join(JoinType::Inner, 1);
@@ -190,6 +190,29 @@ fn what_does_not_fit_is_partitioned_again() {
     assert!(spilled.levels >= 2 && spilled.blocks == 0, "{spilled:?}");
 }
 
+/// Where a pair is a little larger than memory, little is written again: with all of such pairs split, up to six times as much is
+/// written here as when each row is written once.
+#[test]
+fn only_the_overflow_of_a_pair_is_written_again() {
+    for join_type in ALL_TYPES {
+        let (mut once, mut overflows) = (None, 0);
+        for rows in (14_000..=32_000).step_by(2_000) {
+            let (left, right) = (pairs_of_numbers(rows), pairs_of_numbers(rows * 2));
+            let (expected, ..) = join_numbers(join_type, &left, &right, 1 << 30, 2, None);
+            let (found, spilled, _) = join_numbers(join_type, &left, &right, 200_000, 2, None);
+            assert!(found == expected, "{join_type} of {rows} rows: {} rows, {}", found.len(), expected.len());
+            let per_row = spilled.bytes as f64 / rows as f64;
+            if spilled.levels == 1 {
+                once = Some(per_row);
+            }
+            let is_little = once.is_none_or(|once| per_row < 2.5 * once);
+            assert!(is_little || rows > 30_000, "{join_type} of {rows} rows: {once:?}, {spilled:?}");
+            overflows += spilled.overflows;
+        }
+        assert!(once.is_some() && overflows > 0, "{join_type}: {once:?}");
+    }
+}
+
 #[test]
 fn a_table_is_made_of_the_smaller_side() {
     let left: Vec<_> = (0..20_000).map(|n| (n % 9_000, n)).collect();
@@ -215,7 +238,6 @@ fn a_table_that_was_probed_is_not_reversed() {
     }
 }
 
-/// Somebody else needs memory while the build side comes in: partitions go.
 /// Pushes a batch, and has the rest of what that takes done as well.
 fn push(builder: &mut dyn SinkState, batch: Batch) {
     let mut accept = builder.push(batch, Waker::noop()).unwrap();
@@ -225,6 +247,7 @@ fn push(builder: &mut dyn SinkState, batch: Batch) {
     assert_eq!(accept, Accept::More);
 }
 
+/// Somebody else needs memory while the build side comes in: partitions go.
 #[test]
 fn a_build_side_gives_way() {
     let (join, schema) = int_join(JoinType::Inner, 1);
