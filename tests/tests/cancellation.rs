@@ -61,8 +61,13 @@ fn a_cancelled_query_leaves_nothing_behind() {
             panic!("{left}; {what}");
         }
         assert_eq!(files_in(&passing), files_before, "temporary files; {what}");
-        let partial: Vec<_> = files_in(&written).into_iter().filter(|path| !path.ends_with("orders.parquet")).collect();
-        assert!(partial.is_empty(), "{partial:?}; {what}");
+        // A writer that is in the middle of an operation of the file system clears up when that has ended.
+        let partial = || files_in(&written).into_iter().find(|path| !path.ends_with("orders.parquet"));
+        let begun = Instant::now();
+        while let Some(left) = partial() {
+            assert!(begun.elapsed() < CANCEL_WITHIN, "{} is left; {what}", left.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     assert!(cancelled > MOMENTS / 4, "only {cancelled} were still running when cancelled");
     assert_eq!(session.execute(&statements[0]).unwrap().collect().unwrap(), answer, "the engine still answers");
