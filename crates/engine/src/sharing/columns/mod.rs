@@ -20,7 +20,8 @@
 //! what no running scan needs.
 //!
 //! Invariants:
-//! * A column is here as a whole, in windows of as many rows as the batches of whoever decoded it, or not at all.
+//! * A column is here as a whole, in windows of as many rows as the batches of whoever decoded it, or not at all. Scans whose batches are a
+//!   half of these, or another whole part, read them in parts; one whose batches are twice as many rows may leave it anew, in its windows.
 //! * What a reader holds stays counted until he lets it go, also if it is dropped here.
 //! * At most one scan decodes a column of a cluster *for others* at a time; nobody has to wait for it.
 //! * The lock is held for no longer than it takes to look things up. Nothing is dropped, reserved or decoded under it.
@@ -349,7 +350,10 @@ impl Attendance {
         let (mut is_ready, mut is_idle) = (true, false);
         for column in &self.columns {
             match cluster.slot(*column) {
-                Some(Slot::Kept(entry)) if entry.decoded.window_rows == self.window_rows => {}
+                Some(Slot::Kept(entry)) if entry.decoded.serves(self.window_rows) => {}
+                Some(Slot::Kept(entry)) if entry.decoded.gives_way_to(self.window_rows) => {
+                    (is_ready, is_idle) = (false, true);
+                }
                 Some(_) => is_ready = false,
                 None => (is_ready, is_idle) = (false, true),
             }
@@ -367,14 +371,14 @@ impl Attendance {
         let place = cluster.place()?;
         let leaves = self.leaves && !self.scans.rests();
         let bytes_max = self.scans.bytes_max();
-        let (mut ready, mut claims) = (Vec::new(), Vec::new());
+        let (mut ready, mut claims, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         let (scans, cohort);
         {
             let shelf = &mut *self.scans.shelf.lock();
             let floor = shelf.floor;
             let is_full = shelf.bytes >= bytes_max;
             let least = shelf.by_value.first().map_or(f64::INFINITY, |(value, _)| value.number());
-            let mut moved = Vec::new();
+            let (mut moved, mut smaller) = (Vec::new(), Vec::new());
             let table = shelf.tables.get_mut(&self.table)?;
             if must_be_here && self.worth(table.clusters.get(&place)) != WORTH_READY {
                 return None;
@@ -383,12 +387,17 @@ impl Attendance {
             let own = table.clusters.entry(place).or_default();
             for &column in self.columns.iter().chain(self.answers.iter().flatten()) {
                 match own.columns.iter_mut().find(|(other, _)| *other == column).map(|(_, slot)| slot) {
-                    Some(Slot::Kept(entry)) if entry.decoded.window_rows == self.window_rows => {
+                    Some(Slot::Kept(entry)) if entry.decoded.serves(self.window_rows) => {
                         entry.uses += 1;
                         let value = Value::new(floor + entry.decoded.cost * (entry.uses + 1) as f64);
                         moved.push((ColumnId { table: self.table, place, column }, entry.value, value));
                         entry.value = value;
                         ready.push((column, entry.decoded.clone()));
+                    }
+                    Some(Slot::Kept(entry)) if entry.decoded.gives_way_to(self.window_rows) => {
+                        if leaves {
+                            smaller.push(ColumnId { table: self.table, place, column });
+                        }
                     }
                     Some(_) => {}
                     None => {
@@ -409,7 +418,20 @@ impl Attendance {
                 shelf.by_value.remove(&(before, id));
                 shelf.by_value.insert((now, id));
             }
+            for id in smaller {
+                gone.extend(shelf.remove(id));
+                if let Some(own) = shelf.cluster(id.table, id.place) {
+                    own.columns.push((id.column, Slot::Claimed));
+                    claims.push(id.column);
+                }
+            }
         }
+        drop(gone);
+        let cut = |(column, decoded): (usize, Arc<Decoded>)| {
+            let cut = decoded.cut(self.window_rows);
+            Ready { column, decoded, cut }
+        };
+        let ready = ready.into_iter().map(cut).collect();
         let claim = |column| Claim {
             column,
             windows: Vec::new(),
@@ -485,8 +507,22 @@ pub(crate) struct ClusterColumns {
     cohort: usize,
     /// What need not be read since it is here.
     saved_bytes: usize,
-    ready: Vec<(usize, Arc<Decoded>)>,
+    ready: Vec<Ready>,
     claims: Mutex<Vec<Claim>>,
+}
+
+/// A column that is here.
+struct Ready {
+    column: usize,
+    decoded: Arc<Decoded>,
+    /// In the reader's windows, if they are others.
+    cut: Option<Vec<ArrayRef>>,
+}
+
+impl Ready {
+    fn windows(&self) -> &[ArrayRef] {
+        self.cut.as_ref().unwrap_or(&self.decoded.windows)
+    }
 }
 
 /// What a scan found of a cluster.
@@ -525,7 +561,7 @@ impl ClusterColumns {
 
     /// What is here.
     pub fn found(&self) -> Found {
-        let columns = self.ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count();
+        let columns = self.ready.iter().filter(|ready| ready.column < ANSWERS_FROM).count();
         let (answers, saved_bytes) = (self.ready.len() - columns, self.saved_bytes);
         Found { columns, answers, saved_bytes, scans: self.scans, cohort: self.cohort }
     }
@@ -541,7 +577,7 @@ impl ClusterColumns {
     }
 
     fn has(&self, column: usize) -> bool {
-        self.ready.iter().any(|(other, _)| *other == column)
+        self.ready.iter().any(|ready| ready.column == column)
     }
 
     fn id(&self, column: usize) -> ColumnId {
@@ -567,7 +603,7 @@ impl ClusterColumns {
 
 impl SharedColumns for ClusterColumns {
     fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-        self.ready.iter().find(|(other, _)| *other == column).map(|(_, decoded)| decoded.windows.as_slice())
+        self.ready.iter().find(|ready| ready.column == column).map(Ready::windows)
     }
 
     fn wanted(&self) -> Vec<usize> {

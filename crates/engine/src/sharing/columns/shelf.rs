@@ -121,6 +121,35 @@ impl Value {
     }
 }
 
+impl Decoded {
+    /// Whether a scan with windows of so many rows can read it: its windows are these, or parts of these.
+    pub fn serves(&self, window_rows: usize) -> bool {
+        self.window_rows == window_rows || self.is_even() && self.window_rows.is_multiple_of(window_rows)
+    }
+
+    /// Whether what such a scan leaves would serve whoever reads this one too.
+    pub fn gives_way_to(&self, window_rows: usize) -> bool {
+        !self.serves(window_rows) && self.is_even() && window_rows.is_multiple_of(self.window_rows)
+    }
+
+    /// Whether no window but the last is short. Text and record batches end some sooner: then smaller windows begin elsewhere.
+    fn is_even(&self) -> bool {
+        self.windows.iter().rev().skip(1).all(|window| window.len() == self.window_rows)
+    }
+
+    /// Its values in windows of so many rows, which it serves; `None` if these are its own.
+    pub fn cut(&self, window_rows: usize) -> Option<Vec<ArrayRef>> {
+        if self.window_rows == window_rows {
+            return None;
+        }
+        let cut = |window: &ArrayRef| {
+            let (window, rows) = (window.clone(), window.len());
+            (0..rows).step_by(window_rows).map(move |first| window.slice(first, window_rows.min(rows - first)))
+        };
+        Some(self.windows.iter().flat_map(cut).collect())
+    }
+}
+
 impl Entry {
     pub fn is_read(&self) -> bool {
         Arc::strong_count(&self.decoded) > 1

@@ -306,6 +306,63 @@ fn windows_of_other_sizes_and_scans_that_leave_early_leave_nothing() {
 }
 
 #[test]
+fn smaller_windows_are_cut_out_of_larger_ones_which_take_their_place() {
+    let stage = Stage::new(1 << 20, 1);
+    let cluster = stage.clusters[0].as_ref();
+    let half = |scan: &Arc<Attendance>| scan.take(cluster, false).unwrap();
+    let scan_of = |rows| stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), rows, true).unwrap();
+    drop(stage.scan(&[0]));
+    // Halves are left first: whole windows are not made of them, but take their place.
+    let small = scan_of(WINDOW_ROWS / 2);
+    let columns = half(&small);
+    let halves =
+        |window: ArrayRef| [(0, 50), (50, 50)].map(|(first, rows)| window.slice(first, rows.min(window.len() - first)));
+    let halves = || windows(0).flat_map(halves).filter(|window| !window.is_empty()).collect::<Vec<_>>();
+    assert!(halves().iter().all(|window| columns.put(0, window)));
+    columns.complete(ROWS);
+    let large = stage.scan(&[0]);
+    assert_eq!(stage.choose(&small, &[0]), Choice::Here(0));
+    assert_eq!(stage.choose(&large, &[0]), Choice::Read(0));
+    let columns = stage.take(&large, 0);
+    assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![0], vec![0]));
+    decode(&columns);
+    drop(columns);
+    let info = stage.info();
+    assert_eq!((info.columns_kept, info.columns_left_total, info.columns_drops_total), (1, 2, 1));
+    assert_eq!(info.columns_bytes, stage.broker.reserved_bytes());
+    // Who has halves reads halves of these, and leaves them as they are.
+    assert_eq!(stage.choose(&small, &[0]), Choice::Here(0));
+    let columns = half(&small);
+    assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![], vec![]));
+    let found = columns.windows(0).unwrap();
+    assert_eq!(found.len(), halves().len());
+    assert!(found.iter().zip(halves()).all(|(found, expected)| found.to_data() == expected.to_data()));
+    drop(columns);
+    assert_eq!(stage.next(&large, &[0]), 0);
+    assert_eq!(ready(&stage.take(&large, 0)).0, 1);
+}
+
+#[test]
+fn windows_that_ended_sooner_are_not_cut() {
+    let stage = Stage::new(1 << 20, 1);
+    let scan_of = |rows| stage.scans.attend(&stage.table, &stage.clusters, &[0], [].iter(), rows, true).unwrap();
+    drop(stage.scan(&[0]));
+    let columns = stage.take(&stage.scan(&[0]), 0);
+    let all = Int64Array::from_iter_values(0..ROWS as i64);
+    for (first, rows) in
+        [(0, WINDOW_ROWS), (WINDOW_ROWS, 30), (WINDOW_ROWS + 30, WINDOW_ROWS), (2 * WINDOW_ROWS + 30, 20)]
+    {
+        assert!(columns.put(0, &(Arc::new(all.slice(first, rows)) as ArrayRef)));
+    }
+    columns.complete(ROWS);
+    assert_eq!(ready(&stage.take(&stage.scan(&[0]), 0)).0, 1);
+    for rows in [WINDOW_ROWS / 2, WINDOW_ROWS * 2] {
+        let columns = stage.take(&scan_of(rows), 0);
+        assert_eq!((columns.missing(&[0]), columns.wanted()), (vec![0], vec![]));
+    }
+}
+
+#[test]
 fn a_column_that_was_not_put_as_a_whole_is_not_kept() {
     let stage = Stage::new(1 << 20, 1);
     drop(stage.scan(&[0]));
