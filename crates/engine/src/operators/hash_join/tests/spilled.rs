@@ -213,6 +213,47 @@ fn only_the_overflow_of_a_pair_is_written_again() {
     }
 }
 
+/// Each operation of a part fails, from when pairs are joined: the right rows come or an error, and nothing is left.
+#[test]
+fn a_failing_disk_ends_a_join_whose_pairs_overflow() {
+    use diligence_base::seams::Fault;
+    let (left, right) = (pairs_of_numbers(22_000), pairs_of_numbers(44_000));
+    let (expected, ..) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, None);
+    let (join, schema) = int_join(JoinType::Full, 1);
+    let batches = |rows: &[(i64, i64)]| rows.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
+    let attempt = |files: MemoryTempFiles| {
+        let parts = hash_join(&join, &schema, &[]).unwrap();
+        let broker = Broker::new(200_000);
+        let memory = broker.account(diligence_base::ids::QueryId(1), None);
+        let temp = small_clusters(&files, 0);
+        let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 2 };
+        let run = || run(&mut Dice(7), &parts, &setup, batches(&left), batches(&right), &schema, false);
+        // An error is the panic of whoever unwraps it: what runs is dropped on the way.
+        let rows = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map(sorted);
+        let overflows = parts.spilled().overflows;
+        drop(parts);
+        is_left_empty(&temp, &broker, "a failing disk");
+        let said = rows.map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default());
+        (said, overflows, files.operations())
+    };
+    let (rows, overflows, operations) = attempt(MemoryTempFiles::default());
+    assert!(rows.unwrap() == expected && overflows > 0, "{overflows} overflows");
+    let mut failed = 0;
+    for fault in [Fault::Full, Fault::Broken, Fault::Short, Fault::Flip] {
+        for at in (operations / 3..operations).step_by(operations as usize / 40) {
+            match attempt(MemoryTempFiles::failing(fault, at)).0 {
+                Ok(rows) => assert!(rows == expected, "{fault:?} at {at}: {} rows", rows.len()),
+                Err(said) => {
+                    let is_error = said.starts_with("called `Result::unwrap()`") && !said.contains("Bug");
+                    assert!(is_error, "{fault:?} at {at}: {said}");
+                    failed += 1;
+                }
+            }
+        }
+    }
+    assert!(failed > 20, "{failed} of the faults were met");
+}
+
 #[test]
 fn a_table_is_made_of_the_smaller_side() {
     let left: Vec<_> = (0..20_000).map(|n| (n % 9_000, n)).collect();
