@@ -165,12 +165,13 @@ impl Work {
         &mut self,
         loading: &mut Loading,
         is_asked: bool,
-        spilling: &(SpillBuffers, Arc<SpillCounts>),
+        buffers: &SpillBuffers,
+        counts: &Arc<SpillCounts>,
     ) -> bool {
         match &mut self.overflow {
             Some(overflow) => overflow.lower(loading, is_asked),
             None if is_asked => {}
-            None => self.overflow = Overflow::of(&self.pair, loading, &spilling.0, &spilling.1),
+            None => self.overflow = Overflow::of(&self.pair, loading, buffers, counts),
         }
         self.overflow.is_some()
     }

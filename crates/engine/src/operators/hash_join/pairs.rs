@@ -383,7 +383,7 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         if !work.in_blocks && work.pair.can_split {
-            if work.overflows(&mut loading, is_asked, &(self.buffers()?, self.shared.counts.clone())) {
+            if work.overflows(&mut loading, is_asked, &self.buffers()?, &self.shared.counts) {
                 self.step = Step::Load(work, loading);
                 return Ok(Pull::Again);
             }
