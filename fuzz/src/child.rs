@@ -15,8 +15,8 @@ use crate::targets::{Kind, Target};
 /// The exit code of a child that found something and told of it.
 pub const FOUND: i32 = 3;
 
-/// Address space of the child. An input that makes a reader ask for more is a finding: the allocation fails and the child
-/// aborts. Inputs are at most 64 KiB, but every thread of an engine reserves some address space of its own.
+/// Address space of the child. An input that makes a reader ask for more is a finding: the allocation fails and the
+/// child aborts. Inputs are at most 64 KiB, but every thread of an engine reserves some address space of its own.
 const ADDRESS_SPACE_BYTES: u64 = 6 << 30;
 
 /// Where and why the last panic happened, whether or not it was caught on its way.

@@ -1,14 +1,15 @@
-//! `diligence-fuzz TARGET --seconds N --seed S`: throws damaged inputs at SQL planning, at the readers of foreign files, and at
-//! a server's doors.
+//! `diligence-fuzz TARGET --seconds N --seed S`: throws damaged inputs at SQL planning, at the readers of foreign
+//! files, and at a server's doors.
 //!
-//! An input is a few random changes to a sound one, and is made from a seed alone: input i of a run has the seed S + i. A finding is a
-//! panic that leaves the library, a crash, a hang, memory that grows beyond bounds, or a broken promise (an error that does not name its
-//! file, an array that is not valid). The input is then saved under `fuzz/failures`, its seed is printed, and the exit code
-//! is 1. To see it again: the same target with `--seed S --once`, or `--input FILE`.
+//! An input is a few random changes to a sound one, and is made from a seed alone: input i of a run has the seed S + i.
+//! A finding is a panic that leaves the library, a crash, a hang, memory that grows beyond bounds, or a broken promise
+//! (an error that does not name its file, an array that is not valid). The input is then saved under `fuzz/failures`,
+//! its seed is printed, and the exit code is 1. To see it again: the same target with `--seed S --once`, or `--input
+//! FILE`.
 //!
-//! Two processes, because a stack overflow or an abort leaves nobody to tell of it: the child makes and tries inputs and notes each
-//! seed in a file; the parent watches, and remakes the input of the seed at which the child died or stood still. No
-//! coverage feedback and no nightly compiler: this is for a minute in every build, not for weeks.
+//! Two processes, because a stack overflow or an abort leaves nobody to tell of it: the child makes and tries inputs
+//! and notes each seed in a file; the parent watches, and remakes the input of the seed at which the child died or
+//! stood still. No coverage feedback and no nightly compiler: this is for a minute in every build, not for weeks.
 
 mod child;
 mod mutate;

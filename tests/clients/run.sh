@@ -1,8 +1,9 @@
 #!/bin/bash
 # Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, and HTTP.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
-# psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source
-# file; both are installed with INSTALL_JAVA=1, and without them its step is left out); the Python clients are installed from PyPI into VENV [default: target/clients-venv].
+# psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless,
+# which runs a source file; both are installed with INSTALL_JAVA=1, and without them its step is left out); the Python
+# clients are installed from PyPI into VENV [default: target/clients-venv].
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")

@@ -8,8 +8,8 @@ use diligence_engine::query::QueryState;
 /// How long the packets of an ended query may take to go: a quantum each, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until no query runs, no packet is queued or running, and no byte is reserved but those of the tables in memory; says
-/// what is left if something is.
+/// Waits until no query runs, no packet is queued or running, and no byte is reserved but those of the tables in
+/// memory; says what is left if something is.
 pub fn wait(database: &Database) -> Result<(), String> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -44,8 +44,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What may be allocated beside what is reserved: the plan, a few batches on their way between operators, and what one operator
-/// makes of one batch. It does not grow with the rows.
+/// What may be allocated beside what is reserved: the plan, a few batches on their way between operators, and what one
+/// operator makes of one batch. It does not grow with the rows.
 const BESIDE_BYTES: isize = 12 << 20;
 /// The same where Parquet is written: what its encoders hold of a row group is estimated while they are at work.
 const ENCODED_BYTES: isize = 32 << 20;
@@ -190,7 +190,8 @@ const MADE_QUERIES: [(&str, &str); 13] = [
 /// A document of 20 kB.
 const DOC: &str = "repeat(lpad(CAST(value * 7919 % 10000 AS VARCHAR), 10, 'x'), 2000)";
 
-/// Files of text with such documents behind 2 MB of short ones, which is more than anybody looks at before they are read.
+/// Files of text with such documents behind 2 MB of short ones, which is more than anybody looks at before they are
+/// read.
 const TEXT_FILES: [(&str, &str); 4] = [
     ("CSV documents", "documents.csv"),
     ("packed CSV documents", "documents.csv.gz"),
@@ -210,7 +211,8 @@ fn most_beside(database: &Database, sql: &str) -> (isize, String) {
         let watcher = scope.spawn(|| {
             let (mut most, mut holders) = (0, String::new());
             while !done.load(Ordering::Relaxed) {
-                // Two looks at what is reserved around that at what is allocated: what happens in between is nobody's fault.
+                // Two looks at what is reserved around that at what is allocated: what happens in between is nobody's
+                // fault.
                 let reserved = broker.reserved_bytes();
                 let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
                 let reserved = reserved.max(broker.reserved_bytes()) as isize;

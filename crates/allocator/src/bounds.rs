@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
 
-/// A process that holds too much although it gave back tries again after so long: what was in use then may be free by now.
+/// A process that holds too much although it gave back tries again after so long: what was in use then may be free by
+/// now.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// What the process holds beside what is accounted for is looked at again after so long at least: others are to have given back by then.
+/// What the process holds beside what is accounted for is looked at again after so long at least: others are to have
+/// given back by then.
 const CHARGE_AGAIN: Duration = Duration::from_millis(100);
 
 /// The part of the budget, as its divisor, that is charged at most.
@@ -97,8 +99,9 @@ impl Looks {
         (self.floor_bytes, self.still_bytes, self.is_trimmed) = (bytes, bytes, true);
     }
 
-    /// What is to be charged from now on, if that is anything or changes; `bytes` is what the process holds, after memory went back if it did. It is charged with what
-    /// is too much although all that is free went back: with so much less in use it would not be.
+    /// What is to be charged from now on, if that is anything or changes; `bytes` is what the process holds, after
+    /// memory went back if it did. It is charged with what is too much although all that is free went back: with so
+    /// much less in use it would not be.
     pub fn charge(&mut self, bounds: &Bounds, bytes: usize, went_back: bool, now: Duration) -> Option<usize> {
         if now.saturating_sub(self.charged) < CHARGE_AGAIN {
             return None;

@@ -1,9 +1,9 @@
 //! mimalloc as the global allocator.
 //!
-//! Not the `mimalloc` crate: that asks for each object by its alignment, for which mimalloc takes a block of the alignment's bytes more,
-//! whichever they are, and finds an aligned place in it. Objects of 8 KiB, 64 KiB or 128 KiB, of which arrays of a batch are made, then have
-//! blocks of the next size: a third more, or twice as much. But blocks of such sizes are
-//! aligned anyway.
+//! Not the `mimalloc` crate: that asks for each object by its alignment, for which mimalloc takes a block of the
+//! alignment's bytes more, whichever they are, and finds an aligned place in it. Objects of 8 KiB, 64 KiB or 128 KiB,
+//! of which arrays of a batch are made, then have blocks of the next size: a third more, or twice as much. But blocks
+//! of such sizes are aligned anyway.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
@@ -33,8 +33,8 @@ impl Allocator {
     }
 }
 
-// SAFETY: blocks come from mimalloc, have the bytes that are asked for and their alignment, and go back to it. Nothing here panics: the size of a
-// layout, rounded up to its alignment, does not overflow.
+// SAFETY: blocks come from mimalloc, have the bytes that are asked for and their alignment, and go back to it. Nothing
+// here panics: the size of a layout, rounded up to its alignment, does not overflow.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -68,7 +68,8 @@ unsafe impl GlobalAlloc for Allocator {
             // SAFETY: the caller has it from here.
             return unsafe { mi::mi_realloc(block.cast(), bytes) }.cast();
         }
-        // SAFETY: the caller has the block from here, and promises that the new size is a layout's; as many bytes are copied as both have.
+        // SAFETY: the caller has the block from here, and promises that the new size is a layout's; as many bytes are
+        // copied as both have.
         unsafe {
             let usable = mi::mi_usable_size(block.cast());
             if bytes <= usable && bytes >= usable / 2 {

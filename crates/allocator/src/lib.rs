@@ -1,14 +1,16 @@
 //! The allocator of our programs, and how much of what was freed it may keep.
 //!
-//! What operators free they soon want again. What goes back to the system in between comes back page by page, each cleared by the
-//! kernel: when memory went back after some milliseconds, a sort of 2 GB within 1 GB spent half of its processor time on that. So it goes
-//! back only when the process comes near the most that it may hold ([`Bounds`]), or has been quiet for some time. A thread looks at
-//! what the system says that the process holds.
+//! What operators free they soon want again. What goes back to the system in between comes back page by page, each
+//! cleared by the kernel: when memory went back after some milliseconds, a sort of 2 GB within 1 GB spent half of its
+//! processor time on that. So it goes back only when the process comes near the most that it may hold ([`Bounds`]), or
+//! has been quiet for some time. A thread looks at what the system says that the process holds.
 //!
-//! The system clears and maps huge pages (2 MiB) at once, which is cheap, but one of which a part has gone back comes whole with the next
-//! touch: what the process holds and what it uses drift apart. So processes with small budgets have none.
+//! The system clears and maps huge pages (2 MiB) at once, which is cheap, but one of which a part has gone back comes
+//! whole with the next touch: what the process holds and what it uses drift apart. So processes with small budgets have
+//! none.
 //!
-//! What one thread has allocated and another has freed is free only when the first one looks: threads that allocate much call [`tidy`] now and then.
+//! What one thread has allocated and another has freed is free only when the first one looks: threads that allocate
+//! much call [`tidy`] now and then.
 //!
 //! Linking this crate is enough to use the allocator.
 
@@ -29,32 +31,37 @@ use resident::Resident;
 #[global_allocator]
 static ALLOCATOR: global::Allocator = global::Allocator;
 
-/// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the allocator keeps.
+/// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the
+/// allocator keeps.
 pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
 
-/// How long a process that people use may stand still before it counts as quiet. Somebody who thinks between two questions does not make it so: where a host
-/// has to find each page, a gigabyte that comes again takes seconds.
+/// How long a process that people use may stand still before it counts as quiet. Somebody who thinks between two
+/// questions does not make it so: where a host has to find each page, a gigabyte that comes again takes seconds.
 pub const QUIET: Duration = Duration::from_secs(60);
 
 /// With a smaller budget there are no huge pages: what is lost on them is more than what is left beside the budget.
 const HUGE_PAGES_BUDGET_BYTES: usize = 4 << 30;
 
-/// The number of `mi_option_purge_delay`, which the bindings do not name: it is that of the version that `Cargo.toml` pins.
+/// The number of `mi_option_purge_delay`, which the bindings do not name: it is that of the version that `Cargo.toml`
+/// pins.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// Milliseconds after which the allocator gives back by itself: none that anybody waits for. Below zero it never would, not even if told to.
+/// Milliseconds after which the allocator gives back by itself: none that anybody waits for. Below zero it never would,
+/// not even if told to.
 const NEVER_MS: c_long = c_long::MAX / 1000;
 
 /// Milliseconds after which the allocator gives back by itself where nobody looks.
 const BY_ITSELF_MS: c_long = 1000;
 
-/// Has what is freed go back to the system when the process comes near 1.1 times its budget and [`RESIDENT_BASE_BYTES`], or when it
-/// holds the same for as long as `quiet`, which is [`QUIET`] where people use it. `budget` gives the bytes of the budget at the moment; with `None` this ends.
+/// Has what is freed go back to the system when the process comes near 1.1 times its budget and
+/// [`RESIDENT_BASE_BYTES`], or when it holds the same for as long as `quiet`, which is [`QUIET`] where people use it.
+/// `budget` gives the bytes of the budget at the moment; with `None` this ends.
 ///
-/// What the process holds too much all the same is told to `charge`, in bytes, again and again until it is 0: whoever keeps the budget is to have so
-/// much less in use.
+/// What the process holds too much all the same is told to `charge`, in bytes, again and again until it is 0: whoever
+/// keeps the budget is to have so much less in use.
 ///
-/// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a second.
+/// Call it once, before much is allocated. Where the system does not say what a process holds, memory goes back after a
+/// second.
 pub fn keep_within(
     quiet: Duration,
     budget: impl Fn() -> Option<usize> + Send + 'static,
@@ -100,8 +107,8 @@ static ROUNDS: AtomicU32 = AtomicU32::new(0);
 /// How long threads have to look at what of theirs is free before it goes back: they do after a quantum of work.
 const TIDYING: Duration = Duration::from_millis(4);
 
-/// Takes back what this thread has allocated and others have freed, if memory is about to go back to the system: else that would not be found. Call it
-/// where nothing is under way, often: it only reads a number most of the time.
+/// Takes back what this thread has allocated and others have freed, if memory is about to go back to the system: else
+/// that would not be found. Call it where nothing is under way, often: it only reads a number most of the time.
 pub fn tidy() {
     thread_local! {
         static SEEN: Cell<u32> = const { Cell::new(0) };

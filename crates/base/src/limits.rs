@@ -6,8 +6,9 @@ use std::time::Duration;
 /// Arrow's kernels have amortized their per-call cost by then.
 pub const BATCH_ROWS_MAX: usize = 8192;
 
-/// Bytes of a batch, at least and at most: what the rows of a batch come to on the average, where they are so wide that 8192 of them would be more. A batch
-/// has a part of what its query may have of memory, as several are on their way at once.
+/// Bytes of a batch, at least and at most: what the rows of a batch come to on the average, where they are so wide that
+/// 8192 of them would be more. A batch has a part of what its query may have of memory, as several are on their way at
+/// once.
 pub const BATCH_BYTES: std::ops::RangeInclusive<usize> = 512 << 10..=4 << 20;
 
 /// That part, as a divisor.
@@ -44,51 +45,56 @@ pub const IO_THREADS: usize = 4;
 /// Worker threads at most: each has a stack of 8 MiB, and more than a few per core only get in each other's way.
 pub const WORKERS_MAX: usize = 1024;
 
-/// Bytes that a query is sure of before it starts: some batches for every packet of a pipeline, and what its operators need to
-/// go on when everything else is in temp space. Less where the budget is less.
+/// Bytes that a query is sure of before it starts: some batches for every packet of a pipeline, and what its operators
+/// need to go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
 
-/// How long a source is refused memory, while nobody else gets on either, before its query fails: longer than what others may wait for a disk that is at work.
+/// How long a source is refused memory, while nobody else gets on either, before its query fails: longer than what
+/// others may wait for a disk that is at work.
 pub const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a reader takes nothing before its query gives up what it is sure of, if others wait for that: longer than anybody who reads takes for a batch.
+/// How long a reader takes nothing before its query gives up what it is sure of, if others wait for that: longer than
+/// anybody who reads takes for a batch.
 pub const READER_RESTS: Duration = Duration::from_millis(50);
 
-/// The least memory budget, of the process or of one query: a hash table, a sort or a window that goes to temp space needs a few
-/// clusters there to be written and read, some batches of each packet, and one of these below another. With less, queries
-/// would fail for want of memory that more disk cannot give.
+/// The least memory budget, of the process or of one query: a hash table, a sort or a window that goes to temp space
+/// needs a few clusters there to be written and read, some batches of each packet, and one of these below another. With
+/// less, queries would fail for want of memory that more disk cannot give.
 pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 
-/// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or answering, small
-/// enough that a hundred partitions have one each.
+/// Bytes of a cluster of temp space: large enough that a disk spends its time moving bytes and not seeking or
+/// answering, small enough that a hundred partitions have one each.
 pub const TEMP_CLUSTER_BYTES: usize = 1 << 20;
 
-/// The least that a cluster of temp space is made for small budgets: smaller ones would cost more to ask for than to move.
+/// The least that a cluster of temp space is made for small budgets: smaller ones would cost more to ask for than to
+/// move.
 pub const TEMP_CLUSTER_BYTES_MIN: usize = 64 << 10;
 
-/// Clusters that a memory budget is to hold at least: an operator with two packets is sure of ten, and there may be several.
+/// Clusters that a memory budget is to hold at least: an operator with two packets is sure of ten, and there may be
+/// several.
 pub const TEMP_CLUSTERS_PER_BUDGET: usize = 128;
 
 /// By how much a temp file grows, at least and at most: rarely, and in few extents.
 pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 
-/// Clusters of one operator that may be on their way to the disk: one being written by each of a few threads, and one or two
-/// being filled meanwhile.
+/// Clusters of one operator that may be on their way to the disk: one being written by each of a few threads, and one
+/// or two being filled meanwhile.
 pub const TEMP_WRITES_MAX: usize = 4;
 
-/// Reads and writes of temp space that are under way in an io_uring: a few for each of some operators. More wait in a queue, which
-/// costs nothing: no disk does more at once.
+/// Reads and writes of temp space that are under way in an io_uring: a few for each of some operators. More wait in a
+/// queue, which costs nothing: no disk does more at once.
 pub const TEMP_RING_DEPTH: usize = 64;
 
 /// Clusters that a reader of temp space asks for before they are wanted.
 pub const TEMP_READ_AHEAD_CLUSTERS: usize = 2;
 
-/// Bytes that one call of a function may give for a batch of rows. Functions make their results before anybody can refuse the
-/// memory, and the process must not be killed for `repeat('x', 2000000000)`.
+/// Bytes that one call of a function may give for a batch of rows. Functions make their results before anybody can
+/// refuse the memory, and the process must not be killed for `repeat('x', 2000000000)`.
 pub const FUNCTION_BYTES_MAX: usize = 1 << 30;
 
-/// Bytes that a constant part of a statement may have to be computed while planning. Larger ones are computed by the query,
-/// which can be cancelled. A constant may be copied for each row of a batch, and 8192 times this is still bearable.
+/// Bytes that a constant part of a statement may have to be computed while planning. Larger ones are computed by the
+/// query, which can be cancelled. A constant may be copied for each row of a batch, and 8192 times this is still
+/// bearable.
 pub const CONSTANT_BYTES_MAX: usize = 64 << 10;
 
 /// The share of the machine's (or the container's) memory that a process may use by default.
@@ -97,44 +103,47 @@ pub const MEMORY_SHARE_PERCENT: u64 = 70;
 /// The bytes a statement's text may have: above this, parsing alone would hold a worker.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Files whose times are looked at before every statement; of a table with more, the first so many. A look takes about a
-/// microsecond.
+/// Files whose times are looked at before every statement; of a table with more, the first so many. A look takes about
+/// a microsecond.
 pub const FILES_LOOKED_AT_MAX: usize = 64;
 
 /// Folders of a table that are looked at for files that came or went: about a millisecond of looks.
 pub const FOLDERS_LOOKED_AT_MAX: usize = 1000;
 
-/// Rows that a plan must be expected to touch before it is looked at for sharing. Fewer are worked on in about a millisecond, and
-/// finding out who shares takes some ten microseconds.
+/// Rows that a plan must be expected to touch before it is looked at for sharing. Fewer are worked on in about a
+/// millisecond, and finding out who shares takes some ten microseconds.
 pub const SHARING_ROWS_MIN: usize = 50_000;
 
-/// Bytes that a shared state may have at most, and at most this share of the budget. What is larger is not worth keeping beside the
-/// work of others: then each query runs for itself.
+/// Bytes that a shared state may have at most, and at most this share of the budget. What is larger is not worth
+/// keeping beside the work of others: then each query runs for itself.
 pub const SHARED_STATE_BYTES_MAX: usize = 64 << 20;
 
 /// By what the budget is divided for the same.
 pub const SHARED_STATE_BUDGET_PART: usize = 8;
 
-/// How long scans leave no decoded columns for others after a query was short of memory. One that writes to temp space is short again as soon as it has
-/// filled what it freed.
+/// How long scans leave no decoded columns for others after a query was short of memory. One that writes to temp space
+/// is short again as soon as it has filled what it freed.
 pub const COLUMNS_REST: Duration = Duration::from_secs(2);
 
-/// How long a shared run keeps queries of other templates from starting. Most runs end sooner; behind a longer one nobody waits on and on.
+/// How long a shared run keeps queries of other templates from starting. Most runs end sooner; behind a longer one
+/// nobody waits on and on.
 pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Those of its own template it keeps from starting until it has worked for so long, or for so many times the work of a lone one, if that is longer: on their own
-/// they would not be answered sooner while the workers are busy, and together they are less work.
+/// Those of its own template it keeps from starting until it has worked for so long, or for so many times the work of a
+/// lone one, if that is longer: on their own they would not be answered sooner while the workers are busy, and together
+/// they are less work.
 pub const SHARING_PATIENCE_RUNS: u64 = 4;
 
-/// The part of the budget, in percent, that finished states may have for later queries. What is kept for nobody in particular should
-/// never be what a machine's memory mostly holds.
+/// The part of the budget, in percent, that finished states may have for later queries. What is kept for nobody in
+/// particular should never be what a machine's memory mostly holds.
 pub const RETAINED_PERCENT: usize = 10;
 
 /// The most that it can be set to.
 pub const RETAINED_PERCENT_MAX: usize = 50;
 
-/// The part of the budget, in percent, that columns which scans have decoded may have for other scans. It takes the place of decoding what is
-/// asked for again and again; what is asked for rarely stays in the system's page cache, in fewer bytes.
+/// The part of the budget, in percent, that columns which scans have decoded may have for other scans. It takes the
+/// place of decoding what is asked for again and again; what is asked for rarely stays in the system's page cache, in
+/// fewer bytes.
 pub const COLUMNS_PERCENT: usize = 30;
 
 /// The most that it can be set to.

@@ -1,7 +1,7 @@
 //! Panics that are part of the plan: libraries panic on damaged files, and whoever calls them makes an error of it.
 //!
-//! The message of such a panic would look like a crash on standard error. So the process's panic hook is wrapped once, and says
-//! nothing about a panic under [`caught_quietly`]. All other panics are reported as before.
+//! The message of such a panic would look like a crash on standard error. So the process's panic hook is wrapped once,
+//! and says nothing about a panic under [`caught_quietly`]. All other panics are reported as before.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

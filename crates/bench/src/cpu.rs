@@ -1,6 +1,7 @@
 //! Processor time of this process.
 
-/// Seconds that all threads of this process have run so far, in user mode and in the system; those that have ended are counted too.
+/// Seconds that all threads of this process have run so far, in user mode and in the system; those that have ended are
+/// counted too.
 pub fn seconds() -> f64 {
     // SAFETY: the structure is all numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,7 +1,7 @@
-//! When clients send their statements: in a closed loop as soon as they have the answer to the last; in an open loop at times that do
-//! not depend on who is asked (a Poisson process). Whichever client of a pool is free takes the next statement that is due. If
-//! none is, the statement waits, and that counts: latencies begin when it was due, or somebody who is late would be asked less and
-//! look better than he is.
+//! When clients send their statements: in a closed loop as soon as they have the answer to the last; in an open loop at
+//! times that do not depend on who is asked (a Poisson process). Whichever client of a pool is free takes the next
+//! statement that is due. If none is, the statement waits, and that counts: latencies begin when it was due, or
+//! somebody who is late would be asked less and look better than he is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! `diligence-bench`: what the engine costs, beside its rivals and beside itself.
 //!
-//! Every number is a median of interleaved rounds in one run; claims are ratios. Rivals run from their own Python packages
-//! (`bench/rivals/setup`).
+//! Every number is a median of interleaved rounds in one run; claims are ratios. Rivals run from their own Python
+//! packages (`bench/rivals/setup`).
 
 mod blocks;
 mod budgets;
@@ -53,7 +53,8 @@ enum Benchmark {
     Overlap(concurrent::overlap::Arguments),
     /// What each query more costs that comes together with others: identical ones, of one template, of a dashboard.
     Satellites(concurrent::satellites::Arguments),
-    /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the door costs.
+    /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the
+    /// door costs.
     Clients(clients::Arguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
@@ -66,7 +67,8 @@ enum Benchmark {
     Serve(serve::Arguments),
     /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
     Blocks(blocks::Arguments),
-    /// The same experiments with real files, under a page cache of a given size: six sorts by the engine, partitions of joins.
+    /// The same experiments with real files, under a page cache of a given size: six sorts by the engine, partitions of
+    /// joins.
     BlocksMeasured(blocks::measured::Arguments),
     /// What a parallel sort's time depends on: clusters, memory, batches, I/O threads, affinity, workers, size.
     SortStudy(blocks::sort_study::Arguments),

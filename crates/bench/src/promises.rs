@@ -1,5 +1,6 @@
-//! Promises that hold on every machine: answers agree, memory is bounded, every query finishes. A benchmark that finds one broken fails, after
-//! its tables are printed and its report is written. How fast something is depends on the machine and is no promise.
+//! Promises that hold on every machine: answers agree, memory is bounded, every query finishes. A benchmark that finds
+//! one broken fails, after its tables are printed and its report is written. How fast something is depends on the
+//! machine and is no promise.
 
 use serde_json::Value;
 

@@ -35,8 +35,8 @@ pub struct Answer {
 pub struct Pool {
     /// The statements of each client; it begins again if it needs more.
     pub clients: Vec<Vec<String>>,
-    /// When statements are due, in seconds from the start, whichever client is free then (an open loop); without, each client
-    /// sends its next statement when it has the answer to the last (a closed loop).
+    /// When statements are due, in seconds from the start, whichever client is free then (an open loop); without, each
+    /// client sends its next statement when it has the answer to the last (a closed loop).
     pub starts: Option<Vec<f64>>,
 }
 
@@ -65,7 +65,8 @@ pub enum Outcome {
 }
 
 impl Rival {
-    /// Starts a rival over a folder of Parquet files. Engines with files of their own load them once and keep them there.
+    /// Starts a rival over a folder of Parquet files. Engines with files of their own load them once and keep them
+    /// there.
     pub fn start(name: &str, data: &Path, threads: usize) -> Result<Self> {
         Self::start_python(name, data, threads, None)
     }
@@ -143,8 +144,8 @@ impl Rival {
         Ok(Answer { ms: answer["ms"].as_f64().unwrap_or(f64::NAN), rows })
     }
 
-    /// Runs pools of clients at once for so many seconds. Returns what came of each statement, in no order, and the seconds until the
-    /// last had ended.
+    /// Runs pools of clients at once for so many seconds. Returns what came of each statement, in no order, and the
+    /// seconds until the last had ended.
     pub fn run_clients(&mut self, pools: &[Pool], seconds: f64) -> Result<(Vec<Record>, f64)> {
         let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
         let pools: Vec<_> = pools.iter().map(|pool| json!({"clients": pool.clients, "starts": pool.starts})).collect();

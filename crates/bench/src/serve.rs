@@ -1,5 +1,5 @@
-//! Ourselves as a process that runs statements for `diligence-bench`, as `bench/rivals/driver.py` is for rivals: a JSON object on a
-//! line in, one out.
+//! Ourselves as a process that runs statements for `diligence-bench`, as `bench/rivals/driver.py` is for rivals: a JSON
+//! object on a line in, one out.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What it costs to start a query.
 //!
-//! The experiment of Bortvedt's thesis, chapter 5: plans of 1, 3 and 5 exchanges with 1 to 8 packets each over empty inputs, on
-//! primed workers; beside it, what the same number of threads or processes would cost to start.
+//! The experiment of Bortvedt's thesis, chapter 5: plans of 1, 3 and 5 exchanges with 1 to 8 packets each over empty
+//! inputs, on primed workers; beside it, what the same number of threads or processes would cost to start.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -29,11 +29,12 @@ pub struct Arguments {
     /// Also run ourselves with this many workers, as one more column.
     #[arg(long)]
     also_workers: Vec<usize>,
-    /// Also run each query twice at once, one worker each, and give half the time: what a second worker could bring here.
+    /// Also run each query twice at once, one worker each, and give half the time: what a second worker could bring
+    /// here.
     #[arg(long)]
     also_apart: bool,
-    /// Also run ourselves with so much memory, such as 64MB, as a process of its own. Answers must be those without a limit to the last
-    /// digit: otherwise the benchmark fails.
+    /// Also run ourselves with so much memory, such as 64MB, as a process of its own. Answers must be those without a
+    /// limit to the last digit: otherwise the benchmark fails.
     #[arg(long = "budget", value_delimiter = ',')]
     budgets: Vec<Budget>,
     /// Rounds that count, after one that does not.

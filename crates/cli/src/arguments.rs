@@ -61,7 +61,8 @@ const OF_A_DATABASE: [&str; 9] = [
 /// How the database is opened.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseArguments {
-    /// A folder: every Parquet, CSV, JSON or Arrow file in it, and every folder of such files, is a table named by its stem
+    /// A folder: every Parquet, CSV, JSON or Arrow file in it, and every folder of such files, is a table named by its
+    /// stem
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Worker threads [default: one per core]
@@ -229,7 +230,8 @@ pub struct ServeArguments {
     /// Seconds that statements may take to end once the server is told to [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub drain_time: Option<u64>,
-    /// How far workers stand back behind the threads of the network and behind other programs, as nice(1) counts it, from 0 to 19 [default: 5]
+    /// How far workers stand back behind the threads of the network and behind other programs, as nice(1) counts it,
+    /// from 0 to 19 [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=19))]
     pub worker_nice: Option<u8>,
     /// Read a password from standard input, print what the users' file needs, and end

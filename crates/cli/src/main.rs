@@ -2,12 +2,14 @@
 //!
 //! The life of `diligence sql "…"`:
 //! 1. [`arguments`] parses the command line; [`sources`] collects the SQL from it, from files, or from standard input.
-//! 2. [`open`] opens a database over the data folder, or [`remote`] connects to a server: a [`target`] either way. Each source is
-//!    split into statements.
-//! 3. [`statements`] runs them one by one, drawing progress, obeying Ctrl-C ([`interrupt`]), and handing batches to [`output`].
+//! 2. [`open`] opens a database over the data folder, or [`remote`] connects to a server: a [`target`] either way. Each
+//!    source is split into statements.
+//! 3. [`statements`] runs them one by one, drawing progress, obeying Ctrl-C ([`interrupt`]), and handing batches to
+//!    [`output`].
 //! 4. [`failure`] shows an error with its place in the source, and says which exit code it is.
 //!
-//! Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense. A closed output (`| head`) is not an error.
+//! Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense. A closed output (`| head`) is
+//! not an error.
 
 mod arguments;
 mod failure;

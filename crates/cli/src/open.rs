@@ -6,7 +6,8 @@ use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
 use crate::failure::Failure;
 
-/// Opens it; workers stand back so far. A folder that is not there or a setting that does not exist is a mistake of the command line.
+/// Opens it; workers stand back so far. A folder that is not there or a setting that does not exist is a mistake of the
+/// command line.
 pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, Failure> {
     if let Some(data) = &arguments.data
         && !data.is_dir()

@@ -81,7 +81,8 @@ impl Remote {
         &self.address
     }
 
-    /// Makes the connection ready for a statement: one that was lost is made anew, one that still ends something is waited for.
+    /// Makes the connection ready for a statement: one that was lost is made anew, one that still ends something is
+    /// waited for.
     fn ready(&self, interrupt: &Guard<'_>) -> Result<RefMut<'_, Connection>, Error> {
         let mut connection = self.connection.borrow_mut();
         if connection.is_broken() {

@@ -1,7 +1,8 @@
-//! A client for those who have no runtime: the shell and the terminal board. One statement as text, its rows as batches.
+//! A client for those who have no runtime: the shell and the terminal board. One statement as text, its rows as
+//! batches.
 //!
-//! It is a [`Connection`](crate::Connection) that is driven as long as somebody waits for it, with a time limit, so that whoever
-//! waits can look at other things in between. Not for use within a runtime.
+//! It is a [`Connection`](crate::Connection) that is driven as long as somebody waits for it, with a time limit, so
+//! that whoever waits can look at other things in between. Not for use within a runtime.
 //!
 //! Invariant: a statement is sent only when the one before it is over for the server, too.
 
@@ -69,8 +70,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the server to end the statement that runs, and waits until it has heard it, so that a late request cannot hit the
-    /// next statement. Whether the statement ends is seen on the connection.
+    /// Asks the server to end the statement that runs, and waits until it has heard it, so that a late request cannot
+    /// hit the next statement. Whether the statement ends is seen on the connection.
     pub fn cancel(&self) -> Result<()> {
         runtime()?
             .block_on(async {
@@ -96,7 +97,8 @@ impl Connection {
             connected.unwrap_or_else(|_| Err(late()))
         };
         let mut connected = connect(url);
-        // As libpq does: nobody is asked for a password before it is known that one is wanted, and then it is a new connection's.
+        // As libpq does: nobody is asked for a password before it is known that one is wanted, and then it is a new
+        // connection's.
         if matches!(connected, Err(connection::Error::PasswordWanted))
             && let Some(password) = password()
         {
@@ -153,8 +155,8 @@ impl Connection {
         self.send(&query)
     }
 
-    /// What the server says next, if it does within the time. An error of the statement is an `Err`, and the connection goes on
-    /// until it is [ready](Self::is_ready).
+    /// What the server says next, if it does within the time. An error of the statement is an `Err`, and the connection
+    /// goes on until it is [ready](Self::is_ready).
     pub fn next_within(&mut self, time: Duration) -> Poll<Result<Answer>> {
         let end = Instant::now() + time;
         if let Some(after) = self.after.take() {

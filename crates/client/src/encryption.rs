@@ -1,7 +1,7 @@
 //! Connecting as a URL says, encrypted or not.
 //!
-//! What is sent in the clear is decided by the [`Url`] alone: a server that does not offer encryption where it is wanted is left, and
-//! what came before the handshake is never taken for encrypted.
+//! What is sent in the clear is decided by the [`Url`] alone: a server that does not offer encryption where it is
+//! wanted is left, and what came before the handshake is never taken for encrypted.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Messages as bytes: what a client sends, and what a server answers.
 //!
-//! A message is its kind (one byte), the length of what follows with the length's own four bytes, and a body. Numbers are in network
-//! order, texts end with a zero byte.
+//! A message is its kind (one byte), the length of what follows with the length's own four bytes, and a body. Numbers
+//! are in network order, texts end with a zero byte.
 
 /// Protocol 3.0.
 const VERSION: i32 = 3 << 16;

@@ -1,5 +1,5 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side: how a password is proved without being sent, and the server proves that it
-//! knows it, too.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side: how a password is proved without being sent, and the server
+//! proves that it knows it, too.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,5 @@
-//! Where a server is and who asks: `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
+//! Where a server is and who asks:
+//! `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
 
 use std::path::{Path, PathBuf};
 
@@ -31,11 +32,13 @@ pub struct Url {
 pub enum Encryption {
     /// `disable`: never.
     Never,
-    /// `prefer`: if the server offers it, whoever it is. What is left out means this on loopback, where nobody can listen.
+    /// `prefer`: if the server offers it, whoever it is. What is left out means this on loopback, where nobody can
+    /// listen.
     IfOffered,
     /// `require`: always, whoever the server is.
     Always,
-    /// `verify-full`: always, and the server's certificate must be for its name. What is left out means this beyond loopback.
+    /// `verify-full`: always, and the server's certificate must be for its name. What is left out means this beyond
+    /// loopback.
     Verified,
 }
 

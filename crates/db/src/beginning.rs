@@ -11,8 +11,8 @@ use diligence_base::{Error, Result};
 use crate::result::QueryResult;
 use crate::session::Session;
 
-/// The beginning of a statement. Dropped before it is over, it is given up: planning goes on to its end, and then nothing is
-/// done.
+/// The beginning of a statement. Dropped before it is over, it is given up: planning goes on to its end, and then
+/// nothing is done.
 pub struct Beginning {
     begun: Receiver<Result<QueryResult>>,
     given_up: Arc<AtomicBool>,
@@ -25,7 +25,8 @@ impl Beginning {
         let (flag, refused) = (given_up.clone(), send.clone());
         let plan = move || {
             let result = session.start_unless(&sql, &flag);
-            // Nobody listens if it was given up meanwhile; then the query that was started is cancelled by being dropped.
+            // Nobody listens if it was given up meanwhile; then the query that was started is cancelled by being
+            // dropped.
             let _ = send.send(result);
         };
         if let Err(error) = std::thread::Builder::new().name("diligence-plan".to_owned()).spawn(plan) {

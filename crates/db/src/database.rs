@@ -34,13 +34,13 @@ pub struct DatabaseOptions {
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
-    /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a server, whose clients wait
-    /// for the threads of its network as well.
+    /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a
+    /// server, whose clients wait for the threads of its network as well.
     pub worker_nice: u8,
     /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
-    /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters that go well
-    /// with the budget.
+    /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters
+    /// that go well with the budget.
     pub temp: Option<TempOptions>,
     /// Runs everything on the calling thread, in an order given by this seed.
     pub inline_seed: Option<u64>,

@@ -12,12 +12,13 @@
 //! # }
 //! ```
 //!
-//! The life of a statement: [`Session::execute`] plans it (`diligence_sql`), the engine starts it, and its rows come out of a
-//! [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that change something are done when
-//! `execute` returns. A text that comes again is not planned again while its tables are as they were.
+//! The life of a statement: [`Session::execute`] plans it (`diligence_sql`), the engine starts it, and its rows come
+//! out of a
+//! [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that change something are done
+//! when `execute` returns. A text that comes again is not planned again while its tables are as they were.
 //!
-//! Servers take a statement's steps one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), and find the
-//! catalog as PostgreSQL's clients look at it in [`postgres`].
+//! Servers take a statement's steps one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), and
+//! find the catalog as PostgreSQL's clients look at it in [`postgres`].
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 

@@ -1,4 +1,5 @@
-//! A plan, and how it ran, as JSON: `EXPLAIN (FORMAT JSON)` and `EXPLAIN (ANALYZE, FORMAT JSON)`, for programs that draw it.
+//! A plan, and how it ran, as JSON: `EXPLAIN (FORMAT JSON)` and `EXPLAIN (ANALYZE, FORMAT JSON)`, for programs that
+//! draw it.
 //!
 //! ```json
 //! { "plan": { "operator": "Limit 1", "rows_estimate": 1, "inputs": [ … ] },
@@ -7,8 +8,8 @@
 //!   "pipelines": [ { "stage": "scan", "packets": 2, "operators": [ { "name": "Scan t", "rows": 3, … } ] } ] }
 //! ```
 //!
-//! What it could share is there when it did not run, the last two when it did. An operator of a pipeline has the name of the plan's node that it does the work of; a name
-//! that begins with `=> ` is where the pipeline ends.
+//! What it could share is there when it did not run, the last two when it did. An operator of a pipeline has the name
+//! of the plan's node that it does the work of; a name that begins with `=> ` is where the pipeline ends.
 
 use diligence_engine::plan::Plan;
 use diligence_engine::query::profile::{OperatorProfile, PipelineProfile, Profile};

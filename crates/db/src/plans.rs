@@ -1,4 +1,5 @@
-//! Plans of texts that a session has planned before, for all sessions of a database: a text that comes again is neither parsed nor planned.
+//! Plans of texts that a session has planned before, for all sessions of a database: a text that comes again is neither
+//! parsed nor planned.
 //!
 //! A server has a cache of its own, which also knows what plans needed.
 //!
@@ -56,7 +57,8 @@ impl Plans {
         if planned.is_current(session) { planned.again() } else { None }
     }
 
-    /// Remembers a plan, if it can run again, and neither the catalog nor the session's settings have changed since it was begun.
+    /// Remembers a plan, if it can run again, and neither the catalog nor the session's settings have changed since it
+    /// was begun.
     pub fn keep(&self, session: &Session, begun: Begun, planned: &PlannedStatement) {
         let Some(again) = planned.again() else { return };
         if begun.key.1 != session.planning_identity() {

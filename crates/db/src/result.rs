@@ -54,7 +54,8 @@ impl CancelToken {
 pub struct Used {
     /// The most memory that its operators had reserved.
     pub memory_bytes: usize,
-    /// Time on workers, of all of them together: unlike the time that has gone by, it does not grow when others run, too.
+    /// Time on workers, of all of them together: unlike the time that has gone by, it does not grow when others run,
+    /// too.
     pub worked: Duration,
 }
 
@@ -201,8 +202,8 @@ impl QueryResult {
         Some(Used { memory_bytes: profile.memory_peak_bytes, worked: Duration::from_nanos(worked_ns) })
     }
 
-    /// Says that nothing will be read for a while: other queries may have the memory that this one is sure of and does not hold, and the
-    /// next read waits for it again. May be said again and again.
+    /// Says that nothing will be read for a while: other queries may have the memory that this one is sure of and does
+    /// not hold, and the next read waits for it again. May be said again and again.
     pub fn pause(&mut self) {
         if let Body::Query(stream) = &mut self.body {
             stream.pause();
@@ -340,8 +341,8 @@ impl QueryResult {
 }
 
 impl WriteBody {
-    /// Keeps a batch; false, because the end is not there yet. It is compacted, since views may refer to much that is the
-    /// query's, and counted as what it holds then.
+    /// Keeps a batch; false, because the end is not there yet. It is compacted, since views may refer to much that is
+    /// the query's, and counted as what it holds then.
     fn take(&mut self, batch: RecordBatch) -> Result<bool> {
         self.memory.grow(batch.columns().iter().map(|column| bytes_needed(column)).sum())?;
         let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;

@@ -100,8 +100,8 @@ impl Session {
         &self.0.planner.catalogs().rights
     }
 
-    /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes something is
-    /// done when this returns.
+    /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes
+    /// something is done when this returns.
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let mut result = self.start(sql)?;
         result.settle()?;
@@ -120,14 +120,15 @@ impl Session {
         Ok(result)
     }
 
-    /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does its work
-    /// while the result is read, so that its progress can be seen and it can be cancelled; unread, it does nothing.
+    /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does
+    /// its work while the result is read, so that its progress can be seen and it can be cancelled; unread, it does
+    /// nothing.
     pub fn start(&self, sql: &str) -> Result<QueryResult> {
         self.start_unless(sql, &AtomicBool::new(false))
     }
 
-    /// Starts exactly one statement on a thread of its own, so that one can give up waiting for it: planning opens files and
-    /// computes constants, and cannot be interrupted.
+    /// Starts exactly one statement on a thread of its own, so that one can give up waiting for it: planning opens
+    /// files and computes constants, and cannot be interrupted.
     pub fn begin(&self, sql: &str) -> Beginning {
         Beginning::new(self.clone(), sql.to_owned())
     }
@@ -152,7 +153,8 @@ impl Session {
         self.start_planned(planned)
     }
 
-    /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they are made.
+    /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they
+    /// are made.
     pub(crate) fn in_runtime<T>(&self, body: impl FnOnce() -> T) -> T {
         let runtime = self.0.database.engine().io_handle();
         let _entered = runtime.enter();
@@ -286,7 +288,8 @@ impl Session {
         &KEYWORDS
     }
 
-    /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without doubles.
+    /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without
+    /// doubles.
     pub fn completions(&self) -> Vec<String> {
         let mut words = KEYWORDS.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let catalogs = self.0.planner.catalogs();

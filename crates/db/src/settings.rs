@@ -157,8 +157,8 @@ impl Defaults {
         self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
     }
 
-    /// Whether a setting is of the planner that all sessions begin with: they share it until one changes a setting of it, and with it
-    /// the plans that are remembered.
+    /// Whether a setting is of the planner that all sessions begin with: they share it until one changes a setting of
+    /// it, and with it the plans that are remembered.
     pub(crate) fn is_planners(name: &str) -> bool {
         Setting::of_name(name).is_none()
     }

@@ -1,6 +1,7 @@
 //! A statement in steps, for servers, whose stages take them at different times: parse, describe, plan, start.
 //!
-//! A planned query can be started again as long as [`PlannedStatement::is_current`]: that is what plan caches live from.
+//! A planned query can be started again as long as [`PlannedStatement::is_current`]: that is what plan caches live
+//! from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,8 @@ impl PlannedStatement {
         self
     }
 
-    /// The same statement, which is expected to use so much of workers: those that are known to need little have their turns before it.
+    /// The same statement, which is expected to use so much of workers: those that are known to need little have their
+    /// turns before it.
     pub fn expected_to_work(mut self, work: Duration) -> Self {
         self.work_expected_ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
         self
@@ -99,14 +101,16 @@ impl PlannedStatement {
         }
     }
 
-    /// The same statement to start anew at once, in place of a start that gave no rows; `None` if it does more than read.
+    /// The same statement to start anew at once, in place of a start that gave no rows; `None` if it does more than
+    /// read.
     pub fn once_more(&self) -> Option<Self> {
         let Planned::Query(query, uses) = &self.planned else { return None };
         let planned = Planned::Query(query.clone(), uses.clone());
         Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, work_expected_ns: 0 })
     }
 
-    /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom it is called.
+    /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom
+    /// it is called.
     pub fn is_constant(&self) -> bool {
         matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.is_empty())
     }
@@ -116,12 +120,14 @@ impl PlannedStatement {
         matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_current(session.planner()))
     }
 
-    /// Whether a table or a view behind it has been dropped or changed since, so that the plan is good for nothing but to keep that in memory.
+    /// Whether a table or a view behind it has been dropped or changed since, so that the plan is good for nothing but
+    /// to keep that in memory.
     pub fn is_gone(&self, database: &Database) -> bool {
         matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_gone(database.catalog()))
     }
 
-    /// A text that is another one whenever the tables behind the query are in another state; `None` if that is not known.
+    /// A text that is another one whenever the tables behind the query are in another state; `None` if that is not
+    /// known.
     pub fn fingerprint(&self) -> Option<String> {
         match &self.planned {
             Planned::Query(_, uses) => uses.as_ref().map(|uses| uses.fingerprint()),
@@ -174,8 +180,8 @@ impl Session {
         Ok(ParsedStatement(Arc::new((sql.trim().to_owned(), self.planner().parse(sql)?))))
     }
 
-    /// What a statement takes and gives, and for one without parameters the plan that told; `given` are parameters' types as its
-    /// sender declares them. Opens files.
+    /// What a statement takes and gives, and for one without parameters the plan that told; `given` are parameters'
+    /// types as its sender declares them. Opens files.
     pub fn describe(
         &self,
         parsed: &ParsedStatement,
@@ -193,8 +199,8 @@ impl Session {
         Ok(PlannedStatement::new(parsed.text(), planned))
     }
 
-    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks. Opens files. What fails without
-    /// values need not fail with them.
+    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.
+    /// Opens files. What fails without values need not fail with them.
     pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<GenericPlan>> {
         let plan = self.in_runtime(|| self.planner().plan_generic(&parsed.0.1, types))?;
         Ok(plan.map(|plan| GenericPlan { text: parsed.text().to_owned(), needs: plan.needs(), plan }))
@@ -218,8 +224,8 @@ impl Session {
         Ok(self.memory_relation(schema, table)?.schema().clone())
     }
 
-    /// Adds rows to a table in memory: all of them or none. `columns` names the batches' columns, which are converted to the
-    /// table's types; columns that are not named are NULL. Gives the number of rows.
+    /// Adds rows to a table in memory: all of them or none. `columns` names the batches' columns, which are converted
+    /// to the table's types; columns that are not named are NULL. Gives the number of rows.
     pub fn append(
         &self,
         schema: Option<&str>,

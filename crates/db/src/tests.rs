@@ -328,8 +328,8 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Scans of one file, many at once and one after the other, with conditions on columns that others did not decode, folders' columns, a
-/// LIMIT, text in dictionaries and not, NULLs, and all sizes of batches.
+/// Scans of one file, many at once and one after the other, with conditions on columns that others did not decode,
+/// folders' columns, a LIMIT, text in dictionaries and not, NULLs, and all sizes of batches.
 #[test]
 fn scans_share_what_they_decode_and_answer_the_same() {
     ["PARQUET", "CSV", "JSON"].into_iter().for_each(scans_share);

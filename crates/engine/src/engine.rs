@@ -21,15 +21,15 @@ use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
 
-/// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half of what may stay in
-/// memory of one, as these are guesses.
+/// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half
+/// of what may stay in memory of one, as these are guesses.
 const COMMON_PART_BYTES_DIVISOR: usize = 2 * MEMORY_DIVISOR;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
 
-/// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so that
-/// packets interleave without any dependence on real time.
+/// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
+/// that packets interleave without any dependence on real time.
 const INLINE_STEP_NS: u64 = 10_000;
 
 /// On which threads packets run.
@@ -64,9 +64,11 @@ pub struct EngineOptions {
     pub spawn: Arc<dyn Spawn>,
     /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
     pub temp: TempOptions,
-    /// What finished states may have of the budget, in percent, while no query needs it: see [`Engine::set_retained_percent`].
+    /// What finished states may have of the budget, in percent, while no query needs it: see
+    /// [`Engine::set_retained_percent`].
     pub retained_percent: usize,
-    /// What decoded columns may have of it for other scans, in percent, while no query needs it: see [`Engine::set_columns_percent`].
+    /// What decoded columns may have of it for other scans, in percent, while no query needs it: see
+    /// [`Engine::set_columns_percent`].
     pub columns_percent: usize,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
@@ -171,8 +173,8 @@ impl Engine {
         Ok(Arc::new(Self { launcher, running, tables, runtime: Some(runtime) }))
     }
 
-    /// Starts a query, or has it wait for what another one builds. Its rows come out of the stream, which keeps the engine alive;
-    /// dropping the stream cancels it.
+    /// Starts a query, or has it wait for what another one builds. Its rows come out of the stream, which keeps the
+    /// engine alive; dropping the stream cancels it.
     pub fn run(self: &Arc<Self>, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
         let launcher = &self.launcher;
         // Foreign operators are started with the plan and may look for a runtime.
@@ -247,7 +249,8 @@ impl Engine {
         self.launcher.scans.keep_answers(percent > 0);
     }
 
-    /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no query needs it.
+    /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no
+    /// query needs it.
     pub fn columns_percent(&self) -> usize {
         self.launcher.scans.percent()
     }
@@ -267,8 +270,8 @@ impl Engine {
         &self.launcher.broker
     }
 
-    /// For who keeps the whole process within the budget: the budget in bytes, `None` once the engine is gone, and what the process holds too much, which
-    /// takes part of the budget ([`Broker::charge`]).
+    /// For who keeps the whole process within the budget: the budget in bytes, `None` once the engine is gone, and what
+    /// the process holds too much, which takes part of the budget ([`Broker::charge`]).
     pub fn process_budget(&self) -> (impl Fn() -> Option<usize> + use<>, impl Fn(usize) + use<>) {
         let broker = Arc::downgrade(self.broker());
         let charged = broker.clone();
@@ -322,8 +325,8 @@ impl Engine {
         self.launcher.scheduler.workers()
     }
 
-    /// Has every worker call `tidy` after each turn: for an allocator that wants to know when a thread has nothing under way. To be said once; later ones
-    /// are ignored.
+    /// Has every worker call `tidy` after each turn: for an allocator that wants to know when a thread has nothing
+    /// under way. To be said once; later ones are ignored.
     pub fn between_turns(&self, tidy: fn()) {
         self.launcher.scheduler.set_between_turns(tidy);
     }
@@ -374,8 +377,8 @@ impl Drop for Engine {
         }
         self.launcher.scheduler.stop();
         self.launcher.io.pool.stop();
-        // The workers are gone, but packets that were cancelled in a queue have still to drop what they hold. Each holds its
-        // query, and that the scheduler: nobody else would ever drop them.
+        // The workers are gone, but packets that were cancelled in a queue have still to drop what they hold. Each
+        // holds its query, and that the scheduler: nobody else would ever drop them.
         let entered = sync::enter(&self.launcher.io.runtime);
         while self.launcher.scheduler.run_one() {}
         drop(entered);

@@ -1,7 +1,7 @@
 //! What it takes to start a run of a plan: the parts of an engine that live as long as anybody who may start one.
 //!
-//! Apart from the engine itself, because a run may be started by the end of another one, on a worker, and a worker must never be
-//! the last to know the engine, whose end waits for the workers.
+//! Apart from the engine itself, because a run may be started by the end of another one, on a worker, and a worker must
+//! never be the last to know the engine, whose end waits for the workers.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -8,12 +8,13 @@
 //! 4. A worker takes the packet that the [policy](stages::Policy) chooses and runs it for a quantum:
 //!    [`PipelinePacket::run`](pipeline::PipelinePacket) carries batches from the source through the
 //!    [operators] into the sink.
-//! 5. When all packets of a pipeline are done, its sink's finishing parts run, and the pipelines that wait for it start.
+//! 5. When all packets of a pipeline are done, its sink's finishing parts run, and the pipelines that wait for it
+//!    start.
 //! 6. The last pipeline ends in a port, from which [`QueryStream`](query::QueryStream) hands rows to whoever asked.
 //! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
 //!
-//! Invariants: nobody blocks a worker; operators know no thread, clock or other query; every byte that an operator keeps is
-//! reserved; a panic in a packet ends its query and nothing else.
+//! Invariants: nobody blocks a worker; operators know no thread, clock or other query; every byte that an operator
+//! keeps is reserved; a panic in a packet ends its query and nothing else.
 
 pub mod batch;
 mod engine;

@@ -1,10 +1,11 @@
-//! Plans of statements that were planned before, for all sessions; with them syntax trees of texts, and the rows of constant statements.
+//! Plans of statements that were planned before, for all sessions; with them syntax trees of texts, and the rows of
+//! constant statements.
 //!
-//! The key is the statement's text, normalized, with its parameters' values, and the settings that it was planned under. An
-//! entry is only used if the tables behind it are in the same state still: that is looked at every time.
+//! The key is the statement's text, normalized, with its parameters' values, and the settings that it was planned
+//! under. An entry is only used if the tables behind it are in the same state still: that is looked at every time.
 //!
-//! A statement that comes again with other values of its parameters gets a generic plan, if it has one and is cheap: then planning is what it
-//! costs most. For heavy ones it pays to plan with the values.
+//! A statement that comes again with other values of its parameters gets a generic plan, if it has one and is cheap:
+//! then planning is what it costs most. For heavy ones it pays to plan with the values.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,8 @@ pub const PLANS_MAX: usize = 512;
 const PARSED_MAX: usize = 128;
 const PARSED_BYTES_MAX: usize = 2 * 1024;
 
-/// Bytes that the rows of a constant statement may have to be remembered with its plan: more are computed as fast as they are sent.
+/// Bytes that the rows of a constant statement may have to be remembered with its plan: more are computed as fast as
+/// they are sent.
 pub const ANSWER_BYTES_MAX: usize = 4 * 1024;
 
 /// Bytes of a text that is remembered at most: who sends more writes constants into it.
@@ -111,7 +113,8 @@ pub fn normalized(text: &str) -> String {
         }
         gap = false;
         out.push(character);
-        // What is in quotes stays as it is. A backslash could be an escape or not: then the text stays, which only costs hits.
+        // What is in quotes stays as it is. A backslash could be an escape or not: then the text stays, which only
+        // costs hits.
         if character == '\'' || character == '"' {
             for quoted in rest.by_ref() {
                 out.push(quoted);
@@ -135,8 +138,8 @@ pub fn normalized(text: &str) -> String {
     out
 }
 
-/// A normalized statement with `?` for its constants; several in a row are one. It only has to be the same for the same query: where a
-/// text in quotes ends may be misread.
+/// A normalized statement with `?` for its constants; several in a row are one. It only has to be the same for the same
+/// query: where a text in quotes ends may be misread.
 fn template(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -188,8 +191,8 @@ impl TemplateKey {
         Self { text: template(&key.text), planning: key.planning, size: (size(needs.rows), size(needs.memory_bytes)) }
     }
 
-    /// The same of one statement with its constants and values: of what is not remembered planned, as table functions, the plan does not tell
-    /// large from small.
+    /// The same of one statement with its constants and values: of what is not remembered planned, as table functions,
+    /// the plan does not tell large from small.
     fn exact(key: &PlanKey, needs: Needs) -> Self {
         Self { text: format!("{}\0{}", key.text, key.values), ..Self::new(key, needs) }
     }
@@ -255,7 +258,8 @@ pub struct CacheInfo {
 }
 
 impl PlanCache {
-    /// Forgets the plans of tables that have been dropped or changed since the last call: a plan keeps its tables in memory.
+    /// Forgets the plans of tables that have been dropped or changed since the last call: a plan keeps its tables in
+    /// memory.
     pub fn heed(&self, session: &Session) {
         let database = session.database();
         let changes = database.catalog().changes();
@@ -274,9 +278,10 @@ impl PlanCache {
         self.plans.lock().get(key).cloned()
     }
 
-    /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too many. What an
-    /// earlier plan under this key needed is the best guess for this one, and then what its template needed. Gives where to note what
-    /// it needs, for one that cannot run again, too. Nothing is remembered of what changes something.
+    /// Remembers a plan, if it may run again; forgets the one that was not used for the longest time, if there are too
+    /// many. What an earlier plan under this key needed is the best guess for this one, and then what its template
+    /// needed. Gives where to note what it needs, for one that cannot run again, too. Nothing is remembered of what
+    /// changes something.
     pub fn put(&self, key: PlanKey, plan: &PlannedStatement) -> Arc<History> {
         if !plan.is_read_only() {
             return Arc::default();

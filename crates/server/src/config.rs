@@ -22,8 +22,9 @@ use crate::path::PathOptions;
 use crate::roles::{Role, RoleEntry, roles};
 use crate::scram::Verifier;
 
-/// How far workers stand back behind the threads of the network unless it is said otherwise, as nice(2) counts it. Beside 50 heavy
-/// queries a `SELECT 1` waits less than with 0 (docs/benchmarks.md); with 10 less still, but other programs on the machine would take more.
+/// How far workers stand back behind the threads of the network unless it is said otherwise, as nice(2) counts it.
+/// Beside 50 heavy queries a `SELECT 1` waits less than with 0 (docs/benchmarks.md); with 10 less still, but other
+/// programs on the machine would take more.
 pub const WORKER_NICE: u8 = 5;
 
 /// How a server is set up.
@@ -31,8 +32,8 @@ pub const WORKER_NICE: u8 = 5;
 pub struct ServerOptions {
     /// Where PostgreSQL's protocol is spoken; nowhere if `None`.
     pub postgres: Option<SocketAddr>,
-    /// The directory of a socket for programs of this machine, `.s.PGSQL.PORT` with the port of `postgres`; none if `None`. Without users only
-    /// the server's own user can connect to it.
+    /// The directory of a socket for programs of this machine, `.s.PGSQL.PORT` with the port of `postgres`; none if
+    /// `None`. Without users only the server's own user can connect to it.
     pub socket_directory: Option<PathBuf>,
     /// Where HTTP is; nowhere if `None`.
     pub http: Option<SocketAddr>,
@@ -102,8 +103,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A session at rest has some 30 KiB, so ten thousand have 300 MiB. Messages are as large as the largest statement that is
-    /// planned (`STATEMENT_BYTES_MAX`) four times over, for its parameters.
+    /// A session at rest has some 30 KiB, so ten thousand have 300 MiB. Messages are as large as the largest statement
+    /// that is planned (`STATEMENT_BYTES_MAX`) four times over, for its parameters.
     fn default() -> Self {
         Self {
             sessions_max: 10_000,
@@ -192,7 +193,8 @@ impl Users {
 }
 
 impl ServerOptions {
-    /// Refuses what is of no use, a server without a door, and what is not safe: strangers beyond loopback, and passwords in the clear.
+    /// Refuses what is of no use, a server without a door, and what is not safe: strangers beyond loopback, and
+    /// passwords in the clear.
     pub fn check(&self) -> Result<()> {
         if self.postgres.is_none() && self.http.is_none() && self.socket_directory.is_none() {
             return Err(Error::input("a server without PostgreSQL's protocol and without HTTP serves nobody")

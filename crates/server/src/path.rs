@@ -5,8 +5,8 @@
 //!               ╰── a plan that is remembered ────────▲
 //! ```
 //!
-//! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being dropped:
-//! work in a queue is not begun, a query that runs is cancelled.
+//! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being
+//! dropped: work in a queue is not begun, a query that runs is cancelled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub struct PathOptions {
 }
 
 impl Default for PathOptions {
-    /// More running queries than cores keep the cores busy while others wait for files or for slow clients; a thousand waiting
-    /// ones are some seconds of short queries. Heavy ones that run together share work and share the workers: with more of them each
-    /// takes longer, and cheap ones wait longer for a worker.
+    /// More running queries than cores keep the cores busy while others wait for files or for slow clients; a thousand
+    /// waiting ones are some seconds of short queries. Heavy ones that run together share work and share the workers:
+    /// with more of them each takes longer, and cheap ones wait longer for a worker.
     fn default() -> Self {
         Self { threads: None, stage_queue_max: 256, running_max: 64, heavy_max: 16, queue_max: 1024 }
     }
@@ -121,8 +121,9 @@ impl Path {
         self.owners.lock().get(&query).map(|owner| owner.user.clone())
     }
 
-    /// Cancels a query by its number, if its user (`None` once nobody is its owner any more) is one that `may` be touched. A number
-    /// below zero is that of a query in line; it still holds when the query has been let in. False if there is no such query.
+    /// Cancels a query by its number, if its user (`None` once nobody is its owner any more) is one that `may` be
+    /// touched. A number below zero is that of a query in line; it still holds when the query has been let in. False if
+    /// there is no such query.
     pub fn cancel(&self, number: i64, may: impl Fn(Option<&str>) -> bool) -> bool {
         let engine = self.database.engine();
         let Some(ticket) = Ticket::numbered(number) else {
@@ -256,7 +257,8 @@ impl Path {
         self.begin(session, asker, parsed.text(), Ready { planned, history }).await
     }
 
-    /// Starts a statement that has run with other values, by its generic plan; `None` if it has none, or is not known to be cheap.
+    /// Starts a statement that has run with other values, by its generic plan; `None` if it has none, or is not known
+    /// to be cheap.
     async fn start_generic(
         self: &Arc<Self>,
         key: &GenericKey,

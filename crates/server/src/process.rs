@@ -1,7 +1,7 @@
 //! A server as a whole process: the network's threads, and signals.
 //!
-//! SIGTERM and SIGINT drain: no new clients, sessions at rest end, statements that run come to their end. A second one stops
-//! at once.
+//! SIGTERM and SIGINT drain: no new clients, sessions at rest end, statements that run come to their end. A second one
+//! stops at once.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Roles: what users may do, and how much of the server they may take.
 //!
-//! A user has one role, or none. Without one he may do everything but name the server's files; with one he may do what it says and
-//! nothing else.
+//! A user has one role, or none. Without one he may do everything but name the server's files; with one he may do what
+//! it says and nothing else.
 //!
 //! ```toml
 //! [roles.analyst]
@@ -96,7 +96,8 @@ impl Role {
         }
     }
 
-    /// What a session may do that answers an endpoint: its query is of whoever runs the server, and only its parameters are of the user.
+    /// What a session may do that answers an endpoint: its query is of whoever runs the server, and only its parameters
+    /// are of the user.
     pub fn endpoint_options(&self) -> SessionOptions {
         SessionOptions { files: true, rights: Arc::new(Rights::read_all()), ..self.session_options() }
     }

@@ -30,7 +30,8 @@ struct Retry {
     planned: PlannedStatement,
 }
 
-/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs more than is free.
+/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs
+/// more than is free.
 pub(crate) fn begin(session: &Session, planned: PlannedStatement, expected: Expected) -> Result<Started> {
     let planned = planned.expected_to_work(expected.work);
     let fingerprint = planned.fingerprint();
@@ -264,8 +265,8 @@ impl Running {
         }
     }
 
-    /// Does not count as running any more: its client does not read. What memory it was sure of, others may have, too. May be said again
-    /// and again: a query that was busy the first time may have come to rest.
+    /// Does not count as running any more: its client does not read. What memory it was sure of, others may have, too.
+    /// May be said again and again: a query that was busy the first time may have come to rest.
     pub fn stall(&mut self) {
         self.admitted = None;
         if let Some(result) = &mut self.result {

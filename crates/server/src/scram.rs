@@ -1,7 +1,8 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: how a password is proved without being sent, and kept without being known.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: how a password is proved without being sent, and kept without
+//! being known.
 //!
-//! A user's entry is PostgreSQL's verifier, `SCRAM-SHA-256$4096:salt$StoredKey:ServerKey`: whoever reads it can neither log in
-//! with it nor learn the password but by guessing.
+//! A user's entry is PostgreSQL's verifier, `SCRAM-SHA-256$4096:salt$StoredKey:ServerKey`: whoever reads it can neither
+//! log in with it nor learn the password but by guessing.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -54,7 +55,8 @@ impl Verifier {
         format!("{MECHANISM}${}:{salt}${stored}:{server}", self.iterations)
     }
 
-    /// One that nobody's password fits, the same each time for the same name: a stranger must not learn which users exist.
+    /// One that nobody's password fits, the same each time for the same name: a stranger must not learn which users
+    /// exist.
     fn nobody(secret: &[u8], user: &str) -> Self {
         let salt = hmac(secret, user.as_bytes());
         Self {

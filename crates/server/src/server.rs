@@ -1,8 +1,8 @@
 //! A server: a database with its doors open.
 //!
 //! The life of a server: [`Server::start`] checks that what was asked for is safe, starts the stages, and listens.
-//! [`Server::drain`] closes the doors, lets statements that run come to their end, and ends sessions at rest; [`Server::stop`]
-//! ends everything at once.
+//! [`Server::drain`] closes the doors, lets statements that run come to their end, and ends sessions at rest;
+//! [`Server::stop`] ends everything at once.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -165,8 +165,8 @@ impl Server {
         }
     }
 
-    /// Closes the doors and waits until the sessions have ended: those at rest at once, the others with their statements. Ends
-    /// those that take longer than the limit for that. True if none had to be.
+    /// Closes the doors and waits until the sessions have ended: those at rest at once, the others with their
+    /// statements. Ends those that take longer than the limit for that. True if none had to be.
     pub async fn drain(&self) -> bool {
         self.stop.soft.store(true, Ordering::Release);
         self.stop.told.notify_waiters();

@@ -1,8 +1,10 @@
-//! Stages in front of the engine: bounded queues, each with threads of its own that were started before they are needed.
+//! Stages in front of the engine: bounded queues, each with threads of its own that were started before they are
+//! needed.
 //!
-//! The life of a statement crosses them in order: *connect* (the door's own accounting of handshakes), *parse*, *optimize*,
-//! *execute*, *disconnect*. Whoever wants work done waits for a place in the stage's queue, without a thread: so a full stage
-//! holds back the stage before it, and at last the sessions, which then read no more from their clients.
+//! The life of a statement crosses them in order: *connect* (the door's own accounting of handshakes), *parse*,
+//! *optimize*, *execute*, *disconnect*. Whoever wants work done waits for a place in the stage's queue, without a
+//! thread: so a full stage holds back the stage before it, and at last the sessions, which then read no more from their
+//! clients.
 //!
 //! Invariant: at most `limit` pieces of work are queued in a stage; work whose asker has gone away is not begun.
 
@@ -124,7 +126,8 @@ impl Stage {
         answered.await.unwrap_or_else(|_| Err(closed(shared.name)))
     }
 
-    /// Has something dropped on one of the stage's threads. Takes no place in the queue: what ends must not have to wait.
+    /// Has something dropped on one of the stage's threads. Takes no place in the queue: what ends must not have to
+    /// wait.
     pub fn dispose<T: Send + 'static>(&self, thing: T) {
         let run = move || drop(catch_unwind(AssertUnwindSafe(move || drop(thing))));
         self.0.shared.push_extra(Box::new(run));

@@ -1,9 +1,10 @@
 //! Functions whose results can be far larger than their arguments, bounded before they make them.
 //!
-//! Such a function asks for its result's memory at once, without asking the engine's budget, and a process that cannot have
-//! the memory is killed. So what it would make is computed from its arguments first: more than [`FUNCTION_BYTES_MAX`] is an
-//! error. While a statement is planned the bound is [`CONSTANT_BYTES_MAX`]: the optimizer computes constant parts, nobody can
-//! cancel it, and huge constants make it slow. It leaves a part that fails as it is, for the query to compute.
+//! Such a function asks for its result's memory at once, without asking the engine's budget, and a process that cannot
+//! have the memory is killed. So what it would make is computed from its arguments first: more than
+//! [`FUNCTION_BYTES_MAX`] is an error. While a statement is planned the bound is [`CONSTANT_BYTES_MAX`]: the optimizer
+//! computes constant parts, nobody can cancel it, and huge constants make it slow. It leaves a part that fails as it
+//! is, for the query to compute.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -183,8 +184,8 @@ impl ScalarUDFImpl for Bounded {
     }
 }
 
-/// The bytes that the result has about, for all rows of the call: for one if no argument differs from row to row. `None` if
-/// the arguments are of types for which it is not known.
+/// The bytes that the result has about, for all rows of the call: for one if no argument differs from row to row.
+/// `None` if the arguments are of types for which it is not known.
 fn bytes_wanted(growth: Growth, args: &ScalarFunctionArgs) -> Option<u128> {
     let all_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if all_constant { 1 } else { args.number_rows };

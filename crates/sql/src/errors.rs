@@ -23,19 +23,20 @@ pub trait KnownNames {
     fn relations(&self) -> Vec<String>;
     /// Functions of every kind.
     fn functions(&self) -> Vec<String>;
-    /// The columns of a table by its alias anywhere in the statement: empty if they are not known, `None` if there is no such
-    /// alias.
+    /// The columns of a table by its alias anywhere in the statement: empty if they are not known, `None` if there is
+    /// no such alias.
     fn columns(&self, _alias: &str) -> Option<Vec<String>> {
         None
     }
-    /// What else has the name of a table that is not known: a file, or a folder that is no table. The message and the hint.
+    /// What else has the name of a table that is not known: a file, or a folder that is no table. The message and the
+    /// hint.
     fn instead_of(&self, _name: &str) -> Option<(String, String)> {
         None
     }
 }
 
-/// A name in FROM that stands for nothing. Made in the middle of DataFusion's planner, often to be thrown away (it also asks
-/// for the names of common table expressions), so it is cheap; [`planning`] makes an error of it.
+/// A name in FROM that stands for nothing. Made in the middle of DataFusion's planner, often to be thrown away (it also
+/// asks for the names of common table expressions), so it is cheap; [`planning`] makes an error of it.
 #[derive(Debug)]
 pub(crate) struct UnknownRelation {
     /// The name as resolved, for the message.
@@ -72,7 +73,8 @@ pub fn at(error: Error, place: Option<Span>) -> Error {
     }
 }
 
-/// The same error about a statement that ends at `end`: the parser says that it found its last word, or nothing of where it was.
+/// The same error about a statement that ends at `end`: the parser says that it found its last word, or nothing of
+/// where it was.
 pub(crate) fn at_end(error: Error, end: Span) -> Error {
     let beyond = error.span().is_some_and(|place| (place.line, place.column) >= (end.line, end.column));
     let expected = match error.message().split_once(", found ").or_else(|| error.message().split_once(" found ")) {

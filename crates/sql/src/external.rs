@@ -9,8 +9,8 @@ use diligence_storage::external::{Compression, CsvOptions, Format, OpenOptions};
 use crate::errors::suggest;
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
-/// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns. Columns of PARTITIONED BY
-/// are set by [`partitioned_by`].
+/// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns. Columns of
+/// PARTITIONED BY are set by [`partitioned_by`].
 pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Option<SchemaRef>) -> Result<OpenOptions> {
     let mut options = OpenOptions { format: Some(Format::from_name(format)?), schema, ..OpenOptions::default() };
     if format.eq_ignore_ascii_case("tsv") {

@@ -1,6 +1,7 @@
 //! What a session knows of its client: the answers of `current_user`, `current_setting('…')` and their like.
 //!
-//! They are put into a statement as constants before it is planned, so that planning and running know nothing of clients.
+//! They are put into a statement as constants before it is planned, so that planning and running know nothing of
+//! clients.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -102,7 +103,8 @@ fn answer(facts: &Facts, name: &str, arguments: &[Expr]) -> Option<Expr> {
             },
             None => setting_named(facts, setting),
         },
-        // Clients ask for it to clear the search path. The setting stays as it is: names are looked up in one schema only.
+        // Clients ask for it to clear the search path. The setting stays as it is: names are looked up in one schema
+        // only.
         ("set_config", [_, value, _]) => value.clone(),
         _ => return None,
     })

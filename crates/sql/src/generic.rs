@@ -1,9 +1,9 @@
 //! Generic plans (PostgreSQL's word): one plan of a statement for all values of its parameters.
 //!
-//! Only for statements whose parameters stand in conditions on the rows of single tables, as `WHERE key = $1`, and nowhere else once the
-//! plan is optimized. There a value decides which rows a scan gives and nothing about the plan's form, so the values are put into the
-//! scans' conditions when it starts. A plan made for values may be better, where it pays to know how many rows they leave: that is
-//! for whoever chooses between the two to think of.
+//! Only for statements whose parameters stand in conditions on the rows of single tables, as `WHERE key = $1`, and
+//! nowhere else once the plan is optimized. There a value decides which rows a scan gives and nothing about the plan's
+//! form, so the values are put into the scans' conditions when it starts. A plan made for values may be better, where
+//! it pays to know how many rows they leave: that is for whoever chooses between the two to think of.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub struct GenericPlan {
 }
 
 impl Planner {
-    /// A plan for all values of these types of `$1`, `$2`, …; `None` if there is none. Fails where the statement cannot be planned without values, or
-    /// not by this session.
+    /// A plan for all values of these types of `$1`, `$2`, …; `None` if there is none. Fails where the statement cannot
+    /// be planned without values, or not by this session.
     pub fn plan_generic(&self, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
         guarded(|| {
             parse::with_stack(parsed.depth, || {
@@ -86,8 +86,8 @@ impl GenericPlan {
     }
 }
 
-/// The plan with functions for parameters, and whether all of them are in conditions of scans. They only become functions when nothing is
-/// optimized any more: before, nothing computes with a placeholder.
+/// The plan with functions for parameters, and whether all of them are in conditions of scans. They only become
+/// functions when nothing is optimized any more: before, nothing computes with a placeholder.
 fn with_functions(plan: LogicalPlan) -> DataFusionResult<(LogicalPlan, bool)> {
     let mut is_generic = true;
     let plan = plan.transform_up_with_subqueries(|node| {
@@ -177,7 +177,8 @@ fn with_values(
     if !put.transformed {
         return Ok(None);
     }
-    // A cast of the column to the parameter's type becomes one of the value: then clusters can be told by their statistics.
+    // A cast of the column to the parameter's type becomes one of the value: then clusters can be told by their
+    // statistics.
     let simplified = PhysicalExprSimplifier::new(schema).simplify(put.data.clone())?;
     let looks_at_rows = simplified.exists(|node| Ok(node.is::<datafusion::physical_expr::expressions::Column>()))?;
     Ok(Some(if looks_at_rows { simplified } else { put.data }))

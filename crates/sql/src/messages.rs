@@ -1,7 +1,7 @@
 //! What DataFusion says, in words for whoever wrote the statement.
 //!
-//! Its messages name its own types and functions, list every signature that did not fit, and sometimes contain a whole syntax
-//! tree. The ones that people meet are told anew here; of any other, at least the tree is cut off.
+//! Its messages name its own types and functions, list every signature that did not fit, and sometimes contain a whole
+//! syntax tree. The ones that people meet are told anew here; of any other, at least the tree is cut off.
 
 use diligence_base::Error;
 

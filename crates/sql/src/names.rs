@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! * A statement sees each table in one state, however often it names it.
-//! * What the session may not read is not found, by whatever way a statement comes to its name: its own text, a view's, a prepared
-//!   statement's.
+//! * What the session may not read is not found, by whatever way a statement comes to its name: its own text, a view's,
+//!   a prepared statement's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -82,7 +82,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// With the values of `$1`, `$2`, …: table functions need them, since they are asked for their table while a statement is planned.
+    /// With the values of `$1`, `$2`, …: table functions need them, since they are asked for their table while a
+    /// statement is planned.
     pub(crate) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
         self.values = values;
         self

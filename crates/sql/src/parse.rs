@@ -1,7 +1,7 @@
 //! Text to statements.
 //!
-//! Planning is recursive in many places, in DataFusion and here, so a statement's depth is measured on its tokens before
-//! anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
+//! Planning is recursive in many places, in DataFusion and here, so a statement's depth is measured on its tokens
+//! before anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
 
 use std::ops::ControlFlow;
@@ -22,8 +22,8 @@ use crate::errors;
 use crate::rewrite::{self, precedence};
 use crate::state::PARSER_DEPTH_MAX;
 
-/// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers evaluate
-/// and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
+/// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
+/// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
 pub const NESTING_MAX: usize = 4096;
 
 /// Bytes of stack that planning may use per level. Measured on `1+1+…` and `((…))`, with room to spare.
@@ -136,7 +136,8 @@ fn is_keyword(token: &Token, keyword: Keyword) -> bool {
     matches!(token, Token::Word(word) if word.keyword == keyword)
 }
 
-/// `COPY … TO '…' (FORMAT csv, …)` and `… WITH (…)`, as PostgreSQL and DuckDB write it, with the word OPTIONS that the parser wants.
+/// `COPY … TO '…' (FORMAT csv, …)` and `… WITH (…)`, as PostgreSQL and DuckDB write it, with the word OPTIONS that the
+/// parser wants.
 fn with_copy_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is = |token: &TokenWithSpan, name: &str| match &token.token {
         Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
@@ -254,8 +255,8 @@ struct Depth {
     place: Option<Span>,
 }
 
-/// A level's parts: what grows along an expression starts anew at a comma or a clause, what grows along set operations and
-/// joins does not.
+/// A level's parts: what grows along an expression starts anew at a comma or a clause, what grows along set operations
+/// and joins does not.
 #[derive(Clone, Copy, Default)]
 struct Level {
     operators: usize,

@@ -49,8 +49,8 @@ use crate::write::plan::copy_plan;
 /// How a session plans.
 #[derive(Clone, Debug)]
 pub struct PlannerOptions {
-    /// Whether a name in FROM that looks like a path is one, and statements may name files to read or write. Off for strangers:
-    /// they must not touch the server's files.
+    /// Whether a name in FROM that looks like a path is one, and statements may name files to read or write. Off for
+    /// strangers: they must not touch the server's files.
     pub paths_are_tables: bool,
     /// Where local files are.
     pub files: Arc<dyn Files>,

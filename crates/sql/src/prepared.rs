@@ -1,8 +1,9 @@
-//! Parsing, describing and planning a statement as three steps, with values for its parameters, for whoever does them at
-//! different times: servers.
+//! Parsing, describing and planning a statement as three steps, with values for its parameters, for whoever does them
+//! at different times: servers.
 //!
-//! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be planned to
-//! the same, so the plan can run again. For other values there are generic plans ([`generic`](crate::generic)).
+//! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be
+//! planned to the same, so the plan can run again. For other values there are generic plans
+//! ([`generic`](crate::generic)).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -88,8 +89,8 @@ impl TableState {
         Self { version: table.version(), table: Arc::downgrade(table) }
     }
 
-    /// Whether these files are still what was opened. Equal files that were opened once more are not: what scans share goes by the opened table,
-    /// and files that were just written are opened twice.
+    /// Whether these files are still what was opened. Equal files that were opened once more are not: what scans share
+    /// goes by the opened table, and files that were just written are opened twice.
     fn is_of(&self, files: &FileRelation) -> bool {
         files.table().is_ok_and(|table| std::ptr::addr_eq(Arc::as_ptr(&table), self.table.as_ptr()))
     }
@@ -114,13 +115,14 @@ impl Uses {
         self.0.push((name.clone(), State::Path(TableState::new(table))));
     }
 
-    /// Whether everything is in the same state still, and the planner's session may read it: another one may have made the plan. Looks at
-    /// the times of files, so it may block for a moment.
+    /// Whether everything is in the same state still, and the planner's session may read it: another one may have made
+    /// the plan. Looks at the times of files, so it may block for a moment.
     pub fn are_current(&self, planner: &Planner) -> bool {
         self.0.iter().all(|(name, state)| is_current(planner.catalogs(), planner, name, state))
     }
 
-    /// Whether a table or a view has been dropped, or become another one. What files hold is not looked at, so this never blocks.
+    /// Whether a table or a view has been dropped, or become another one. What files hold is not looked at, so this
+    /// never blocks.
     pub fn are_gone(&self, catalog: &Catalog) -> bool {
         self.0.iter().any(|(name, state)| match (state, catalog.get(name)) {
             (State::Path(_), _) | (State::Table(_), Some(Relation::Files(_))) => false,
@@ -171,8 +173,8 @@ impl Planner {
         guarded(|| parse::parse_one(sql, dialect.as_ref()))
     }
 
-    /// What a statement takes and gives, and for one without parameters the plan that told. `given` are types that its sender
-    /// declared for parameters.
+    /// What a statement takes and gives, and for one without parameters the plan that told. `given` are types that its
+    /// sender declared for parameters.
     pub fn describe(&self, parsed: &Parsed, given: &[Option<DataType>]) -> Result<(Description, Option<Planned>)> {
         let count = parameter_count(parsed)?.max(given.len());
         if count == 0 {

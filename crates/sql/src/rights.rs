@@ -1,9 +1,10 @@
 //! What a session may do with relations: which ones it may read, and which ones it may change.
 //!
 //! Invariants:
-//! * Every name that a statement uses is looked up under the rights of the session that runs it: in views, too, and in plans that
-//!   another session made.
-//! * Who may change a relation may read it. What describes the catalog (`pg_catalog`, `information_schema`) everybody may read.
+//! * Every name that a statement uses is looked up under the rights of the session that runs it: in views, too, and in
+//!   plans that another session made.
+//! * Who may change a relation may read it. What describes the catalog (`pg_catalog`, `information_schema`) everybody
+//!   may read.
 
 use std::str::FromStr;
 
@@ -65,7 +66,8 @@ impl Rights {
         Err(denied(format!("'{name}' may not be changed by this user"), "write", &name.to_string()))
     }
 
-    /// Fails with [`DENIED`] if the schema may not be made or dropped: that takes the right to change all that is in it.
+    /// Fails with [`DENIED`] if the schema may not be made or dropped: that takes the right to change all that is in
+    /// it.
     pub fn check_write_schema(&self, schema: &str) -> Result<()> {
         let whole = |pattern: &RelationPattern| pattern.name == "*" && matches(&pattern.schema, &schema.to_lowercase());
         if self.write.as_ref().is_none_or(|patterns| patterns.iter().any(whole)) {
@@ -89,8 +91,9 @@ fn fits(patterns: &Option<Vec<RelationPattern>>, name: &RelationName) -> bool {
     patterns.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.fits(name)))
 }
 
-/// A pattern of relations' names: `orders`, `sales.*`, `sales.order_*`, `*.*`. A star stands for any characters within the schema or the
-/// name; without a schema the default one is meant. Capitals do not matter, since names without them find names with them.
+/// A pattern of relations' names: `orders`, `sales.*`, `sales.order_*`, `*.*`. A star stands for any characters within
+/// the schema or the name; without a schema the default one is meant. Capitals do not matter, since names without them
+/// find names with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationPattern {
     schema: String,
@@ -124,7 +127,8 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };
     let Some(mut piece) = pieces.next() else { return rest.is_empty() };
-    // Each piece between two stars may be taken at the first place where it is: what comes later can only have more to choose from.
+    // Each piece between two stars may be taken at the first place where it is: what comes later can only have more to
+    // choose from.
     for next in pieces {
         let Some(at) = rest.find(piece) else { return false };
         rest = &rest[at + piece.len()..];

@@ -14,8 +14,8 @@ use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, SessionCatalogs};
 use crate::write::parquet::BoundedRowGroups;
 use crate::{bounded, rules};
 
-/// How deep the parser's own recursion may go. The nesting guard of [`parse`](crate::parse) is the limit that users meet;
-/// it provides the stack for what it lets through.
+/// How deep the parser's own recursion may go. The nesting guard of [`parse`](crate::parse) is the limit that users
+/// meet; it provides the stack for what it lets through.
 pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 
 /// A state for one session. `runtime` holds the object stores that COPY writes to.
@@ -46,10 +46,11 @@ const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
 
 /// Defaults of ours that a session may change.
 pub fn set_defaults(options: &mut ConfigOptions) {
-    // A literal with a point is a decimal, as in the SQL standard: as a DOUBLE it may miss the DECIMAL that it is compared with.
+    // A literal with a point is a decimal, as in the SQL standard: as a DOUBLE it may miss the DECIMAL that it is
+    // compared with.
     options.sql_parser.parse_float_as_decimal = true;
-    // As most writers of Parquet do: Zstandard was a third of the CPU time of sorting a file into a file. Row groups are what scans share
-    // out among packets, and what a writer holds in memory.
+    // As most writers of Parquet do: Zstandard was a third of the CPU time of sorting a file into a file. Row groups
+    // are what scans share out among packets, and what a writer holds in memory.
     let parquet = &mut options.execution.parquet;
     parquet.compression = Some("snappy".to_owned());
     parquet.max_row_group_size = PARQUET_ROW_GROUP_ROWS;

@@ -124,8 +124,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Takes all rows: all or none of them are there afterwards. `memory` is what they are counted in, as long as they are
-    /// there. The command's tag and the number of rows.
+    /// Takes all rows: all or none of them are there afterwards. `memory` is what they are counted in, as long as they
+    /// are there. The command's tag and the number of rows.
     pub fn finish(
         self,
         batches: &[RecordBatch],

@@ -11,8 +11,8 @@ use diligence_storage::foreign_error::to_datafusion;
 use object_store::ObjectStore;
 use url::Url;
 
-/// The surroundings of DataFusion's operators: local files and, with the credentials in the environment, object stores. The
-/// memory pool in it bounds nothing and is for planning only: each query runs with one over its own account.
+/// The surroundings of DataFusion's operators: local files and, with the credentials in the environment, object stores.
+/// The memory pool in it bounds nothing and is for planning only: each query runs with one over its own account.
 pub fn runtime_env() -> diligence_base::Result<Arc<RuntimeEnv>> {
     RuntimeEnvBuilder::new()
         .with_object_store_registry(Arc::new(Stores::default()))

@@ -4,11 +4,11 @@
 //! 1. [`external`] opens a file or a folder of files and makes a [`Table`] of it: a schema, statistics, a version.
 //! 2. The planner asks the table for a [`TableScan`]: the [`Cluster`]s that may hold rows of interest, after pruning by
 //!    statistics.
-//! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block or as a future. Nothing
-//!    is decoded here, so a slow disk holds no worker.
+//! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block or as a future.
+//!    Nothing is decoded here, so a slow disk holds no worker.
 //! 4. The fetched bytes go to [`Cluster::decode`], which gives a [`Decode`]: step by step, chunks of at
-//!    most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with the scan's [`RowFilter`]s applied as early
-//!    as the format allows. It says first how much memory that needs.
+//!    most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with the scan's [`RowFilter`]s applied as
+//!    early as the format allows. It says first how much memory that needs.
 //!
 //! Invariant: this crate knows no query, no packet and no thread; the engine decides who calls what when.
 

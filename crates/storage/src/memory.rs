@@ -1,7 +1,7 @@
 //! Tables whose rows are in memory: one immutable state of a list of record batches.
 //!
-//! Each batch is a cluster, so that a scan of a large one runs in parallel. Not here: who changes the rows. A change makes a
-//! new [`MemoryTable`] with another version; readers keep theirs.
+//! Each batch is a cluster, so that a scan of a large one runs in parallel. Not here: who changes the rows. A change
+//! makes a new [`MemoryTable`] with another version; readers keep theirs.
 //!
 //! Invariant: every batch has the table's schema and at least one row.
 
@@ -152,8 +152,8 @@ impl Decode for MemoryDecode {
     }
 }
 
-/// The wanted columns of the rows that all filters keep; `None` if no row is kept. A filter sees only rows that the ones
-/// before it kept, as in the statement's own order of conditions.
+/// The wanted columns of the rows that all filters keep; `None` if no row is kept. A filter sees only rows that the
+/// ones before it kept, as in the statement's own order of conditions.
 fn filtered(slice: &RecordBatch, columns: &[usize], filters: &[Arc<dyn RowFilter>]) -> Result<Option<Chunk>> {
     // Columns that neither a later filter nor the reader looks at need not be filtered.
     let mut arrays = slice.columns().to_vec();

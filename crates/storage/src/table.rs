@@ -20,9 +20,9 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn version(&self) -> TableVersion;
     /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
     fn statistics(&self) -> Statistics;
-    /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it out looks. Not so
-    /// for files that are too far away, or too many, to be looked at for each statement: reading finds out that they have changed, so
-    /// what was computed of them is not to be kept.
+    /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it
+    /// out looks. Not so for files that are too far away, or too many, to be looked at for each statement: reading
+    /// finds out that they have changed, so what was computed of them is not to be kept.
     fn is_watched(&self) -> bool {
         true
     }
@@ -37,7 +37,8 @@ pub trait Table: Send + Sync + fmt::Debug {
 pub struct ScanRequest {
     /// Columns by position in the table's schema, in the order wanted. May be empty: only rows are counted.
     pub columns: Vec<usize>,
-    /// A condition over the *table's* schema, used only to leave out clusters that cannot hold a row for which it is true.
+    /// A condition over the *table's* schema, used only to leave out clusters that cannot hold a row for which it is
+    /// true.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
 }
 
@@ -60,13 +61,15 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn bytes(&self, columns: &[usize]) -> usize;
     /// The I/O that brings these columns into memory. Does nothing before it is run or polled.
     fn fetch(&self, columns: &[usize]) -> Fetch;
-    /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting. A cluster with a [place](Self::place) also takes
-    /// [`Fetched::nothing`], where all columns that it [holds](Self::holds) of those that the request looks at are shared, at least one.
+    /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting. A cluster with a [place](Self::place)
+    /// also takes
+    /// [`Fetched::nothing`], where all columns that it [holds](Self::holds) of those that the request looks at are
+    /// shared, at least one.
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>>;
     /// The file and the place in it, for errors and traces.
     fn describe(&self) -> String;
-    /// A number that no other cluster of its table has, and that it has whenever the table is scanned; if it takes its decoder more
-    /// than a copy to get at a column, so that it pays to keep what was decoded ([`SharedColumns`]).
+    /// A number that no other cluster of its table has, and that it has whenever the table is scanned; if it takes its
+    /// decoder more than a copy to get at a column, so that it pays to keep what was decoded ([`SharedColumns`]).
     fn place(&self) -> Option<u64> {
         None
     }
@@ -130,24 +133,28 @@ pub struct DecodeRequest {
     /// Whether narrow physical forms are welcome: `Decimal64` for `Decimal128` of precision at most 18, and
     /// `Dictionary(Int32, Utf8)` for `Utf8View`, where the file has them and they cost less.
     pub narrow: bool,
-    /// Columns that are decoded already, or that others want as well. Only clusters with a [place](Cluster::place) look at it.
+    /// Columns that are decoded already, or that others want as well. Only clusters with a [place](Cluster::place) look
+    /// at it.
     pub shared: Option<Arc<dyn SharedColumns>>,
 }
 
 /// Among shared columns, numbers from here on stand for what conditions [answer](RowFilter::answer) for each row.
 pub const ANSWERS_FROM: usize = usize::MAX / 2 + 1;
 
-/// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them, one for each window of
-/// [`DecodeRequest::batch_rows`] rows, whatever filters drop. (Windows of text may have fewer; those of all columns have the same.)
+/// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them,
+/// one for each window of
+/// [`DecodeRequest::batch_rows`] rows, whatever filters drop. (Windows of text may have fewer; those of all columns
+/// have the same.)
 pub trait SharedColumns: Send + Sync {
     /// The windows of a column that is decoded already, which was not fetched; `None` if it is not.
     fn windows(&self, column: usize) -> Option<&[ArrayRef]>;
-    /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows; and answers that are to be put, if
-    /// the filter is asked of all rows.
+    /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows; and answers that
+    /// are to be put, if the filter is asked of all rows.
     fn wanted(&self) -> Vec<usize>;
     /// The next window of a wanted column, from the first on. False if no more of it is wanted.
     fn put(&self, column: usize, window: &ArrayRef) -> bool;
-    /// The cluster has so many rows; all windows of the columns that are still wanted, and could be decoded, have been put.
+    /// The cluster has so many rows; all windows of the columns that are still wanted, and could be decoded, have been
+    /// put.
     fn complete(&self, rows: usize);
 }
 
@@ -160,13 +167,13 @@ pub trait RowFilter: Send + Sync {
     /// For each row true to keep it; NULL counts as false. `columns` are in the order of
     /// [`columns`](Self::columns), equally long, in logical or narrow physical form.
     fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray>;
-    /// Whether it may also be asked of rows that other filters drop: it never fails, it says of a row what it says whatever rows are
-    /// beside it, and it costs less than to choose the rows.
+    /// Whether it may also be asked of rows that other filters drop: it never fails, it says of a row what it says
+    /// whatever rows are beside it, and it costs less than to choose the rows.
     fn may_see_dropped(&self) -> bool {
         false
     }
-    /// Among [shared columns](SharedColumns) the number, at least [`ANSWERS_FROM`], under which equal conditions of other scans find what it
-    /// says of each row; `None` if there are no others.
+    /// Among [shared columns](SharedColumns) the number, at least [`ANSWERS_FROM`], under which equal conditions of
+    /// other scans find what it says of each row; `None` if there are no others.
     fn answer(&self) -> Option<usize> {
         None
     }
@@ -187,8 +194,8 @@ pub struct Chunk {
 
 /// The rows of one cluster, chunk by chunk.
 pub trait Decode: Send {
-    /// Decodes some rows, about a batch, whether or not filters leave any of them: so the caller decides how long it goes
-    /// on. Not called after [`Decoded::Done`]. Errors name the file.
+    /// Decodes some rows, about a batch, whether or not filters leave any of them: so the caller decides how long it
+    /// goes on. Not called after [`Decoded::Done`]. Errors name the file.
     fn step(&mut self) -> Result<Decoded>;
 
     /// Bytes that the steps need beyond what was fetched: decompressed pages and dictionaries. Known before the first

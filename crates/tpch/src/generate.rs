@@ -1,8 +1,8 @@
 //! Writes the tables as Parquet files: parts are generated and encoded by several threads, and appended in order.
 //!
-//! One part is one row group. Thread k makes the parts k, k + threads, k + 2 threads, ... and hands each over through a channel of
-//! one place; the caller's thread takes them in turn and writes. So the files are the same for every number of threads,
-//! and at most two row groups per thread are in memory.
+//! One part is one row group. Thread k makes the parts k, k + threads, k + 2 threads, ... and hands each over through a
+//! channel of one place; the caller's thread takes them in turn and writes. So the files are the same for every number
+//! of threads, and at most two row groups per thread are in memory.
 //!
 //! Invariant: a file with a table's final name is complete. It is written under another name, synced, and renamed.
 
@@ -22,8 +22,9 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::TpchTable;
 
-/// Rows of a row group, about. A row group is a cluster, the unit of scan scheduling: small enough that scale factor 1 has some dozens
-/// of them in `lineitem` to share out between workers, large enough that its columns compress and its footer is small.
+/// Rows of a row group, about. A row group is a cluster, the unit of scan scheduling: small enough that scale factor 1
+/// has some dozens of them in `lineitem` to share out between workers, large enough that its columns compress and its
+/// footer is small.
 pub const ROW_GROUP_ROWS: usize = 122_880;
 
 /// The scale factors that make sense: below, tables come out empty; above, keys of the specification overflow.
@@ -89,7 +90,8 @@ pub struct TableFile {
     pub outcome: Outcome,
 }
 
-/// Writes the tables into `directory`, which is made if missing. `progress` is called on the caller's thread after every row group.
+/// Writes the tables into `directory`, which is made if missing. `progress` is called on the caller's thread after
+/// every row group.
 ///
 /// A file that exists is kept if it holds the same scale factor; else, without [`Options::force`], it is an
 /// [`Input`](diligence_base::ErrorKind::Input) error.

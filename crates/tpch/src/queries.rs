@@ -2,9 +2,9 @@
 
 /// The query texts; query N is at N - 1.
 ///
-/// Three things differ from the templates of the specification: query 15 uses a common table expression in place of a view, the
-/// queries of which only the first rows are wanted end in `LIMIT`, and query 11 keeps the fraction of scale factor 1
-/// at every scale factor.
+/// Three things differ from the templates of the specification: query 15 uses a common table expression in place of a
+/// view, the queries of which only the first rows are wanted end in `LIMIT`, and query 11 keeps the fraction of scale
+/// factor 1 at every scale factor.
 pub const QUERIES: [&str; 22] = [
     include_str!("../queries/q01.sql"),
     include_str!("../queries/q02.sql"),

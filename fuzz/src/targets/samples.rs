@@ -105,8 +105,8 @@ pub fn parquet() -> Vec<Vec<u8>> {
     files
 }
 
-/// A damaged file, which changes of bytes would hardly ever come to: one chunk with the pages of two, so that a dictionary
-/// comes after other pages. Those are written with these properties.
+/// A damaged file, which changes of bytes would hardly ever come to: one chunk with the pages of two, so that a
+/// dictionary comes after other pages. Those are written with these properties.
 fn two_dictionaries(before: WriterPropertiesBuilder) -> Result<Vec<u8>, ParquetError> {
     let write = |rows: std::ops::Range<i64>, properties: WriterPropertiesBuilder| {
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.map(|row| format!("text number {row}"))));

@@ -1,7 +1,9 @@
-//! A server's doors: whole sessions of PostgreSQL's protocol and whole HTTP connections, thrown at a server in this process.
+//! A server's doors: whole sessions of PostgreSQL's protocol and whole HTTP connections, thrown at a server in this
+//! process.
 //!
-//! What is looked at: no session panics, every connection comes to an end, and what comes back is whole messages of the protocol (the
-//! last one may break off, for the client leaves). Answers that say the engine made a mistake are counted, as where SQL is fuzzed.
+//! What is looked at: no session panics, every connection comes to an end, and what comes back is whole messages of the
+//! protocol (the last one may break off, for the client leaves). Answers that say the engine made a mistake are
+//! counted, as where SQL is fuzzed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -89,8 +91,8 @@ impl ServerTarget {
 }
 
 impl ServerTarget {
-    /// Everything up to the end of the connection. A client that sends no more is one that leaves, whose statements are cancelled; so that
-    /// is only said when nothing has come for a moment.
+    /// Everything up to the end of the connection. A client that sends no more is one that leaves, whose statements are
+    /// cancelled; so that is only said when nothing has come for a moment.
     fn answer(&self, stream: &mut TcpStream) -> Result<Vec<u8>, String> {
         let (mut answer, mut piece, mut has_left) = (Vec::new(), [0; 16 * 1024], false);
         let waits = |stream: &TcpStream, time| {

@@ -3,13 +3,13 @@
 //! ```text
 //! scripts/test --slt joins --weather inline:7
 //! ```
-//! or, without the script, `DILIGENCE_SLT=joins DILIGENCE_WEATHER=inline:7 cargo test --release --workspace --test slt`.
-//! `DILIGENCE_SLT` keeps the scripts whose path contains it, `DILIGENCE_WEATHER` the weather of that name or of that kind, with
-//! `list` to list them and `none` to run nothing; `memory:30000KiB` is a weather for any budget. `DILIGENCE_SEED` is that of the
-//! budgets drawn at random, which are others each time without it.
+//! or, without the script, `DILIGENCE_SLT=joins DILIGENCE_WEATHER=inline:7 cargo test --release --workspace --test
+//! slt`. `DILIGENCE_SLT` keeps the scripts whose path contains it, `DILIGENCE_WEATHER` the weather of that name or of
+//! that kind, with `list` to list them and `none` to run nothing; `memory:30000KiB` is a weather for any budget.
+//! `DILIGENCE_SEED` is that of the budgets drawn at random, which are others each time without it.
 //!
-//! A record that fails does not end its script. After each script the engine must be idle and hold no memory. The last line
-//! of the output is `N passed, N failed`, records over all weathers; the process fails if any failed.
+//! A record that fails does not end its script. After each script the engine must be idle and hold no memory. The last
+//! line of the output is `N passed, N failed`, records over all weathers; the process fails if any failed.
 
 mod adapter;
 mod display;

@@ -1,5 +1,5 @@
-//! Values with values in them, from PostgreSQL's form into that of the scripts: arrays from `{1,NULL,"a b"}` to `[1, NULL, a b]`, and what
-//! is sent as JSON (structs, maps, lists of lists) from `{"a":[1,null]}` to `{a: [1, NULL]}`.
+//! Values with values in them, from PostgreSQL's form into that of the scripts: arrays from `{1,NULL,"a b"}` to `[1,
+//! NULL, a b]`, and what is sent as JSON (structs, maps, lists of lists) from `{"a":[1,null]}` to `{a: [1, NULL]}`.
 
 /// The elements of an array of one dimension; `None` within is NULL, `None` as a whole means that the text is none.
 pub fn elements(text: &str) -> Option<Vec<Option<String>>> {

@@ -10,8 +10,8 @@ use super::scripts::Script;
 /// Seeds of the inline executor.
 const INLINE_SEEDS: u64 = 20;
 
-/// Seeds that a long script is run under by default. Seed s runs the long scripts at the positions p with (p + s) % 20 below
-/// this, so that every seed has its share. The other scripts run under every seed.
+/// Seeds that a long script is run under by default. Seed s runs the long scripts at the positions p with (p + s) % 20
+/// below this, so that every seed has its share. The other scripts run under every seed.
 const SEEDS_PER_LONG_SCRIPT: u64 = 2;
 
 /// Budgets drawn at random.

@@ -1,5 +1,5 @@
-//! A database behind its server, asked over PostgreSQL's protocol: values come as psql would show them, and are brought into the form
-//! that scripts have.
+//! A database behind its server, asked over PostgreSQL's protocol: values come as psql would show them, and are brought
+//! into the form that scripts have.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -130,8 +130,8 @@ fn letter(column: &Column) -> ColumnLetter {
     }
 }
 
-/// Whether the letters of a script are those of an answer: whole numbers may have come as numeric, and columns of nothing but NULL come
-/// as text.
+/// Whether the letters of a script are those of an answer: whole numbers may have come as numeric, and columns of
+/// nothing but NULL come as text.
 #[expect(clippy::ptr_arg, reason = "the runner wants it so")]
 pub fn letters_agree(actual: &Vec<ColumnLetter>, expected: &Vec<ColumnLetter>) -> bool {
     let agrees = |(actual, expected): (&ColumnLetter, &ColumnLetter)| {
@@ -203,8 +203,8 @@ fn shown(oid: u32, value: Option<&str>) -> Result<String, Error> {
     Ok(if value == Some("") { String::new() } else { rows[0][0].clone() })
 }
 
-/// An interval's text with units for its time of day, which Arrow does not read without: `1 day -02:30:00` is `1 day -2 hours -30 mins -0
-/// secs`.
+/// An interval's text with units for its time of day, which Arrow does not read without: `1 day -02:30:00` is `1 day -2
+/// hours -30 mins -0 secs`.
 fn interval(text: &str) -> Option<String> {
     let Some((at, time)) =
         text.rsplit(' ').next().filter(|last| last.contains(':')).map(|last| (text.len() - last.len(), last))

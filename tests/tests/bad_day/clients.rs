@@ -16,7 +16,8 @@ pub struct Heavy {
     pub expected: Vec<Vec<Option<Vec<u8>>>>,
 }
 
-/// Sorts some ten megabytes, in an order that depends on `factor`. Every client has a factor of its own, so that nothing is shared.
+/// Sorts some ten megabytes, in an order that depends on `factor`. Every client has a factor of its own, so that
+/// nothing is shared.
 pub fn heavy(factor: usize) -> String {
     format!(
         "SELECT count(*), sum(r * value) FROM (SELECT value, row_number() OVER (ORDER BY s) AS r FROM \

@@ -22,8 +22,8 @@ const LEAVERS: usize = 20;
 const STRANGERS: usize = 10;
 const HUGE: usize = 4;
 
-/// What makes queries with memory differ; each sorts some 12 MB. They have no divisor in common with a power of ten, so that no two rows
-/// are equal and the order is certain.
+/// What makes queries with memory differ; each sorts some 12 MB. They have no divisor in common with a power of ten, so
+/// that no two rows are equal and the order is certain.
 const HEAVY_FACTORS: [usize; 5] = [7919, 7921, 7923, 7927, 7929];
 
 /// Three of them fill it.
@@ -32,13 +32,14 @@ const MEMORY_BYTES: usize = 48 << 20;
 /// What operators may have above the budget to finish what they have begun (`memory::broker`, the slack).
 const SLACK_BYTES: usize = 16 << 20;
 
-/// What a process may have beside the budget: programs and libraries, stacks, plans, sessions with their messages of megabytes. The
-/// largest parts are statements of 20 MB that are parsed at the same time.
+/// What a process may have beside the budget: programs and libraries, stacks, plans, sessions with their messages of
+/// megabytes. The largest parts are statements of 20 MB that are parsed at the same time.
 const BESIDE_BUDGET_BYTES: u64 = 640 << 20;
 
 /// `SELECT 1` on a machine that others use, too. The goal is 100 ms on one that is free; the number is printed.
 const P99_MS_MAX: f64 = 1000.0;
-/// Short questions that are answered at least; some thousands were, and a tenth of that when they waited for grants of memory behind heavy queries.
+/// Short questions that are answered at least; some thousands were, and a tenth of that when they waited for grants of
+/// memory behind heavy queries.
 const SHORT_ANSWERS_MIN: usize = 500;
 
 /// How long what was begun may take to go away in the evening.
@@ -103,7 +104,8 @@ pub fn run(length: Duration, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The day until the last client has left. What the server had before, with nobody there, and how long `SELECT 1` took at p99.
+/// The day until the last client has left. What the server had before, with nobody there, and how long `SELECT 1` took
+/// at p99.
 async fn live(server: &mut Served, length: Duration, seed: u64) -> Result<(Footprint, f64), String> {
     let heavy = Rc::new(alone(&server.postgres).await?);
     quiet(server).await?;

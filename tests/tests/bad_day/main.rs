@@ -1,15 +1,15 @@
-//! A bad day of a server: 500 clients, half of which only sit there; some read slowly, some leave in the middle, some send nonsense or
-//! texts of megabytes; and fifty queries at once want memory that three would fill.
+//! A bad day of a server: 500 clients, half of which only sit there; some read slowly, some leave in the middle, some
+//! send nonsense or texts of megabytes; and fifty queries at once want memory that three would fill.
 //!
-//! What must hold: no answer is wrong; nobody gets an error but those that the server announces (too many queries, a statement that
-//! is too large); memory stays within the budget; `SELECT 1` is answered in between; and afterwards nothing is left: no session,
-//! no query, no packet, no byte reserved, no file or thread.
+//! What must hold: no answer is wrong; nobody gets an error but those that the server announces (too many queries, a
+//! statement that is too large); memory stays within the budget; `SELECT 1` is answered in between; and afterwards
+//! nothing is left: no session, no query, no packet, no byte reserved, no file or thread.
 //!
 //! ```text
 //! cargo test --release --workspace --test bad_day
 //! ```
-//! `DILIGENCE_BAD_DAY_SECONDS` is for how long (20), `DILIGENCE_SEED` what clients do when, and `DILIGENCE_SERVER` a `diligence` program
-//! to be tried; without it, the server is this program once more.
+//! `DILIGENCE_BAD_DAY_SECONDS` is for how long (20), `DILIGENCE_SEED` what clients do when, and `DILIGENCE_SERVER` a
+//! `diligence` program to be tried; without it, the server is this program once more.
 
 mod clients;
 mod day;

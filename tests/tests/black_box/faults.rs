@@ -1,8 +1,9 @@
-//! A disk that fails at the n-th operation, for n from the first to the last: one query ends with an error that says why, or with
-//! the right rows; nothing is left of it; and the next query runs.
+//! A disk that fails at the n-th operation, for n from the first to the last: one query ends with an error that says
+//! why, or with the right rows; nothing is left of it; and the next query runs.
 //!
-//! `DILIGENCE_FAULT_POINTS` says at how many operations of each query (24 unless given), more of the first ones than of the last: what
-//! reads again and again, as pairs do, has written early. `all` says at every one, which takes hours (`.ci/nightly`).
+//! `DILIGENCE_FAULT_POINTS` says at how many operations of each query (24 unless given), more of the first ones than of
+//! the last: what reads again and again, as pairs do, has written early. `all` says at every one, which takes hours
+//! (`.ci/nightly`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,8 +33,8 @@ fn points(operations: u64) -> u64 {
     }
 }
 
-/// Each spills: a sort, a join, groups, a window, a recursive query whose rounds and seen rows do, pairs of rows without equal keys, distinct
-/// values and arrays, a part that is read twice, and a median.
+/// Each spills: a sort, a join, groups, a window, a recursive query whose rounds and seen rows do, pairs of rows
+/// without equal keys, distinct values and arrays, a part that is read twice, and a median.
 const QUERIES: [&str; 9] = [
     "SELECT value, lpad(CAST(value * 7919 % 60000 AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 60000) ORDER BY s, value",
     "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1, 90000) a

@@ -1,5 +1,6 @@
-//! Queries from a generator that come, read and leave at random get what each would get alone: over Parquet files, which scans
-//! share by clusters, and over tables in memory, with everything that can be shared, one thread and an order given by a seed.
+//! Queries from a generator that come, read and leave at random get what each would get alone: over Parquet files,
+//! which scans share by clusters, and over tables in memory, with everything that can be shared, one thread and an
+//! order given by a seed.
 //!
 //! `DILIGENCE_SHARING_SEEDS` says how many seeds (300; 10,000 for a night), `DILIGENCE_SEED` which is the first.
 
@@ -18,8 +19,8 @@ const QUERIES: usize = 14;
 const CLIENTS: usize = 10;
 const SHAPES: usize = 20;
 
-/// Files are the same for all seeds: a table like the Wisconsin benchmark's, in row groups of which each has a part of every value, and
-/// TPC-H's.
+/// Files are the same for all seeds: a table like the Wisconsin benchmark's, in row groups of which each has a part of
+/// every value, and TPC-H's.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let session = Database::open(DatabaseOptions::default()).unwrap().session();
@@ -134,7 +135,8 @@ fn statement(shape: usize, random: &mut Random) -> String {
              GROUP BY c_mktsegment ORDER BY c_mktsegment",
             100_000 + 1000 * low
         ),
-        // Lists in an order, whose last key is never the same twice: of few different rows, with longer and shorter keys, whole and in pages.
+        // Lists in an order, whose last key is never the same twice: of few different rows, with longer and shorter
+        // keys, whole and in pages.
         18 | 19 => {
             let rows = ["two = 1 AND unique1 < 9000", "unique1 < 3000"][shape - 18];
             let keys = [

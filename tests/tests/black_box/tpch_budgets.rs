@@ -1,6 +1,7 @@
 //! The 22 TPC-H queries in little memory have the answers that they have in plenty.
 //!
-//! `DILIGENCE_TPCH_BUDGETS` says at which scales and in how many megabytes: `0.1:17`, the least that there is; `1:64,10:256` for a night.
+//! `DILIGENCE_TPCH_BUDGETS` says at which scales and in how many megabytes: `0.1:17`, the least that there is;
+//! `1:64,10:256` for a night.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! What real clients said to the server, replayed: its answers must be those that were recorded.
 //!
-//! The transcripts are in `tests/transcripts`; `tests/clients/record.py` makes them, and says how a line is read. What is random (the
-//! key of a session) is not compared.
+//! The transcripts are in `tests/transcripts`; `tests/clients/record.py` makes them, and says how a line is read. What
+//! is random (the key of a session) is not compared.
 
 use std::net::SocketAddr;
 use std::path::Path;

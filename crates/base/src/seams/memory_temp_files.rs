@@ -27,8 +27,8 @@ pub enum Fault {
     Slow(Duration),
 }
 
-/// Temp files in memory. Operations (leftovers, create, grow, truncate, read, write) are counted from 0; one of them may fail.
-/// Clones are the same files.
+/// Temp files in memory. Operations (leftovers, create, grow, truncate, read, write) are counted from 0; one of them
+/// may fail. Clones are the same files.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTempFiles(Arc<Shared>);
 
@@ -57,7 +57,8 @@ struct Content {
 }
 
 impl Content {
-    /// Calls `visit` with each stretch of a page between two bytes of the file: where it is in the stretch, and where in the file.
+    /// Calls `visit` with each stretch of a page between two bytes of the file: where it is in the stretch, and where
+    /// in the file.
     fn stretches(from: u64, bytes: usize, mut visit: impl FnMut(std::ops::Range<usize>, u64)) {
         let (mut at, end) = (from, from + bytes as u64);
         while at < end {
@@ -161,7 +162,8 @@ impl TempFiles for MemoryTempFiles {
     }
 }
 
-/// Does what was begun last when it is waited for: nobody can count on an order. What goes wrong in a file does so here, too.
+/// Does what was begun last when it is waited for: nobody can count on an order. What goes wrong in a file does so
+/// here, too.
 #[derive(Default)]
 struct MemoryQueue(Vec<Box<dyn Transfer>>);
 

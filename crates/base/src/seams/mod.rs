@@ -1,5 +1,5 @@
-//! The seams: the ways in which a process touches the world: clock, randomness, threads, files, temp files. Code that runs
-//! queries takes them from here, so that a test can put its own clock, seed, spawner or files in their place.
+//! The seams: the ways in which a process touches the world: clock, randomness, threads, files, temp files. Code that
+//! runs queries takes them from here, so that a test can put its own clock, seed, spawner or files in their place.
 
 mod clock;
 mod files;

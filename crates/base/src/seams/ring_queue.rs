@@ -1,8 +1,9 @@
-//! A queue of requests in an io_uring: the system does them while the thread that asked goes on, with one call for many.
+//! A queue of requests in an io_uring: the system does them while the thread that asked goes on, with one call for
+//! many.
 //!
 //! Invariants:
-//! * A slot is taken from the moment its request is in the submission queue until its completion has been seen, and holds all memory
-//!   that the system was told of.
+//! * A slot is taken from the moment its request is in the submission queue until its completion has been seen, and
+//!   holds all memory that the system was told of.
 //! * The ring is left only when no slot is taken.
 
 use std::fs::File;
@@ -47,12 +48,13 @@ struct Slices {
     _vectors: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers are only for the system, and go to memory of the transfer beside them, which may go to other threads.
+// SAFETY: the pointers are only for the system, and go to memory of the transfer beside them, which may go to other
+// threads.
 unsafe impl Send for Slices {}
 
 impl RingQueue {
-    /// A queue for so many requests at once, one at least. Fails if the system refuses: it is too old, or forbids it as many
-    /// containers do.
+    /// A queue for so many requests at once, one at least. Fails if the system refuses: it is too old, or forbids it as
+    /// many containers do.
     pub fn new(depth: usize) -> io::Result<Self> {
         let depth = depth.max(1);
         // One more for the bell.
@@ -84,7 +86,8 @@ impl RingQueue {
                 io::ErrorKind::Interrupted => {}
                 // Completions have to be taken first.
                 io::ErrorKind::ResourceBusy => return,
-                // The system is short of memory. What it has taken goes on, so there is nothing better than to ask again.
+                // The system is short of memory. What it has taken goes on, so there is nothing better than to ask
+                // again.
                 _ => std::thread::sleep(RETRY),
             }
         }

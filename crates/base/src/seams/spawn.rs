@@ -29,8 +29,8 @@ impl Spawn for ThreadSpawn {
     }
 }
 
-/// Threads that stand back behind the others of their process, and of other programs: the system gives them less of its time while those want
-/// some, and has them wait when one of those wakes.
+/// Threads that stand back behind the others of their process, and of other programs: the system gives them less of its
+/// time while those want some, and has them wait when one of those wakes.
 #[derive(Debug)]
 pub struct NiceSpawn<'a> {
     /// Starts them.
@@ -56,7 +56,8 @@ impl Spawn for NiceSpawn<'_> {
 fn stand_back(nice: u8) {
     #[cfg(target_os = "linux")]
     if nice > 0 {
-        // SAFETY: it changes the priority of the calling thread (0) and touches no memory; any process may make it lower.
+        // SAFETY: it changes the priority of the calling thread (0) and touches no memory; any process may make it
+        // lower.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) };
     }
     #[cfg(not(target_os = "linux"))]

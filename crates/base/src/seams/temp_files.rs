@@ -23,14 +23,14 @@ const NAME_TRIES: usize = 16;
 
 /// The part of a file system that temp space needs.
 pub trait TempFiles: Send + Sync + std::fmt::Debug {
-    /// Removes the files that dead processes left in a directory and says how many. A living process's files stay, and so
-    /// does what cannot be removed. A directory that does not exist has no leftovers.
+    /// Removes the files that dead processes left in a directory and says how many. A living process's files stay, and
+    /// so does what cannot be removed. A directory that does not exist has no leftovers.
     fn remove_leftovers(&self, directory: &Path) -> io::Result<usize>;
-    /// Makes an empty file, and the directory if there is none. With `direct` the file goes past the page cache if its file
-    /// system can do that.
+    /// Makes an empty file, and the directory if there is none. With `direct` the file goes past the page cache if its
+    /// file system can do that.
     fn create(&self, directory: &Path, direct: bool) -> io::Result<Arc<dyn TempFile>>;
-    /// A queue for so many reads and writes of these files at once. Fails where there is none: then they are done one after another, by
-    /// as many threads as one likes.
+    /// A queue for so many reads and writes of these files at once. Fails where there is none: then they are done one
+    /// after another, by as many threads as one likes.
     fn queue(&self, _depth: usize) -> io::Result<Box<dyn TempQueue>> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -44,8 +44,8 @@ pub trait TempFile: Send + Sync {
     fn is_direct(&self) -> bool;
     /// Whether it has a name that a killed process would leave behind.
     fn is_named(&self) -> bool;
-    /// Makes the file longer, from `from` to `to` bytes, with the space taken from the disk now where the file system can do
-    /// that. After an error the file has `from` bytes.
+    /// Makes the file longer, from `from` to `to` bytes, with the space taken from the disk now where the file system
+    /// can do that. After an error the file has `from` bytes.
     fn grow(&self, from: u64, to: u64) -> io::Result<()>;
     /// Makes the file shorter and gives the space back.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
@@ -61,9 +61,10 @@ pub trait TempFile: Send + Sync {
 
 /// Temp files of the machine's file systems.
 ///
-/// A file has no name from the beginning where the file system can do that (`O_TMPFILE`). Otherwise it is named, locked, and its
-/// name removed at once. Where even that fails the name stays until the file is dropped. The lock dies with its process, so whoever
-/// gets the lock of a file has found a leftover. That also holds for processes in other containers, whose numbers say nothing here.
+/// A file has no name from the beginning where the file system can do that (`O_TMPFILE`). Otherwise it is named,
+/// locked, and its name removed at once. Where even that fails the name stays until the file is dropped. The lock dies
+/// with its process, so whoever gets the lock of a file has found a leftover. That also holds for processes in other
+/// containers, whose numbers say nothing here.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LocalTempFiles;
 
@@ -231,7 +232,8 @@ impl TempFile for LocalTempFile {
         let Ok(offset) = libc::off_t::try_from(offset) else { return Err(io::Error::from_raw_os_error(libc::EFBIG)) };
         let count = slices.len().min(SLICES_MAX) as i32;
         let _one = (!self.is_direct).then(|| self.writing.lock());
-        // SAFETY: `IoSlice` has the layout of `iovec` (its documentation promises so); the slices are borrowed for the call.
+        // SAFETY: `IoSlice` has the layout of `iovec` (its documentation promises so); the slices are borrowed for the
+        // call.
         let written = unsafe { libc::pwritev(self.file.as_raw_fd(), slices.as_ptr().cast(), count, offset) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }

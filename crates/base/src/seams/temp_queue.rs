@@ -6,8 +6,9 @@
 //!      ^-------------------------- there is more to do ------------------------------+
 //! ```
 //!
-//! Invariant: a transfer, and with it the memory that is read into or written from, belongs to the queue from its beginning to its end. So
-//! it does not matter who has gone meanwhile, and a queue that is dropped first waits for all that is under way.
+//! Invariant: a transfer, and with it the memory that is read into or written from, belongs to the queue from its
+//! beginning to its end. So it does not matter who has gone meanwhile, and a queue that is dropped first waits for all
+//! that is under way.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

@@ -1,13 +1,14 @@
-//! A page cache that replays a sequence: which blocks it moves from and to disk, in how many transfers, with how many seeks.
+//! A page cache that replays a sequence: which blocks it moves from and to disk, in how many transfers, with how many
+//! seeks.
 //!
-//! A page holds one block. A written page is dirty and reaches the disk late: when it is evicted, or when more pages are
-//! dirty than may be (*delayed buffer flushing*, Wang & Cherniack 2006, section 2.1). A block that is freed before it is
-//! written back never is, and its page is the first to be evicted.
+//! A page holds one block. A written page is dirty and reaches the disk late: when it is evicted, or when more pages
+//! are dirty than may be (*delayed buffer flushing*, Wang & Cherniack 2006, section 2.1). A block that is freed before
+//! it is written back never is, and its page is the first to be evicted.
 //!
-//! Two policies of replacement. LRU evicts the page that was not used for the longest time. Optimal (Belady's) sees the rest
-//! of the sequence: it evicts pages whose content nobody wants again, least recently used first, and then the page that is
-//! read again last; what nobody wants again it does not write back. Dirty content that is neither written anew nor freed up
-//! to the end of the sequence counts as wanted after it.
+//! Two policies of replacement. LRU evicts the page that was not used for the longest time. Optimal (Belady's) sees the
+//! rest of the sequence: it evicts pages whose content nobody wants again, least recently used first, and then the page
+//! that is read again last; what nobody wants again it does not write back. Dirty content that is neither written anew
+//! nor freed up to the end of the sequence counts as wanted after it.
 //!
 //! Always true: a read finds the block in the cache or on disk, never neither (`Replay` asserts it); whole blocks are
 //! written, so that a write never reads.
@@ -52,7 +53,8 @@ pub struct Cache {
     pub dirty_max: u32,
     /// How many pages are written back together, by ascending address.
     pub flush_pages: u32,
-    /// The largest transfer: adjacent blocks moved one after the other in one direction are one transfer up to this size.
+    /// The largest transfer: adjacent blocks moved one after the other in one direction are one transfer up to this
+    /// size.
     pub transfer_blocks_max: u32,
 }
 

@@ -1,12 +1,13 @@
 //! Where the blocks of a sequence lie on disk, and how contiguous that leaves each file.
 //!
-//! Two ways to give places out. *Groups* (Wang & Cherniack 2006, section 2.1, "Block Grouping", as ext2 did): a file that
-//! needs a block gets the next free group of adjacent blocks and uses it up before it gets another. *Preallocated*: every
-//! file is one stretch, and a block lies where its number says, as in the engine's own temp files.
+//! Two ways to give places out. *Groups* (Wang & Cherniack 2006, section 2.1, "Block Grouping", as ext2 did): a file
+//! that needs a block gets the next free group of adjacent blocks and uses it up before it gets another.
+//! *Preallocated*: every file is one stretch, and a block lies where its number says, as in the engine's own temp
+//! files.
 //!
 //! Always true: places are given out when a block is first written, in the order of the requests; no place is given out
-//! twice, except that a block written over another takes that one's place. Blocks that existed before the sequence began
-//! lie first, each file in one stretch.
+//! twice, except that a block written over another takes that one's place. Blocks that existed before the sequence
+//! began lie first, each file in one stretch.
 
 use std::ops::Range;
 
@@ -90,8 +91,8 @@ impl Placed {
     }
 }
 
-/// The blocks of these files over the number of their contiguous regions (Wang & Cherniack 2006, section 4.2.3); 0 without
-/// any.
+/// The blocks of these files over the number of their contiguous regions (Wang & Cherniack 2006, section 4.2.3); 0
+/// without any.
 pub fn mean_region_blocks(placed: &Placed, files: impl Iterator<Item = u32>) -> f64 {
     let (mut blocks, mut count) = (0u64, 0u64);
     for file in files {

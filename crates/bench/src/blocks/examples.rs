@@ -3,25 +3,27 @@
 //!
 //! How the paper is read, where it leaves room:
 //!
-//! - *Figure 2* ends in dots. The sequences here go on to the end of the sort; the tables show their first 16 requests. The
-//!   sixth request of Figure 2b is printed `W B'`; Table 1b and the text have `R B'`, which is what is meant. The EMS of the
-//!   figure does not recycle: it is [`sort::EMS_NR`].
-//! - *Table 1b* evicts B' to read C and does not write it, although only A' was overwritten (by E2). "MMS no longer has a need
-//!   for A' and B' once run E has been constructed, and thus need not ever flush A' or B'" (section 1.1): what was consumed
-//!   is of no more use, whether or not something was written over it yet.
-//! - *Table 2a* can be followed only partly. It evicts E2 rather than E1 to read C', as an optimal policy does that knows
-//!   that the next merge reads E1 before E2. Then E2, which no disk has, must be written, as Table 2b does in the same
-//!   situation and Table 1a too; but Table 2a does not write it, and the text counts 6. Written, it is 7 against 5 in Table
-//!   2. Under the other rule, that nobody wants E and F after the last request shown, it is 6 against 4. The 6 of Table 2a
-//!   and the 5 of Table 2b each follow from one of the two rules. No rule gives both: either way four blocks must be read,
-//!   EMS must write one of the first runs and read it back, and three pages cannot hold the four blocks of E and F, so that
-//!   one of them is written in both sorts or in none. By either rule MMS saves two I/Os, not one.
-//! - *Table 3* is a picture that has no text. The text around it leaves little: partition 0 has T1, T4, ... and five tuples in
-//!   all; T3, T6, T9 and T12 are of partition 2; HHJ's files have four separate groups each, so its other 14 tuples
-//!   alternate between two partitions; HHJ's first requests that are not followed by an adjacent block are those of T2 and
-//!   T5. The simplest order that fits puts T1 to T13 in partitions 0, 1, 2 in turn and T14 to T19 in 1 and 2 in turn, and from
-//!   it the rest follows: SHJ's groups of partition 2 at 7 and 9 and of partition 0 at 11 and 13, 7 requests against 4
-//!   without an adjacent successor, 8 seeks against 6. *Adjacent* is meant in both directions: otherwise HHJ would have 10.
+//! - *Figure 2* ends in dots. The sequences here go on to the end of the sort; the tables show their first 16 requests.
+//!   The sixth request of Figure 2b is printed `W B'`; Table 1b and the text have `R B'`, which is what is meant. The
+//!   EMS of the figure does not recycle: it is [`sort::EMS_NR`].
+//! - *Table 1b* evicts B' to read C and does not write it, although only A' was overwritten (by E2). "MMS no longer has
+//!   a need for A' and B' once run E has been constructed, and thus need not ever flush A' or B'" (section 1.1): what
+//!   was consumed is of no more use, whether or not something was written over it yet.
+//! - *Table 2a* can be followed only partly. It evicts E2 rather than E1 to read C', as an optimal policy does that
+//!   knows that the next merge reads E1 before E2. Then E2, which no disk has, must be written, as Table 2b does in the
+//!   same situation and Table 1a too; but Table 2a does not write it, and the text counts 6. Written, it is 7 against 5
+//!   in Table
+//!   2. Under the other rule, that nobody wants E and F after the last request shown, it is 6 against 4. The 6 of Table
+//!   2a and the 5 of Table 2b each follow from one of the two rules. No rule gives both: either way four blocks must be
+//!   read, EMS must write one of the first runs and read it back, and three pages cannot hold the four blocks of E and
+//!   F, so that one of them is written in both sorts or in none. By either rule MMS saves two I/Os, not one.
+//! - *Table 3* is a picture that has no text. The text around it leaves little: partition 0 has T1, T4, ... and five
+//!   tuples in all; T3, T6, T9 and T12 are of partition 2; HHJ's files have four separate groups each, so its other 14
+//!   tuples alternate between two partitions; HHJ's first requests that are not followed by an adjacent block are those
+//!   of T2 and T5. The simplest order that fits puts T1 to T13 in partitions 0, 1, 2 in turn and T14 to T19 in 1 and 2
+//!   in turn, and from it the rest follows: SHJ's groups of partition 2 at 7 and 9 and of partition 0 at 11 and 13, 7
+//!   requests against 4 without an adjacent successor, 8 seeks against 6. *Adjacent* is meant in both directions:
+//!   otherwise HHJ would have 10.
 
 use diligence_base::Result;
 

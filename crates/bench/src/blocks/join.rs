@@ -1,10 +1,10 @@
-//! The block requests of partitioned hash joins: Hybrid Hash Join and Sort-Hash Join (Wang & Cherniack 2006, section 3.2,
-//! Figure 5).
+//! The block requests of partitioned hash joins: Hybrid Hash Join and Sort-Hash Join (Wang & Cherniack 2006, section
+//! 3.2, Figure 5).
 //!
-//! Both cut the two inputs into the same number of partitions and then join partition by partition. HHJ keeps partition 0
-//! in memory and writes a block of another partition when its output buffer is full. SHJ writes every partition, but sorts
-//! records by partition first, with replacement selection in the memory that the output buffers leave: so it writes several
-//! blocks of one file one after the other.
+//! Both cut the two inputs into the same number of partitions and then join partition by partition. HHJ keeps partition
+//! 0 in memory and writes a block of another partition when its output buffer is full. SHJ writes every partition, but
+//! sorts records by partition first, with replacement selection in the memory that the output buffers leave: so it
+//! writes several blocks of one file one after the other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,9 +35,9 @@ impl Method {
     }
 }
 
-/// The number of partitions, formula (1) with a fudge factor of 1: ⌈(|R| − |M|) / (|M| − 1)⌉ + 1. `build_blocks` is |R|,
-/// `memory_blocks` is |M|; 1 if the build side fits. An input error if there are not at least two blocks of memory, or more
-/// partitions than blocks.
+/// The number of partitions, formula (1) with a fudge factor of 1: ⌈(|R| − |M|) / (|M| − 1)⌉ + 1. `build_blocks` is
+/// |R|, `memory_blocks` is |M|; 1 if the build side fits. An input error if there are not at least two blocks of
+/// memory, or more partitions than blocks.
 pub fn partition_count(build_blocks: u32, memory_blocks: u32) -> Result<u32> {
     if memory_blocks < 2 {
         return Err(Error::input("a hash join needs at least two blocks of memory"));
@@ -52,9 +52,9 @@ pub fn partition_count(build_blocks: u32, memory_blocks: u32) -> Result<u32> {
 }
 
 /// How many blocks of one file SHJ writes one after the other, on average, formula (2): 2 (|M| − N) / N. Replacement
-/// selection makes runs of twice its memory, which the N partitions share. The paper rounds; whether up or down cannot be
-/// read. The comparison with a whole number of blocks that [`grouping_pays`] makes comes out the same unrounded and rounded
-/// up; rounded down it would contradict the paper's own example, where 8/3 pays with groups of 2.
+/// selection makes runs of twice its memory, which the N partitions share. The paper rounds; whether up or down cannot
+/// be read. The comparison with a whole number of blocks that [`grouping_pays`] makes comes out the same unrounded and
+/// rounded up; rounded down it would contradict the paper's own example, where 8/3 pays with groups of 2.
 pub fn blocks_together(memory_blocks: u32, partitions: u32) -> f64 {
     2.0 * f64::from(memory_blocks.saturating_sub(partitions)) / f64::from(partitions)
 }
@@ -75,8 +75,8 @@ pub struct Relation<'a> {
     pub records_per_block: usize,
 }
 
-/// Appends the requests that read a relation and write its partitions to files `NAME-PARTITION`, and returns the number of
-/// blocks in each of them. `count` partitions, with `memory_blocks` of memory.
+/// Appends the requests that read a relation and write its partitions to files `NAME-PARTITION`, and returns the number
+/// of blocks in each of them. `count` partitions, with `memory_blocks` of memory.
 pub fn partition(
     sequence: &mut Sequence,
     relation: &Relation,
@@ -118,8 +118,8 @@ pub fn partition(
     outputs.finish(sequence)
 }
 
-/// The requests of a whole join: both inputs are partitioned, then each pair of partitions is read, build side first, and
-/// deleted.
+/// The requests of a whole join: both inputs are partitioned, then each pair of partitions is read, build side first,
+/// and deleted.
 pub fn requests(
     build: &Relation,
     probe: &Relation,

@@ -1,9 +1,11 @@
-//! The I/O laboratory. `diligence-bench blocks`: what sequences of block requests cost, simulated. `blocks-measured`: the same
-//! experiments with real files ([`measured`]). `sort-study`: what a parallel sort's time depends on ([`sort_study`]).
+//! The I/O laboratory. `diligence-bench blocks`: what sequences of block requests cost, simulated. `blocks-measured`:
+//! the same experiments with real files ([`measured`]). `sort-study`: what a parallel sort's time depends on
+//! ([`sort_study`]).
 //!
-//! A [`sequence`] of requests gets places on [`disk`] and is replayed by a page [`cache`]. Sequences come from the paper's
-//! sorts ([`sort`]) and joins ([`join`]), or from a log. The paper is Wang & Cherniack, "Improving Query I/O Performance by
-//! Permuting and Refining Block Request Sequences", VLDB 2006. What is found is in `docs/experiments/block-requests.md`.
+//! A [`sequence`] of requests gets places on [`disk`] and is replayed by a page [`cache`]. Sequences come from the
+//! paper's sorts ([`sort`]) and joins ([`join`]), or from a log. The paper is Wang & Cherniack, "Improving Query I/O
+//! Performance by Permuting and Refining Block Request Sequences", VLDB 2006. What is found is in
+//! `docs/experiments/block-requests.md`.
 
 mod cache;
 mod disk;
@@ -38,7 +40,8 @@ pub struct Arguments {
     /// Which parts to run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "examples,sorts,joins", conflicts_with = "replay")]
     parts: Vec<Part>,
-    /// Replay a log of block requests instead, under both policies. The format is in docs/experiments/block-requests.md.
+    /// Replay a log of block requests instead, under both policies. The format is in
+    /// docs/experiments/block-requests.md.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// With --replay: a file's blocks lie where their numbers say, not in the groups of --group-blocks.
@@ -348,7 +351,8 @@ mod tests {
         }
     }
 
-    /// Two pages of a MiB: reading `in` evicts a block of `a`, which LRU writes and the optimal policy knows to be freed.
+    /// Two pages of a MiB: reading `in` evicts a block of `a`, which LRU writes and the optimal policy knows to be
+    /// freed.
     #[test]
     fn a_log_is_replayed_under_both_policies() -> Result<()> {
         let log = "block 1048576\nw a 0\nw a 1\nr in 0\nf a 0\nr a 1";

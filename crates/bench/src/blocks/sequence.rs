@@ -1,8 +1,8 @@
 //! Block request sequences: what a process asks of its files, in the order in which it asks (Wang & Cherniack 2006,
 //! section 1), and their text form.
 //!
-//! The text form is what the engine writes when it logs its requests. Lines that are empty or begin with `#` are skipped.
-//! The first other line says how large a block is; every further one is one request:
+//! The text form is what the engine writes when it logs its requests. Lines that are empty or begin with `#` are
+//! skipped. The first other line says how large a block is; every further one is one request:
 //!
 //! ```text
 //! block 1048576                  a block is 1 MiB
@@ -13,17 +13,17 @@
 //! f run-1.0                      the file is deleted: all its blocks are of no more use
 //! ```
 //!
-//! Always true: no request reads a block that was freed or whose place was taken, because [`Sequence`] refuses to hold one.
-//! A block that is read before it is written existed before the sequence began. A block that was freed may be written
-//! again; it keeps its place until another block is written over it.
+//! Always true: no request reads a block that was freed or whose place was taken, because [`Sequence`] refuses to hold
+//! one. A block that is read before it is written existed before the sequence began. A block that was freed may be
+//! written again; it keeps its place until another block is written over it.
 
 use std::collections::HashMap;
 use std::io::BufRead;
 
 use diligence_base::{Error, Result};
 
-/// The largest number of blocks in all files, counting the gaps: 256 TiB of 1 MiB blocks. Keeps a wrong number in a log from
-/// filling memory, and addresses within 32 bits.
+/// The largest number of blocks in all files, counting the gaps: 256 TiB of 1 MiB blocks. Keeps a wrong number in a log
+/// from filling memory, and addresses within 32 bits.
 const BLOCKS_MAX: usize = 1 << 28;
 
 /// A block of a file.
@@ -140,8 +140,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// Appends a write of a block to the place of `old`, which ends. An input error if `old` has no place, or if the block
-    /// has one of its own.
+    /// Appends a write of a block to the place of `old`, which ends. An input error if `old` has no place, or if the
+    /// block has one of its own.
     pub fn write_over(&mut self, file: u32, number: u32, old: Block) -> Result<()> {
         let block = Block { file, number };
         if !matches!(*self.state(old)?, State::Live | State::Freed) {
@@ -169,7 +169,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// Appends that all blocks of a file are of no more use, by ascending number; those that are not live are passed by.
+    /// Appends that all blocks of a file are of no more use, by ascending number; those that are not live are passed
+    /// by.
     pub fn free_file(&mut self, file: u32) {
         for (number, state) in self.files[file as usize].states.iter_mut().enumerate() {
             if *state == State::Live {
@@ -235,8 +236,8 @@ impl Sequence {
         Error::input(format!("block {} of {} {why}", block.number, self.name(block.file)))
     }
 
-    /// Reads the text form. A file error with the number of the line if a line is not a request, or one that no process can
-    /// make.
+    /// Reads the text form. A file error with the number of the line if a line is not a request, or one that no process
+    /// can make.
     pub fn parse(text: impl BufRead) -> Result<Self> {
         let mut sequence: Option<Self> = None;
         for (index, line) in text.lines().enumerate() {

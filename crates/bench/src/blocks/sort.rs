@@ -1,14 +1,14 @@
 //! The block requests of external merge sorts (Wang & Cherniack 2006, sections 1.1 and 3.1, Figures 1, 2 and 4).
 //!
-//! Two choices make the six sorts of the paper's Table 4 and Figure 6. *When to merge*: lazily, once all runs of a level are
-//! there (EMS), or eagerly, as soon as there are as many as are merged at a time (MMS). *Which runs to recycle*: those of
-//! all levels, of none (`-NR`), or of the first levels only. The paper describes MMS(1) as recycling "during the level0 and
-//! level1 merges"; its Table 7 says what that means: of the six times that a large table is written, MMS(1) saves two and
-//! MMS(2) three. So MMS(k) recycles the runs of levels 0 to k.
+//! Two choices make the six sorts of the paper's Table 4 and Figure 6. *When to merge*: lazily, once all runs of a
+//! level are there (EMS), or eagerly, as soon as there are as many as are merged at a time (MMS). *Which runs to
+//! recycle*: those of all levels, of none (`-NR`), or of the first levels only. The paper describes MMS(1) as recycling
+//! "during the level0 and level1 merges"; its Table 7 says what that means: of the six times that a large table is
+//! written, MMS(1) saves two and MMS(2) three. So MMS(k) recycles the runs of levels 0 to k.
 //!
-//! What is recycled is freed while it is merged, block by block, and a merge of such runs writes its output over what was
-//! freed, first freed first taken, before it takes new blocks. What is not recycled stays until the sort ends, as in the
-//! paper's `-NR` sorts, which keep all runs in one file that only grows.
+//! What is recycled is freed while it is merged, block by block, and a merge of such runs writes its output over what
+//! was freed, first freed first taken, before it takes new blocks. What is not recycled stays until the sort ends, as
+//! in the paper's `-NR` sorts, which keep all runs in one file that only grows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -62,12 +62,13 @@ pub struct Sort {
     pub run_blocks: u32,
     /// How many runs are merged at a time: at least 2.
     pub fan_in: usize,
-    /// Whether the sort says of each block of its input, once it is read, that it is of no more use. The paper's do not.
+    /// Whether the sort says of each block of its input, once it is read, that it is of no more use. The paper's do
+    /// not.
     pub drops_input: bool,
 }
 
-/// The requests of a sort: the input `input` is read, runs `run-LEVEL.NUMBER` are written and merged, the last run is read
-/// in order and all of them are deleted. An input error if the memory or the fan-in is too small to sort.
+/// The requests of a sort: the input `input` is read, runs `run-LEVEL.NUMBER` are written and merged, the last run is
+/// read in order and all of them are deleted. An input error if the memory or the fan-in is too small to sort.
 pub fn requests(sort: Sort, variant: Variant, block_bytes: u64) -> Result<Sequence> {
     if sort.run_blocks == 0 || sort.fan_in < 2 {
         return Err(Error::input("a sort needs memory for at least one block and merges at least two runs at a time"));
@@ -161,10 +162,10 @@ impl Sorter {
 
     /// Merges the runs into one of the next level.
     ///
-    /// The keys of all runs are spread alike, so that the merge takes from every run in proportion to its length: when `t`
-    /// of `n` output blocks are done, the fraction t/n of every run is consumed. A block is read when its first record is
-    /// needed and, if its run is recycled, freed when its last one is taken. So in the paper's Figure 2 both runs of one
-    /// block are half consumed when E1 is written, and free when E2 is.
+    /// The keys of all runs are spread alike, so that the merge takes from every run in proportion to its length: when
+    /// `t` of `n` output blocks are done, the fraction t/n of every run is consumed. A block is read when its first
+    /// record is needed and, if its run is recycled, freed when its last one is taken. So in the paper's Figure 2 both
+    /// runs of one block are half consumed when E1 is written, and free when E2 is.
     fn merge(&mut self, level: usize, runs: &[Run]) -> Result<()> {
         let total: u32 = runs.iter().map(|run| run.blocks).sum();
         let output = self.new_run(total, level as u32 + 1);
@@ -222,8 +223,8 @@ mod tests {
     use super::*;
     use crate::blocks::sequence::Request;
 
-    /// Every variant reads the input once, writes and reads it once per level, whatever the number of runs, and ends with
-    /// everything freed; those that recycle everything keep about one copy of the input.
+    /// Every variant reads the input once, writes and reads it once per level, whatever the number of runs, and ends
+    /// with everything freed; those that recycle everything keep about one copy of the input.
     #[test]
     fn every_variant_reads_what_it_writes() -> Result<()> {
         for input_blocks in [0, 1, 3, 4, 5, 35, 36, 37, 200] {

@@ -1,9 +1,10 @@
-//! `diligence-bench sort-study`: the study of Graefe & Thakkar, *Tuning a Parallel Database Algorithm on a Shared-memory
-//! Multiprocessor* (1992), on today's machine and with this engine: what the time of a parallel sort of 100-byte records depends on.
+//! `diligence-bench sort-study`: the study of Graefe & Thakkar, *Tuning a Parallel Database Algorithm on a
+//! Shared-memory Multiprocessor* (1992), on today's machine and with this engine: what the time of a parallel sort of
+//! 100-byte records depends on.
 //!
-//! Each experiment changes one thing and leaves the rest as it is by default. Values of an experiment take turns, round after round,
-//! and medians count. Temp space goes past the page cache, as the paper's raw disks did; the input comes from memory, and the
-//! rows are dropped as they come, so that what moves on the disk is runs.
+//! Each experiment changes one thing and leaves the rest as it is by default. Values of an experiment take turns, round
+//! after round, and medians count. Temp space goes past the page cache, as the paper's raw disks did; the input comes
+//! from memory, and the rows are dropped as they come, so that what moves on the disk is runs.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! The paper's experiments (Wang & Cherniack 2006, section 4), simulated: the six sorts over the tables of Table 5 (Tables 6
-//! and 7), and HHJ against SHJ over those of Table 8 (Tables 9 and 10).
+//! The paper's experiments (Wang & Cherniack 2006, section 4), simulated: the six sorts over the tables of Table 5
+//! (Tables 6 and 7), and HHJ against SHJ over those of Table 8 (Tables 9 and 10).
 //!
-//! What the paper does not say is chosen so that its own request counts come out, see [`RUN_KIB`] and [`FAN_IN`]; the rest
-//! follows its section 4: 1 MB of memory for each operator, 1 GB of RAM, dirty pages flushed beyond 30 % of it. Records of
-//! joins fall into partitions at random, from a fixed seed.
+//! What the paper does not say is chosen so that its own request counts come out, see [`RUN_KIB`] and [`FAN_IN`]; the
+//! rest follows its section 4: 1 MB of memory for each operator, 1 GB of RAM, dirty pages flushed beyond 30 % of it.
+//! Records of joins fall into partitions at random, from a fixed seed.
 
 use diligence_base::Result;
 
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use crate::blocks::cache::{Replacement, ratio};
 
-    /// Table 7 for Large-1, everything a sixteenth of its size: the writes that recycling saves, within a percentage point
-    /// of the paper's where a whole number of levels is saved.
+    /// Table 7 for Large-1, everything a sixteenth of its size: the writes that recycling saves, within a percentage
+    /// point of the paper's where a whole number of levels is saved.
     #[test]
     fn recycling_saves_the_writes_of_the_first_levels() -> Result<()> {
         let scale = 16;
@@ -208,8 +208,8 @@ mod tests {
         Ok(())
     }
 
-    /// Table 6 for Medium-1, a sixteenth of its size: a table that fits the cache is read once, if its own input does not
-    /// push its runs out.
+    /// Table 6 for Medium-1, a sixteenth of its size: a table that fits the cache is read once, if its own input does
+    /// not push its runs out.
     #[test]
     fn dropping_the_input_keeps_the_runs_cached() -> Result<()> {
         let scale = 16;
@@ -225,7 +225,8 @@ mod tests {
         Ok(())
     }
 
-    /// Table 10: HHJ's regions are the file system's groups; SHJ's are as long as the formula says, and at least a group.
+    /// Table 10: HHJ's regions are the file system's groups; SHJ's are as long as the formula says, and at least a
+    /// group.
     #[test]
     fn regions_follow_formula_2() -> Result<()> {
         for tables in &JOIN_TABLES {

@@ -1,8 +1,8 @@
 //! `diligence-bench sort`, `join` and `aggregate`: one query at several memory budgets, beside rivals with the same.
 //!
-//! Every contestant, ourselves included, is a process of its own per budget: so what it holds can be asked of the operating
-//! system. Contestants take turns; medians of the rounds count, after one that does not. In that one answers are compared and
-//! files that were written are read again: rows in order, none missing, none too many.
+//! Every contestant, ourselves included, is a process of its own per budget: so what it holds can be asked of the
+//! operating system. Contestants take turns; medians of the rounds count, after one that does not. In that one answers
+//! are compared and files that were written are read again: rows in order, none missing, none too many.
 
 mod disk;
 mod queries;
@@ -44,8 +44,8 @@ pub struct Common {
     /// Where contestants put what does not fit [default: the folder temp beside that of the data]
     #[arg(long)]
     temp: Option<PathBuf>,
-    /// Our temp space goes through the page cache, as it does by default. Otherwise it goes past it (`--temp-direct`): memory beyond the
-    /// budget neither helps nor hinders then.
+    /// Our temp space goes through the page cache, as it does by default. Otherwise it goes past it (`--temp-direct`):
+    /// memory beyond the budget neither helps nor hinders then.
     #[arg(long)]
     temp_cached: bool,
     /// Draw the times over the budgets into this file.

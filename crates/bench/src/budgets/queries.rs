@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{Common, Task, measure};
 use crate::tpch;
 
-/// Every line against its order, with a condition that only the joined row can answer: both comments go through the join.
+/// Every line against its order, with a condition that only the joined row can answer: both comments go through the
+/// join.
 const JOIN: &str = "SELECT max(l_comment), max(o_comment) FROM lineitem JOIN orders ON l_orderkey = o_orderkey \
                     WHERE l_comment > o_comment";
 /// Almost as many groups as rows, with text in their state. What is around it keeps the answer to one row.

@@ -1,5 +1,5 @@
-//! The sort benchmark's records: 100 bytes, of which 10 are a random key (as in the Datamation sort and its successors), as Parquet
-//! files; and the judge of a sorted file.
+//! The sort benchmark's records: 100 bytes, of which 10 are a random key (as in the Datamation sort and its
+//! successors), as Parquet files; and the judge of a sorted file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,8 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
 struct Text(u64);
 
 impl Text {
-    /// The next 64 random bits (splitmix64: Steele, Lea & Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
+    /// The next 64 random bits (splitmix64: Steele, Lea & Flood, *Fast Splittable Pseudorandom Number Generators*,
+    /// 2014).
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Sends a request (its first line, then lines of headers, each with its end) and appends the answer's body. Seconds until all of it was there,
-/// from the moment of sending. `expected` bytes are made room for before.
+/// Sends a request (its first line, then lines of headers, each with its end) and appends the answer's body. Seconds
+/// until all of it was there, from the moment of sending. `expected` bytes are made room for before.
 pub async fn ask(address: SocketAddr, head: &str, content: &str, expected: usize, body: &mut Vec<u8>) -> Result<f64> {
     let lost = |error: std::io::Error| Error::resource(format!("HTTP: {error}"));
     let mut stream = TcpStream::connect(address).await.map_err(lost)?;

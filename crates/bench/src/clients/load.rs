@@ -141,7 +141,8 @@ impl Load<'_> {
         Ok((connection, names))
     }
 
-    /// Compares answers that were seen under load with those of the same statements alone, nothing shared. Returns how many.
+    /// Compares answers that were seen under load with those of the same statements alone, nothing shared. Returns how
+    /// many.
     pub fn check(&self, seen: &Seen) -> Result<usize> {
         let runtime = runtime()?;
         runtime.block_on(async {

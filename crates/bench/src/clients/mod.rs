@@ -1,7 +1,8 @@
 //! Clients of a server: throughput, latencies, queueing and refusals, beside rivals.
 //!
-//! Ours and PostgreSQL are servers of their own, asked over their protocol by the same compiled clients. DuckDB and Hyper are asked in
-//! the process of their driver, a connection per thread; what it costs to get there over a network is not in their numbers.
+//! Ours and PostgreSQL are servers of their own, asked over their protocol by the same compiled clients. DuckDB and
+//! Hyper are asked in the process of their driver, a connection per thread; what it costs to get there over a network
+//! is not in their numbers.
 
 mod contestants;
 mod door;
@@ -36,11 +37,13 @@ pub struct Arguments {
     /// Clients at once, of each mix.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
     clients: Vec<usize>,
-    /// What they ask: same, dash, adhoc, lists, joins, disjoint, apart, lookup, one, template:q1 (or another of the dashboard's queries). Several mixes are asked at the same
-    /// time, each by clients of its own. With a rate, as lookup@50, it is asked so many times a second however busy the others are.
+    /// What they ask: same, dash, adhoc, lists, joins, disjoint, apart, lookup, one, template:q1 (or another of the
+    /// dashboard's queries). Several mixes are asked at the same time, each by clients of its own. With a rate, as
+    /// lookup@50, it is asked so many times a second however busy the others are.
     #[arg(long, value_delimiter = ',', default_value = "dash")]
     mix: Vec<Asked>,
-    /// After the closed loop, open ones at these multiples of its best throughput; 0 for what has a rate of its own alone.
+    /// After the closed loop, open ones at these multiples of its best throughput; 0 for what has a rate of its own
+    /// alone.
     #[arg(long, value_delimiter = ',')]
     open: Vec<f64>,
     /// Connections of an open loop, of each mix [default: the most of --clients].

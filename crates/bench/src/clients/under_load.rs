@@ -1,5 +1,5 @@
-//! What a busy server still does at once: a cancelled query frees the workers, somebody who wants one row gets it; and what sessions cost
-//! that only sit there.
+//! What a busy server still does at once: a cancelled query frees the workers, somebody who wants one row gets it; and
+//! what sessions cost that only sit there.
 
 use std::path::Path;
 use std::thread;
@@ -139,7 +139,8 @@ async fn cancels(server: &WireServer, arguments: &Arguments) -> Result<[Vec<f64>
     Ok([answers, frees])
 }
 
-/// Packets that are left of queries whose statement begins so. Asked without a query, which would wait for a worker itself.
+/// Packets that are left of queries whose statement begins so. Asked without a query, which would wait for a worker
+/// itself.
 async fn packets(server: &WireServer, mark: &str) -> Result<u64> {
     let address = server.http.ok_or_else(|| Error::bug("a server without HTTP"))?;
     let mut body = Vec::new();

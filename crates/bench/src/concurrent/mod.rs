@@ -1,5 +1,6 @@
-//! Many clients at once: throughput, latencies and processor time, with and without sharing, beside rivals that give each client a connection
-//! of its own in one process. In a closed loop each has one statement at a time; in an open one statements fall [`due`](crate::due).
+//! Many clients at once: throughput, latencies and processor time, with and without sharing, beside rivals that give
+//! each client a connection of its own in one process. In a closed loop each has one statement at a time; in an open
+//! one statements fall [`due`](crate::due).
 
 pub mod overlap;
 pub mod satellites;
@@ -32,13 +33,15 @@ pub struct Arguments {
     /// Clients at once.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     clients: Vec<usize>,
-    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, adhoc (all 22 queries), lists, joins, disjoint, apart, lookup or one.
+    /// What they ask: same, template:q1 (or another of the dashboard's queries), dash, adhoc (all 22 queries), lists,
+    /// joins, disjoint, apart, lookup or one.
     #[arg(long, default_value = "dash")]
     mix: Mix,
     /// Our modes of sharing.
     #[arg(long, value_delimiter = ',', default_value = "off,all")]
     sharing: Vec<String>,
-    /// The part of our memory budget, in percent, for states that are kept for later queries; 0: no answer is read twice.
+    /// The part of our memory budget, in percent, for states that are kept for later queries; 0: no answer is read
+    /// twice.
     #[arg(long, default_value_t = 0)]
     retained: usize,
     /// After the closed loop, open ones at these multiples of each contestant's best throughput.

@@ -1,9 +1,10 @@
-//! Two joins of three tables that differ in one range, the second some time after the first: how long until both are answered, over
-//! the time between them, with and without sharing (Harizopoulos, "Staged Database Systems", section 4.2.2, Figure 8, which has QPipe
-//! beside the engine that it was made of).
+//! Two joins of three tables that differ in one range, the second some time after the first: how long until both are
+//! answered, over the time between them, with and without sharing (Harizopoulos, "Staged Database Systems", section
+//! 4.2.2, Figure 8, which has QPipe beside the engine that it was made of).
 //!
-//! As there, tables are the Wisconsin benchmark's (DeWitt, "The Wisconsin Benchmark: Past, Present, and Future", 1993), and both queries
-//! begin in an engine that has nothing of theirs yet. They are larger, for machines have become faster.
+//! As there, tables are the Wisconsin benchmark's (DeWitt, "The Wisconsin Benchmark: Past, Present, and Future", 1993),
+//! and both queries begin in an engine that has nothing of theirs yet. They are larger, for machines have become
+//! faster.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What a query costs that comes together with others: processor time for each one more, and how that grows.
 //!
-//! All clients of a round send one statement each, at the same moment. The process is measured until the last has its answer, so the
-//! clients' own work, planning included, is in the numbers.
+//! All clients of a round send one statement each, at the same moment. The process is measured until the last has its
+//! answer, so the clients' own work, planning included, is in the numbers.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -42,7 +42,8 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// Rounds that do not count: a column's first scan leaves nothing, the second leaves what it decodes, the third finds it.
+/// Rounds that do not count: a column's first scan leaves nothing, the second leaves what it decodes, the third finds
+/// it.
 const ROUNDS_BEFORE: usize = 2;
 
 /// What a round took, in milliseconds.

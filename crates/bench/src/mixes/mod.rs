@@ -1,5 +1,5 @@
-//! What clients ask: TPC-H queries with the constants that the specification lets one choose (clause 2.4), drawn from a seed; and
-//! short questions as an application has them.
+//! What clients ask: TPC-H queries with the constants that the specification lets one choose (clause 2.4), drawn from a
+//! seed; and short questions as an application has them.
 
 mod adhoc;
 
@@ -22,16 +22,16 @@ pub enum Mix {
     Dash,
     /// All 22 queries, each with other constants each time.
     Adhoc,
-    /// The dearest orders of some days and a segment, and how many different parts each kind of shipment had in some days: lists, and groups that cannot
-    /// be put together from parts.
+    /// The dearest orders of some days and a segment, and how many different parts each kind of shipment had in some
+    /// days: lists, and groups that cannot be put together from parts.
     Lists,
-    /// How many different customers and suppliers, and which median, each nation had in some days, and each brand in a kind of container: groups that cannot be put
-    /// together from parts, above joins of large tables.
+    /// How many different customers and suppliers, and which median, each nation had in some days, and each brand in a
+    /// kind of container: groups that cannot be put together from parts, above joins of large tables.
     Joins,
     /// Sums over numbers that nobody else asks for: queries that share nothing but the machine.
     Disjoint,
-    /// Groups of the lines of a hundredth of all orders, anywhere, by an expression of their own: queries of one table that have next to
-    /// nothing in common.
+    /// Groups of the lines of a hundredth of all orders, anywhere, by an expression of their own: queries of one table
+    /// that have next to nothing in common.
     Apart,
     /// Single orders by their key, and the suppliers of a region by nation: an application.
     Lookup,

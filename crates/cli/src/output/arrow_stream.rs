@@ -1,5 +1,5 @@
-//! The Arrow IPC stream format: the schema, then a message per batch. Results of several statements are several streams one
-//! after the other.
+//! The Arrow IPC stream format: the schema, then a message per batch. Results of several statements are several streams
+//! one after the other.
 
 use std::io::Write;
 

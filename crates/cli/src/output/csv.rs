@@ -1,8 +1,8 @@
 //! Comma-separated values after RFC 4180, with `\n` as line end and a header.
 //!
-//! Not the writer of the `arrow` crate: that one cannot tell NULL from an empty string, writes no header for a result without rows, and
-//! refuses nested values. Here NULL is nothing between two commas, an empty string is `""`, and a nested value is its
-//! text.
+//! Not the writer of the `arrow` crate: that one cannot tell NULL from an empty string, writes no header for a result
+//! without rows, and refuses nested values. Here NULL is nothing between two commas, an empty string is `""`, and a
+//! nested value is its text.
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! Result batches as bytes on an output: one writer per format.
 //!
-//! A writer gets `begin` once, `write` for every batch as it appears, and `end` once; a result without rows has no `write`.
-//! Nothing here knows queries or terminals.
+//! A writer gets `begin` once, `write` for every batch as it appears, and `end` once; a result without rows has no
+//! `write`. Nothing here knows queries or terminals.
 
 mod arrow_stream;
 mod csv;

@@ -1,11 +1,11 @@
 //! A box with aligned columns, for people.
 //!
-//! Column widths come from the rows that appear at once, [`ROWS_MEASURED`] at most, because the rows stream and nobody wants to wait for the last one; a later
-//! value that is wider pushes the rest of its line to the right but is shown whole. Numbers are right-aligned. A value with several
-//! lines takes several lines.
+//! Column widths come from the rows that appear at once, [`ROWS_MEASURED`] at most, because the rows stream and nobody
+//! wants to wait for the last one; a later value that is wider pushes the rest of its line to the right but is shown
+//! whole. Numbers are right-aligned. A value with several lines takes several lines.
 //!
-//! On a terminal the table gets no wider than it: texts are cut, and where that is not enough, the values of a row stand
-//! one below the other. Control characters are shown as escapes, so that data cannot command the terminal.
+//! On a terminal the table gets no wider than it: texts are cut, and where that is not enough, the values of a row
+//! stand one below the other. Control characters are shown as escapes, so that data cannot command the terminal.
 
 use std::io::Write;
 

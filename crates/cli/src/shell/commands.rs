@@ -50,7 +50,8 @@ pub fn is_command(text: &str) -> bool {
     characters.next() == Some('.') && characters.next().is_some_and(char::is_alphabetic)
 }
 
-/// The command that a line means which is no SQL, but what people write to leave or to be helped, or what psql calls it.
+/// The command that a line means which is no SQL, but what people write to leave or to be helped, or what psql calls
+/// it.
 pub fn meant(line: &str) -> Option<String> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -1,8 +1,8 @@
 //! `diligence shell`: a prompt, statements over several lines, commands that begin with a dot.
 //!
-//! A statement ends at its semicolon, which [`ending`] finds. The line editor knows history and completes keywords and the
-//! names that the session knows ([`completer`]). Ctrl-C at the prompt clears the line, during a statement it cancels the
-//! statement; Ctrl-D leaves. A failure is shown and the shell goes on.
+//! A statement ends at its semicolon, which [`ending`] finds. The line editor knows history and completes keywords and
+//! the names that the session knows ([`completer`]). Ctrl-C at the prompt clears the line, during a statement it
+//! cancels the statement; Ctrl-D leaves. A failure is shown and the shell goes on.
 
 mod commands;
 mod completer;

@@ -34,7 +34,8 @@ fn the_smallest_budget_is_said_where_less_is_asked_for() {
     assert!(ran.code == Some(0) && ran.stdout.contains("42"), "{}", ran.stderr);
 }
 
-/// Each cluster that is read was written before; one that is freed or whose place another one takes is not read any more.
+/// Each cluster that is read was written before; one that is freed or whose place another one takes is not read any
+/// more.
 #[test]
 fn a_log_of_block_requests_is_whole_when_the_command_has_ended() {
     let home = tempfile::tempdir().unwrap();
@@ -100,7 +101,8 @@ fn peak_resident_bytes(child: &Child) -> usize {
     peak.and_then(|text| text.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) * 1024
 }
 
-/// Parquet is read and written: pages, decoded columns, rows that wait to be encoded and what was freed of all that count as well.
+/// Parquet is read and written: pages, decoded columns, rows that wait to be encoded and what was freed of all that
+/// count as well.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_holds_no_more_than_it_may() {

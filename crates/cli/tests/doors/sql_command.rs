@@ -205,7 +205,8 @@ fn an_interrupt_cancels_the_statement() {
         "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3";
     let child =
         diligence(home.path()).args(["sql", query]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It may be interrupted before it handles interrupts; then the system ends it, which is fine for a user, not for this test.
+    // It may be interrupted before it handles interrupts; then the system ends it, which is fine for a user, not for
+    // this test.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     // SAFETY: the child has not been waited for, so its number is its own.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };

@@ -1,10 +1,10 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
-//! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a client's joins
-//! over them find nothing. `pg_type_names`,
-//! `pg_class_names` and `pg_namespace_names` are ours: what functions and casts about numbers look into, with columns whose names
-//! nobody else's are. A relation keeps its number as long as the database is open; numbers from [`SHOWN_FROM`] on are those of
-//! what the engine shows of itself, so that `pg_table_is_visible` can tell by the number.
+//! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a
+//! client's joins over them find nothing. `pg_type_names`, `pg_class_names` and `pg_namespace_names` are ours: what
+//! functions and casts about numbers look into, with columns whose names nobody else's are. A relation keeps its number
+//! as long as the database is open; numbers from [`SHOWN_FROM`] on are those of what the engine shows of itself, so
+//! that `pg_table_is_visible` can tell by the number.
 
 mod empty;
 mod rows;

@@ -116,8 +116,8 @@ impl ColumnType {
     }
 }
 
-/// The type that a column has for PostgreSQL's clients. What PostgreSQL does not have becomes text, nested values JSON; arrays
-/// of arrays, too, since PostgreSQL's must be rectangular.
+/// The type that a column has for PostgreSQL's clients. What PostgreSQL does not have becomes text, nested values JSON;
+/// arrays of arrays, too, since PostgreSQL's must be rectangular.
 pub fn column_type(data_type: &DataType) -> ColumnType {
     let plain = |element: PostgresType| ColumnType { oid: element.oid, element, is_array: false, modifier: -1 };
     match data_type {

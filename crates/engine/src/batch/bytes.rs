@@ -1,10 +1,10 @@
 //! How many bytes rows need, and arrays copied so that they hold no more.
 //!
-//! This is not what `get_array_memory_size` says: that counts every buffer that an array refers to, and views picked from
-//! an array refer to all of its buffers. A few rows out of a join would be counted with the whole build side.
+//! This is not what `get_array_memory_size` says: that counts every buffer that an array refers to, and views picked
+//! from an array refer to all of its buffers. A few rows out of a join would be counted with the whole build side.
 //!
-//! Invariant: whoever reserves memory for rows, or reports their size, asks here; whoever keeps rows beyond their pipeline
-//! keeps them [`compacted`].
+//! Invariant: whoever reserves memory for rows, or reports their size, asks here; whoever keeps rows beyond their
+//! pipeline keeps them [`compacted`].
 
 use std::sync::Arc;
 

@@ -48,7 +48,8 @@ impl Column {
         self.values.data_type()
     }
 
-    /// The array under the picks, and the picks: for operators that can work on values once and look results up by pick.
+    /// The array under the picks, and the picks: for operators that can work on values once and look results up by
+    /// pick.
     pub fn parts(&self) -> (&ArrayRef, Option<&Picks>) {
         (&self.values, self.picks.as_ref())
     }

@@ -1,7 +1,8 @@
-//! Floats as SQL compares them: the two zeros are one value, and all NaNs are one, which is equal to itself and greater than every number. In comparisons, in
-//! groups, in joins, in orders and in what is made of orders.
+//! Floats as SQL compares them: the two zeros are one value, and all NaNs are one, which is equal to itself and greater
+//! than every number. In comparisons, in groups, in joins, in orders and in what is made of orders.
 //!
-//! A division of zero by zero gives a NaN with a sign on some processors and one without on others: nobody is to see which.
+//! A division of zero by zero gives a NaN with a sign on some processors and one without on others: nobody is to see
+//! which.
 
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ macro_rules! bits_of {
 
 bits_of!(Float16Type: u16, Float32Type: u32, Float64Type: u64);
 
-/// The array with the values that stand for others in their places, in nested values, too: for what compares bits, or in IEEE 754's total order, such as
-/// kernels of Arrow and `arrow-row`.
+/// The array with the values that stand for others in their places, in nested values, too: for what compares bits, or
+/// in IEEE 754's total order, such as kernels of Arrow and `arrow-row`.
 pub(crate) fn canonical_floats(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float16 => Ok(primitive::<Float16Type>(array)),

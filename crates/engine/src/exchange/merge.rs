@@ -52,8 +52,8 @@ struct Head {
 
 /// Merges the streams behind some ports, each sorted by the same keys.
 ///
-/// Output is cut where the winning stream changes or a batch ends: as many rows as possible go on as one slice, which is
-/// what sorted streams that hardly overlap (ranges) allow.
+/// Output is cut where the winning stream changes or a batch ends: as many rows as possible go on as one slice, which
+/// is what sorted streams that hardly overlap (ranges) allow.
 pub struct Merger {
     keys: KeyRows,
     inputs: Vec<Receiver>,

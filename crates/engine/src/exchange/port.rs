@@ -1,6 +1,7 @@
 //! A port: a bounded queue of batches between pipelines (Volcano's port, its flow-control semaphore being the credits).
 //!
-//! Nobody blocks: a sender that has used up its credits and a receiver that finds nothing leave their wakers and are woken.
+//! Nobody blocks: a sender that has used up its credits and a receiver that finds nothing leave their wakers and are
+//! woken.
 //!
 //! Invariants:
 //! * A sender's batch is always taken; the answer says whether it may send another. So a port holds at most
@@ -70,14 +71,14 @@ impl<T> Sender<T> {
         self.0.0.lock().waiting_senders.len()
     }
 
-    /// Puts a batch into the port, whether or not there is credit. `Wait`: the credit is used up; the waker is woken when
-    /// there is some again. `Enough`: nobody receives any more.
+    /// Puts a batch into the port, whether or not there is credit. `Wait`: the credit is used up; the waker is woken
+    /// when there is some again. `Enough`: nobody receives any more.
     pub fn send(&self, batch: T, waker: &Waker) -> Accept {
         self.put(Queued { batch, reservation: None }, waker)
     }
 
-    /// The same for a batch of so many bytes, which count as long as it waits inside. `of` is any reservation of the query's; what is sent
-    /// is held already, so they are never refused.
+    /// The same for a batch of so many bytes, which count as long as it waits inside. `of` is any reservation of the
+    /// query's; what is sent is held already, so they are never refused.
     pub fn send_reserved(&self, batch: T, bytes: usize, of: &Reservation, waker: &Waker) -> Accept {
         let mut reservation = of.sibling();
         reservation.overdraw(bytes);
@@ -200,7 +201,8 @@ impl<T> Receiver<T> {
         Poll::Ready(Some(Ok(batch)))
     }
 
-    /// Has the waker woken at the next batch or the end, and takes nothing. True if there is a failure already, or nobody sends any more.
+    /// Has the waker woken at the next batch or the end, and takes nothing. True if there is a failure already, or
+    /// nobody sends any more.
     pub fn listen(&self, waker: &Waker) -> bool {
         let mut state = self.0.0.lock();
         state.waiting_receiver = Some(waker.clone());

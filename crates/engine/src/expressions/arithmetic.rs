@@ -1,13 +1,14 @@
 //! `+`, `-` and `*`.
 //!
-//! Decimals are computed as 64-bit integers where that is safe for the batch at hand: every operand carries a bound of its
-//! values' magnitudes, and if the bound of the result fits, nothing needs to be checked per value. If it does not fit, the
-//! values are computed with a check; if that fails too, the batch is computed by Arrow in 128 bits, as DataFusion would,
-//! errors included. So the physical type of a result may differ from batch to batch.
+//! Decimals are computed as 64-bit integers where that is safe for the batch at hand: every operand carries a bound of
+//! its values' magnitudes, and if the bound of the result fits, nothing needs to be checked per value. If it does not
+//! fit, the values are computed with a check; if that fails too, the batch is computed by Arrow in 128 bits, as
+//! DataFusion would, errors included. So the physical type of a result may differ from batch to batch.
 //!
-//! Integers and floats are left to Arrow's kernels, which are what DataFusion runs. Integers wrap around or are checked, as
-//! the expression asks; the check looks at whole batches, and only where it finds something are pairs computed one by one.
-//! A decimal that needs more than the 38 digits of its type is an error, too, although it may fit 128 bits.
+//! Integers and floats are left to Arrow's kernels, which are what DataFusion runs. Integers wrap around or are
+//! checked, as the expression asks; the check looks at whole batches, and only where it finds something are pairs
+//! computed one by one. A decimal that needs more than the 38 digits of its type is an error, too, although it may fit
+//! 128 bits.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
@@ -112,8 +113,8 @@ impl Arithmetic {
     }
 }
 
-/// Fails if a decimal has more digits than its type, where that type is the widest there is. (A narrower result type has
-/// room for whatever its operands can give.)
+/// Fails if a decimal has more digits than its type, where that type is the widest there is. (A narrower result type
+/// has room for whatever its operands can give.)
 fn check_digits(array: &ArrayRef) -> Result<()> {
     let DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) = array.data_type() else { return Ok(()) };
     const LIMIT: i128 = 10i128.pow(DECIMAL128_MAX_PRECISION as u32);

@@ -87,8 +87,8 @@ const SET_BITS: [[u8; 8]; 256] = {
 
 /// The numbers of `count` set bits, ascending.
 ///
-/// Eight numbers are written for every byte of the bitmap, of which the next byte's overwrite those that are none: without
-/// branches, the time does not depend on how the set bits lie.
+/// Eight numbers are written for every byte of the bitmap, of which the next byte's overwrite those that are none:
+/// without branches, the time does not depend on how the set bits lie.
 pub(super) fn set_rows(bits: &BooleanBuffer, count: usize) -> Vec<u32> {
     if count * 16 < bits.len() {
         let mut rows = Vec::with_capacity(count);

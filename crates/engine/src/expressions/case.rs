@@ -1,9 +1,9 @@
 //! CASE.
 //!
-//! Every row is given to the first arm whose condition is true, or to ELSE; a condition sees the rows that the arms before
-//! it left, and a result is computed for the rows of its arm, so nothing fails that SQL says is not evaluated. Where an
-//! arm has most rows, its result is computed for the whole batch instead, as a bet: an error there is forgotten, and the
-//! arm's own rows are computed.
+//! Every row is given to the first arm whose condition is true, or to ELSE; a condition sees the rows that the arms
+//! before it left, and a result is computed for the rows of its arm, so nothing fails that SQL says is not evaluated.
+//! Where an arm has most rows, its result is computed for the whole batch instead, as a bet: an error there is
+//! forgotten, and the arm's own rows are computed.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! CAST, explicit or put in by the planner to bring two sides to one type.
 //!
-//! Casts that cannot fail by the declared types run on the narrow forms; all others go to DataFusion on the logical form.
+//! Casts that cannot fail by the declared types run on the narrow forms; all others go to DataFusion on the logical
+//! form.
 
 use std::sync::Arc;
 

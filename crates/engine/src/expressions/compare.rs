@@ -1,7 +1,7 @@
 //! Comparisons of numbers, dates and times: a column with a constant, a column with a range, two columns.
 //!
-//! Values are compared as the native integers they are stored in; two operands of one logical type mean the same by them
-//! if they also have the same scale, which is an invariant of narrow forms. Floats compare as everywhere
+//! Values are compared as the native integers they are stored in; two operands of one logical type mean the same by
+//! them if they also have the same scale, which is an invariant of narrow forms. Floats compare as everywhere
 //! ([`floats`](crate::batch::floats)).
 
 use std::sync::Arc;

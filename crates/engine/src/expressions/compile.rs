@@ -1,7 +1,7 @@
 //! From DataFusion's physical expressions to nodes.
 //!
-//! What is not recognized becomes [`Foreign`], at the smallest sub-tree that DataFusion can evaluate with the same meaning:
-//! a node that evaluates all its children anyway takes theirs as inputs, any other is DataFusion's as a whole.
+//! What is not recognized becomes [`Foreign`], at the smallest sub-tree that DataFusion can evaluate with the same
+//! meaning: a node that evaluates all its children anyway takes theirs as inputs, any other is DataFusion's as a whole.
 
 use std::sync::Arc;
 
@@ -159,8 +159,8 @@ fn compile_binary(physical: &Arc<dyn PhysicalExpr>, binary: &BinaryExpr, input: 
     }
 }
 
-/// The operands of a chain of one connective, in order. A chain may be thousands long (a generated OR), so this does not
-/// recurse into its left side.
+/// The operands of a chain of one connective, in order. A chain may be thousands long (a generated OR), so this does
+/// not recurse into its left side.
 fn terms_of(physical: &Arc<dyn PhysicalExpr>, operator: Operator) -> Vec<&Arc<dyn PhysicalExpr>> {
     let mut terms = Vec::new();
     let mut todo = vec![physical];
@@ -261,7 +261,8 @@ fn compile_case(physical: &Arc<dyn PhysicalExpr>, case: &CaseExpr, input: &Schem
             None if data_type(when, input)? == DataType::Boolean => compile(when, input)?,
             None => return Ok(None),
             Some(base) => {
-                // Only a column is as good to look at once per arm as once. The zeros of floats differ here, so no floats.
+                // Only a column is as good to look at once per arm as once. The zeros of floats differ here, so no
+                // floats.
                 let is_float = data_type(base, input)?.is_floating();
                 let test = match literal(when) {
                     Some(constant) if base.is::<ColumnExpr>() && !is_float => {

@@ -1,8 +1,8 @@
 //! The year, month or day of a date.
 //!
 //! Days are turned into civil dates by counting from March, so that the leap day is a year's last, in eras of 400 years
-//! (E. Richards' algorithm, in the form of H. Hinnant's "chrono-compatible low-level date algorithms"): only multiplications
-//! and divisions by constants, which run on many dates at once.
+//! (E. Richards' algorithm, in the form of H. Hinnant's "chrono-compatible low-level date algorithms"): only
+//! multiplications and divisions by constants, which run on many dates at once.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::node::Node;
 use super::operand::Operand;
 use crate::batch::{Batch, nulls_of};
 
-/// Dates within so many days of 1970 are ours: 100,000 years either way, less than Arrow's library of dates can hold, and
-/// little enough for 32 bits. What is beyond is left to it.
+/// Dates within so many days of 1970 are ours: 100,000 years either way, less than Arrow's library of dates can hold,
+/// and little enough for 32 bits. What is beyond is left to it.
 const DAYS_MAX: i32 = 36_500_000;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_BEFORE_1970: i32 = 719_468;

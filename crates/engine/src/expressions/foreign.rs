@@ -1,7 +1,7 @@
 //! What DataFusion evaluates: any physical expression, on the logical forms of exactly the values it reads.
 //!
-//! What it reads are columns of the batch, or sub-expressions that we evaluate ourselves first. The latter only under nodes
-//! that always evaluate all their children: under others, DataFusion decides which rows a child sees.
+//! What it reads are columns of the batch, or sub-expressions that we evaluate ourselves first. The latter only under
+//! nodes that always evaluate all their children: under others, DataFusion decides which rows a child sees.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Foreign {
         Ok(Self { physical: renumbered(physical, &columns)?, inputs, schema, volatile })
     }
 
-    /// The expression over values for some of its children, which it must evaluate for every row anyway. `None` stands for
-    /// a child that stays as it is and reads no columns.
+    /// The expression over values for some of its children, which it must evaluate for every row anyway. `None` stands
+    /// for a child that stays as it is and reads no columns.
     pub(super) fn over_children(
         physical: &Arc<dyn PhysicalExpr>,
         children: Vec<Option<Node>>,

@@ -1,5 +1,5 @@
-//! Random expressions over random batches, judged by DataFusion: the same values whatever form the columns come in, and the
-//! same errors, except where AND, OR and CASE spare us some.
+//! Random expressions over random batches, judged by DataFusion: the same values whatever form the columns come in, and
+//! the same errors, except where AND, OR and CASE spare us some.
 
 use std::sync::Arc;
 
@@ -302,7 +302,8 @@ fn record_batch(arrays: &[ArrayRef]) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), arrays.collect()).unwrap()
 }
 
-/// Whether some part of an expression gives a NaN with a sign, which DataFusion takes for another value than one without.
+/// Whether some part of an expression gives a NaN with a sign, which DataFusion takes for another value than one
+/// without.
 fn has_signed_nan(physical: &Physical, batch: &RecordBatch) -> bool {
     let values = physical.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())).ok();
     let floats = values.as_ref().and_then(|values| values.as_primitive_opt::<Float64Type>());

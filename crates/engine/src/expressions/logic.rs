@@ -1,14 +1,14 @@
 //! AND, OR, NOT.
 //!
 //! A condition is mostly asked which rows are true; who asks that needs no NULLs, so [`rows_that_are`] carries plain
-//! bitmaps: the rows where `a AND b` is true are the rows where both are, those where `NOT a` is true are those where `a`
-//! is false. Terms are taken in turn on the rows that are still undecided: by bitmaps over the whole batch while many are,
-//! on picked rows once few are.
+//! bitmaps: the rows where `a AND b` is true are the rows where both are, those where `NOT a` is true are those where
+//! `a` is false. Terms are taken in turn on the rows that are still undecided: by bitmaps over the whole batch while
+//! many are, on picked rows once few are.
 //!
 //! Errors: a term sees at most the rows that the terms before it leave undecided. That is what SQL users expect of
-//! `x <> 0 AND y / x > 1`, and never more rows than DataFusion looks at; which rows those are depends on the rows alone and
-//! not on how they were cut into batches. A term that may fail is therefore tried on the whole batch at most as a bet: if
-//! that fails, the error is forgotten and the term runs on the undecided rows.
+//! `x <> 0 AND y / x > 1`, and never more rows than DataFusion looks at; which rows those are depends on the rows alone
+//! and not on how they were cut into batches. A term that may fail is therefore tried on the whole batch at most as a
+//! bet: if that fails, the error is forgotten and the term runs on the undecided rows.
 
 use arrow::array::{Array, BooleanArray, UInt32Array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -36,7 +36,8 @@ pub(super) struct Junction {
 }
 
 impl Junction {
-    /// The junction, with bounds of one column joined to ranges, and cheap terms before dear ones where no error can tell.
+    /// The junction, with bounds of one column joined to ranges, and cheap terms before dear ones where no error can
+    /// tell.
     pub(super) fn new(connective: Connective, terms: Vec<Node>) -> Self {
         let mut terms = if connective == Connective::And { with_ranges(terms) } else { terms };
         // A term that may fail, or gives another value each time, stays where it is, and nothing passes it.
@@ -64,8 +65,8 @@ impl Junction {
         self.connective == Connective::Or
     }
 
-    /// The rows that no term decides. If the answer that is wanted is not the deciding one, a NULL decides too: it cannot
-    /// become what is wanted any more.
+    /// The rows that no term decides. If the answer that is wanted is not the deciding one, a NULL decides too: it
+    /// cannot become what is wanted any more.
     fn undecided(&self, batch: &Batch, wanted: bool) -> Result<Undecided> {
         let decisive = self.decisive();
         let left_by = |term: &Node, batch: &Batch| -> Result<BooleanBuffer> {
@@ -189,8 +190,8 @@ fn as_range(one: Node, other: Node) -> Node {
 }
 
 impl Node {
-    /// What the node gives for the whole batch, if that is the way to go when only `undecided` of its rows matter; `None`
-    /// if it is to run on just these.
+    /// What the node gives for the whole batch, if that is the way to go when only `undecided` of its rows matter;
+    /// `None` if it is to run on just these.
     fn on_undecided<T>(
         &self,
         batch: &Batch,

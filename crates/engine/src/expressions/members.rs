@@ -173,7 +173,8 @@ fn float_of(literal: &ScalarValue) -> Option<u64> {
     Some(Float64Type::canonical_bits(value))
 }
 
-/// For each value whether it is one of at most `N` members; compiled for each `N`, so that the members stay in registers.
+/// For each value whether it is one of at most `N` members; compiled for each `N`, so that the members stay in
+/// registers.
 fn any_of<T: Copy + PartialEq, const N: usize>(values: &[T], members: &[T]) -> BooleanBuffer {
     let members: [T; N] = std::array::from_fn(|index| members[index.min(members.len() - 1)]);
     pack(values, |value| members.iter().fold(false, |found, member| found | (*member == value)))

@@ -1,22 +1,22 @@
 //! Expressions over the columns of a batch.
 //!
-//! An [`Expr`] is made from a DataFusion physical expression, which keeps its meaning, its type and its text. When it is
-//! made, it is compiled into a tree of nodes of our own (`compile`, `node`), which run vectorized kernels on the physical
-//! forms that columns come in: 64-bit decimals, dictionaries, picked rows. What we have no kernel for is evaluated by
-//! DataFusion, sub-tree by sub-tree, on the logical forms of exactly the values that it reads (`foreign`).
+//! An [`Expr`] is made from a DataFusion physical expression, which keeps its meaning, its type and its text. When it
+//! is made, it is compiled into a tree of nodes of our own (`compile`, `node`), which run vectorized kernels on the
+//! physical forms that columns come in: 64-bit decimals, dictionaries, picked rows. What we have no kernel for is
+//! evaluated by DataFusion, sub-tree by sub-tree, on the logical forms of exactly the values that it reads (`foreign`).
 //!
 //! The life of a condition such as `l_shipdate >= '1994-01-01' AND l_shipdate < '1995-01-01' AND l_quantity < 24`:
 //! 1. [`Expr::new`] compiles it: the two comparisons of one column become a range, cheap terms go first (`logic`).
-//! 2. [`Expr::select`] asks the first term for a bitmap of rows (`test`, `compare`), joins it with the next one's while many
-//!    rows are left, and goes on with row numbers once few are.
+//! 2. [`Expr::select`] asks the first term for a bitmap of rows (`test`, `compare`), joins it with the next one's while
+//!    many rows are left, and goes on with row numbers once few are.
 //! 3. The row numbers are the [`Selection`].
 //!
 //! Invariants:
-//! * The values are those that DataFusion gives; only the physical form may be narrower, and may differ from batch to batch.
-//!   A result of logical type `Decimal128(p, s)` may be a `Decimal64(min(p, 18), s)`, also for `p` above 18: then the values
-//!   were seen to fit in 64 bits. Nothing may be concluded from the precision of a narrow array.
-//! * Errors are DataFusion's, but never more of them: behind AND, OR and CASE, an expression is evaluated for the rows that
-//!   need it and no others, wherever the rows were cut into batches.
+//! * The values are those that DataFusion gives; only the physical form may be narrower, and may differ from batch to
+//!   batch. A result of logical type `Decimal128(p, s)` may be a `Decimal64(min(p, 18), s)`, also for `p` above 18:
+//!   then the values were seen to fit in 64 bits. Nothing may be concluded from the precision of a narrow array.
+//! * Errors are DataFusion's, but never more of them: behind AND, OR and CASE, an expression is evaluated for the rows
+//!   that need it and no others, wherever the rows were cut into batches.
 
 mod arithmetic;
 mod bits;
@@ -54,8 +54,8 @@ use crate::batch::{Batch, Column, Selection};
 
 /// An expression, ready to be evaluated on batches of one schema. Cheap to clone.
 ///
-/// Two are equal if their physical expressions are, and what they read has equal types: they then give the same values for
-/// the same batch, volatile functions aside.
+/// Two are equal if their physical expressions are, and what they read has equal types: they then give the same values
+/// for the same batch, volatile functions aside.
 #[derive(Clone)]
 pub struct Expr {
     physical: Arc<dyn PhysicalExpr>,

@@ -170,8 +170,8 @@ impl Node {
         }
     }
 
-    /// Whether to evaluate all `total` rows although only `wanted` of them matter. Picking rows costs a gather per column,
-    /// a few passes per value, so it pays once few are left, sooner for dear nodes.
+    /// Whether to evaluate all `total` rows although only `wanted` of them matter. Picking rows costs a gather per
+    /// column, a few passes per value, so it pays once few are left, sooner for dear nodes.
     pub(super) fn prefers_whole_batch(&self, wanted: usize, total: usize) -> bool {
         if self.is_volatile() {
             return false;

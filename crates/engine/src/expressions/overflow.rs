@@ -17,7 +17,8 @@ macro_rules! signed {
         impl Overflowing for $integer {
             #[inline(always)]
             fn overflows(operation: Operation, left: Self, right: Self) -> bool {
-                // By the signs, which vectorizes: a sum has the sign of one of its terms at least, unless it overflowed.
+                // By the signs, which vectorizes: a sum has the sign of one of its terms at least, unless it
+                // overflowed.
                 match operation {
                     Operation::Add => {
                         let sum = left.wrapping_add(right);
@@ -52,8 +53,8 @@ macro_rules! unsigned {
 signed!(i8, i16, i32, i64);
 unsigned!(u8, u16, u32, u64);
 
-/// Whether the operation overflows for some pair of values. A side of one row is a constant. What lies in the slots of NULLs
-/// counts too: a "yes" must be looked at again.
+/// Whether the operation overflows for some pair of values. A side of one row is a constant. What lies in the slots of
+/// NULLs counts too: a "yes" must be looked at again.
 pub(super) fn may_overflow(operation: Operation, left: &ArrayRef, right: &ArrayRef) -> bool {
     match left.data_type() {
         DataType::Int8 => some_overflows::<Int8Type>(operation, left, right),

@@ -54,8 +54,8 @@ impl PredicateFilter {
         Self { answer, ..self }
     }
 
-    /// The filters of all conditions, in their order; comparisons of one column with constants are one filter, wherever they are, so that
-    /// the column is looked at once.
+    /// The filters of all conditions, in their order; comparisons of one column with constants are one filter, wherever
+    /// they are, so that the column is looked at once.
     pub fn all_of(conditions: &[Expr], table: &Schema) -> Result<Vec<Self>> {
         let mut together: Vec<(Option<usize>, Expr)> = Vec::new();
         for condition in conditions {
@@ -105,7 +105,8 @@ impl RowFilter for PredicateFilter {
     }
 }
 
-/// Whether a condition is a comparison of a column of numbers, or what is like them, with a constant of its type, or several such.
+/// Whether a condition is a comparison of a column of numbers, or what is like them, with a constant of its type, or
+/// several such.
 fn is_plain(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> bool {
     let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return false };
     let (left, right) = (binary.left(), binary.right());

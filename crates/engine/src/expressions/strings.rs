@@ -35,8 +35,8 @@ pub(super) fn is_string(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// A copy of a text in memory, also if it is empty. An empty `String` points nowhere, and comparing bytes there, none of
-/// them, costs some processors a microcode assist of more than a hundred nanoseconds.
+/// A copy of a text in memory, also if it is empty. An empty `String` points nowhere, and comparing bytes there, none
+/// of them, costs some processors a microcode assist of more than a hundred nanoseconds.
 pub(super) fn owned(text: &str) -> String {
     let mut owned = String::with_capacity(text.len().max(1));
     owned.push_str(text);
@@ -194,8 +194,8 @@ fn scalar_of(text: &str, data_type: &DataType) -> Result<Scalar<ArrayRef>> {
         .map_err(from_datafusion)
 }
 
-/// Whether a string is the head, the middle pieces in their order somewhere, and the tail, without overlap. The leftmost
-/// place for each piece leaves the most room for the rest, so no other choice need be tried.
+/// Whether a string is the head, the middle pieces in their order somewhere, and the tail, without overlap. The
+/// leftmost place for each piece leaves the most room for the rest, so no other choice need be tried.
 fn fits(bytes: &[u8], head: &[u8], middle: &[Finder<'_>], tail: &[u8]) -> bool {
     if bytes.len() < head.len() + tail.len() {
         return false;
@@ -212,8 +212,8 @@ fn fits(bytes: &[u8], head: &[u8], middle: &[Finder<'_>], tail: &[u8]) -> bool {
     true
 }
 
-/// The text between the `%` of a pattern, with escapes resolved as Arrow does: a backslash makes any character stand for
-/// itself, and the last character too. `None` for a pattern with `_`, which stands for a character and not a byte.
+/// The text between the `%` of a pattern, with escapes resolved as Arrow does: a backslash makes any character stand
+/// for itself, and the last character too. `None` for a pattern with `_`, which stands for a character and not a byte.
 fn pieces(pattern: &str) -> Option<Vec<String>> {
     let mut pieces = vec![String::new()];
     let mut characters = pattern.chars();

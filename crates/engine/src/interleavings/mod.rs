@@ -1,13 +1,13 @@
-//! The engine under schedules that shuttle chooses: ports, stages, scans, shared tables, cancellation, memory, temp space and
-//! sorts that go there.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, shared tables, cancellation, memory, temp
+//! space and sorts that go there.
 //!
-//! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of the
-//! threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few changes of
-//! priority at random moments (PCT), which keep a thread from running for as long as it takes to make its absence felt. A
-//! lost wake-up ends as a deadlock, which shuttle reports.
+//! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of
+//! the threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few
+//! changes of priority at random moments (PCT), which keep a thread from running for as long as it takes to make its
+//! absence felt. A lost wake-up ends as a deadlock, which shuttle reports.
 //!
-//! A failing test prints its seed and its schedule; CONTRIBUTING.md says how to replay them. So a body must not depend on
-//! anything but the schedule: no time, no unseeded randomness, no thread of the system.
+//! A failing test prints its seed and its schedule; CONTRIBUTING.md says how to replay them. So a body must not depend
+//! on anything but the schedule: no time, no unseeded randomness, no thread of the system.
 
 mod memory;
 mod ports;
@@ -30,7 +30,8 @@ use crate::exchange::port::Receiver;
 
 /// Set to a schedule that a failing test has printed, to run that one alone.
 const SCHEDULE_VARIABLE: &str = "DILIGENCE_SCHEDULE";
-/// Set to a seed that a failing test has printed, to try the same schedules in the same order. Shuttle reads it as well.
+/// Set to a seed that a failing test has printed, to try the same schedules in the same order. Shuttle reads it as
+/// well.
 const SEED_VARIABLE: &str = "SHUTTLE_RANDOM_SEED";
 
 /// Bytes of stack of each thread: expressions and DataFusion's types are walked recursively.

@@ -1,4 +1,5 @@
-//! Scans: clusters arrive from I/O threads, each once, whoever waits is woken, and reads in flight give back their memory.
+//! Scans: clusters arrive from I/O threads, each once, whoever waits is woken, and reads in flight give back their
+//! memory.
 
 use std::sync::Arc;
 

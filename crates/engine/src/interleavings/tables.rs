@@ -1,4 +1,5 @@
-//! Hash tables that queries share: whoever waits for one is woken, whatever becomes of the query that builds it, and none is left behind.
+//! Hash tables that queries share: whoever waits for one is woken, whatever becomes of the query that builds it, and
+//! none is left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -55,7 +55,8 @@ pub(super) struct Holder {
     pub bytes: AtomicUsize,
     /// What it is asked to give back of them.
     pub asked_bytes: AtomicUsize,
-    /// Of states at rest: they were asked, and have nothing that could be given back. Until more is reserved they are not asked again.
+    /// Of states at rest: they were asked, and have nothing that could be given back. Until more is reserved they are
+    /// not asked again.
     pub excused: AtomicBool,
 }
 
@@ -195,7 +196,8 @@ impl Account {
         self.holders.lock().iter().map(|holder| holder.free_bytes()).sum()
     }
 
-    /// Asks the holder that can give back most for `bytes`. False if there is none, or all that there is was asked for already.
+    /// Asks the holder that can give back most for `bytes`. False if there is none, or all that there is was asked for
+    /// already.
     pub fn ask(&self, bytes: usize) -> bool {
         let kind = {
             let holders = self.holders.lock();
@@ -342,8 +344,8 @@ impl QueryMemory {
         Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Revocable))
     }
 
-    /// Notes a state at rest, whose bytes are reserved with [`Reservation::rest`]: when memory is short, it is asked to give back, as
-    /// long as somebody keeps it.
+    /// Notes a state at rest, whose bytes are reserved with [`Reservation::rest`]: when memory is short, it is asked to
+    /// give back, as long as somebody keeps it.
     pub fn keep_at_rest(&self, state: &Arc<dyn Reclaim>) {
         self.0.at_rest.keep(state);
     }
@@ -363,7 +365,8 @@ impl QueryMemory {
         self.0.asked_at_rest() > 0
     }
 
-    /// Has the state at rest that can give back most do some of what is asked. Ready with true when nothing is asked any more.
+    /// Has the state at rest that can give back most do some of what is asked. Ready with true when nothing is asked
+    /// any more.
     pub fn poll_reclaim(&self, waker: &Waker) -> Poll<Result<bool>> {
         let asked = self.0.asked_at_rest();
         if asked == 0 {
@@ -410,8 +413,9 @@ impl QueryMemory {
         self.0.goes_ahead.store(true, Ordering::Relaxed);
     }
 
-    /// Ready when the query has its grant of `bytes` (what may be granted of the budget if that is less; whatever is free if no other query runs).
-    /// Until then it stands in a queue, and the waker is woken when it is worth asking again.
+    /// Ready when the query has its grant of `bytes` (what may be granted of the budget if that is less; whatever is
+    /// free if no other query runs). Until then it stands in a queue, and the waker is woken when it is worth asking
+    /// again.
     pub fn poll_admit(&self, bytes: usize, waker: &Waker) -> Poll<()> {
         match self.0.owner {
             Owner::Query(_) if self.0.goes_ahead.load(Ordering::Relaxed) => Poll::Ready(()),
@@ -423,13 +427,14 @@ impl QueryMemory {
         }
     }
 
-    /// The query cannot go on before it is admitted anew: others may have what it was sure of and has not reserved. False if it was not
-    /// admitted.
+    /// The query cannot go on before it is admitted anew: others may have what it was sure of and has not reserved.
+    /// False if it was not admitted.
     pub fn pause(&self) -> bool {
         self.0.end_grant()
     }
 
-    /// If a query waits to be admitted, has all others give up what they were sure of whose readers rest. False if none waits.
+    /// If a query waits to be admitted, has all others give up what they were sure of whose readers rest. False if none
+    /// waits.
     pub fn have_others_rest(&self) -> bool {
         self.0.broker.have_others_rest(&self.0)
     }
@@ -439,7 +444,8 @@ impl QueryMemory {
         self.0.broker.note_batch();
     }
 
-    /// Batches that the sources of all queries have given: who is refused memory may hope for some as long as there are more of them.
+    /// Batches that the sources of all queries have given: who is refused memory may hope for some as long as there are
+    /// more of them.
     pub fn batches_total(&self) -> u64 {
         self.0.broker.batches_total()
     }
@@ -456,7 +462,8 @@ impl QueryMemory {
         let _ = self.0.end_grant();
     }
 
-    /// Ready unless a state at rest, of this query or another, is giving memory back; then the waker is woken when it has.
+    /// Ready unless a state at rest, of this query or another, is giving memory back; then the waker is woken when it
+    /// has.
     pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<()> {
         let broker = &self.0.broker;
         if !broker.is_reclaiming() {

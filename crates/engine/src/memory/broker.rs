@@ -14,11 +14,11 @@ use crate::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much less
-/// than what the budget leaves free on the machine, and enough for some batches of every packet.
+/// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much
+/// less than what the budget leaves free on the machine, and enough for some batches of every packet.
 const SLACK_DIVISOR: usize = 32;
-/// The same for small budgets: what the packets of a query need at once does not shrink with the budget, and a process has more than
-/// this beside its budget.
+/// The same for small budgets: what the packets of a query need at once does not shrink with the budget, and a process
+/// has more than this beside its budget.
 const SLACK_BYTES_MIN: usize = 16 << 20;
 /// But of budgets smaller than that not more than this part, as its divisor.
 const SMALL_SLACK_DIVISOR: usize = 4;
@@ -28,8 +28,8 @@ const LEFT_DIVISOR: usize = 20;
 /// And at most: many short queries need no more.
 const LEFT_BYTES_MAX: usize = 64 << 20;
 
-/// The part of the budget, as its divisor, that no grant takes: a query that goes ahead without one finds it, however many others hold
-/// grants that they do not use, as those do whose clients read slowly.
+/// The part of the budget, as its divisor, that no grant takes: a query that goes ahead without one finds it, however
+/// many others hold grants that they do not use, as those do whose clients read slowly.
 const UNGRANTED_DIVISOR: usize = 8;
 
 /// How much of the slack a reservation may be had out of.
@@ -37,7 +37,8 @@ const UNGRANTED_DIVISOR: usize = 8;
 pub(super) enum Slack {
     Half,
     Whole,
-    /// Of a firm one while somebody gives back: all packets may need theirs within one batch, and wait before their next.
+    /// Of a firm one while somebody gives back: all packets may need theirs within one batch, and wait before their
+    /// next.
     Twice,
 }
 
@@ -64,7 +65,8 @@ pub struct Broker {
     budget_bytes: AtomicUsize,
     /// Reserved, and granted without being reserved yet.
     taken_bytes: AtomicUsize,
-    /// What the process holds beside what is reserved, as far as it is charged: see [`charge`](Self::charge). Part of what is taken.
+    /// What the process holds beside what is reserved, as far as it is charged: see [`charge`](Self::charge). Part of
+    /// what is taken.
     charged_bytes: Mutex<usize>,
     /// Batches that sources have given, of all queries.
     batches_total: AtomicU64,
@@ -125,7 +127,8 @@ impl Broker {
         self.accounts().iter().map(|account| account.reserved_bytes()).sum()
     }
 
-    /// Bytes of the budget that are taken at the moment: reserved, or granted to queries that have not reserved them yet.
+    /// Bytes of the budget that are taken at the moment: reserved, or granted to queries that have not reserved them
+    /// yet.
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes.load(Ordering::Acquire)
     }
@@ -158,8 +161,9 @@ impl Broker {
         holders.chain((bytes > 0).then_some(charged)).collect()
     }
 
-    /// Takes so many bytes of the budget, no more and no less than that, for what the process holds beside what is reserved: blocks of the allocator of
-    /// which only a part is used. Others give back for it as for anybody; but no firm reservation is refused because of it.
+    /// Takes so many bytes of the budget, no more and no less than that, for what the process holds beside what is
+    /// reserved: blocks of the allocator of which only a part is used. Others give back for it as for anybody; but no
+    /// firm reservation is refused because of it.
     pub fn charge(&self, bytes: usize) {
         let before = {
             let mut charged = self.charged_bytes.lock();
@@ -176,7 +180,8 @@ impl Broker {
         }
     }
 
-    /// Gives up what is charged, if there is room for so many bytes then. False if that is not so, or nothing is charged.
+    /// Gives up what is charged, if there is room for so many bytes then. False if that is not so, or nothing is
+    /// charged.
     pub(super) fn drop_charge(&self, bytes: usize) -> bool {
         let charged = {
             let mut charged = self.charged_bytes.lock();
@@ -200,19 +205,21 @@ impl Broker {
         self.open(Owner::Tables, None)
     }
 
-    /// The account for states that are shared. Nobody is ever asked for what it holds: what no query reads is [spare](Self::add_spare), the rest is
-    /// bounded by those who share it.
+    /// The account for states that are shared. Nobody is ever asked for what it holds: what no query reads is
+    /// [spare](Self::add_spare), the rest is bounded by those who share it.
     pub fn retained_account(self: &Arc<Self>) -> QueryMemory {
         self.open(Owner::Retained, None)
     }
 
-    /// Says what holds memory that no query needs. Whoever is short has it dropped, at once, before anybody is asked, spills, waits or
-    /// is refused; what was noted first goes last. It must give back without waiting, and reserve nothing itself while it is locked.
+    /// Says what holds memory that no query needs. Whoever is short has it dropped, at once, before anybody is asked,
+    /// spills, waits or is refused; what was noted first goes last. It must give back without waiting, and reserve
+    /// nothing itself while it is locked.
     pub fn add_spare(&self, spare: Weak<dyn Reclaim>) {
         self.spare.lock().insert(0, spare);
     }
 
-    /// Whether whoever has more than it needs should not take any of the budget: somebody waits for it, or it is overdrawn.
+    /// Whether whoever has more than it needs should not take any of the budget: somebody waits for it, or it is
+    /// overdrawn.
     pub fn is_wanted(&self) -> bool {
         self.is_short() || self.waiting_count.load(Ordering::SeqCst) > 0
     }
@@ -254,8 +261,8 @@ impl Broker {
         self.take_below(bytes, self.budget_bytes())
     }
 
-    /// Takes bytes for somebody who makes do with less, if they are free and a little is left: so that what comes unforeseen does not have
-    /// others give back what they hold.
+    /// Takes bytes for somebody who makes do with less, if they are free and a little is left: so that what comes
+    /// unforeseen does not have others give back what they hold.
     pub(super) fn try_take_modestly(&self, bytes: usize) -> bool {
         let budget = self.budget_bytes();
         self.take_below(bytes, budget - Self::left_bytes(budget))
@@ -266,8 +273,8 @@ impl Broker {
         (budget / LEFT_DIVISOR).min(LEFT_BYTES_MAX)
     }
 
-    /// Takes bytes for somebody who can spill, if they are free and a little is left for those who cannot: a short query would wait until others
-    /// have given back what it needs.
+    /// Takes bytes for somebody who can spill, if they are free and a little is left for those who cannot: a short
+    /// query would wait until others have given back what it needs.
     pub(super) fn try_take_to_spill(&self, bytes: usize) -> bool {
         self.take_below(bytes, self.spillable_bytes())
     }
@@ -339,7 +346,8 @@ impl Broker {
         self.taken_bytes.load(Ordering::Acquire) > self.budget_bytes()
     }
 
-    /// Asks the account with the most revocable memory for `bytes`; `but` is not asked. False if nobody has any to give back.
+    /// Asks the account with the most revocable memory for `bytes`; `but` is not asked. False if nobody has any to give
+    /// back.
     pub(super) fn ask(&self, bytes: usize, but: Option<&Account>) -> bool {
         let accounts = self.accounts();
         let others =
@@ -354,7 +362,8 @@ impl Broker {
         asked || others().any(|account| account.is_asked())
     }
 
-    /// If a query waits to be admitted, has all but this one give up their grants whose readers rest. False if none waits.
+    /// If a query waits to be admitted, has all but this one give up their grants whose readers rest. False if none
+    /// waits.
     pub(super) fn have_others_rest(&self, but: &Account) -> bool {
         if self.waiting_count.load(Ordering::SeqCst) == 0 || self.waiting.lock().admissions.is_empty() {
             return false;
@@ -370,8 +379,9 @@ impl Broker {
         self.budget_bytes() / queries.max(1)
     }
 
-    /// Grants an account `bytes`, which it is sure of from then on, at most what may be granted. Ready if they are free and nobody has waited
-    /// longer, or if no query is admitted; otherwise the waker is woken when it is worth asking again.
+    /// Grants an account `bytes`, which it is sure of from then on, at most what may be granted. Ready if they are free
+    /// and nobody has waited longer, or if no query is admitted; otherwise the waker is woken when it is worth asking
+    /// again.
     pub(super) fn poll_admit(&self, account: &Account, query: QueryId, bytes: usize, waker: &Waker) -> Poll<()> {
         let bytes = bytes.min(self.grantable_bytes());
         self.drop_spare(bytes + (self.budget_bytes() - self.grantable_bytes()));
@@ -435,7 +445,8 @@ impl Broker {
         Poll::Pending
     }
 
-    /// The waker is woken when bytes have come back and no more than the budget is taken, or when nobody is asked to give back any more.
+    /// The waker is woken when bytes have come back and no more than the budget is taken, or when nobody is asked to
+    /// give back any more.
     pub(super) fn wait_for_bytes(&self, waker: &Waker) {
         let mut waiting = self.waiting.lock();
         if !waiting.packets.iter().any(|other| other.will_wake(waker)) {

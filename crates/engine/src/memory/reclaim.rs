@@ -1,5 +1,6 @@
-//! States at rest: complete, with nobody who adds to them, and perhaps nobody who reads them yet. No packet looks at such a state
-//! before its next batch, so when memory is short, a packet that is there for that alone asks it to give back.
+//! States at rest: complete, with nobody who adds to them, and perhaps nobody who reads them yet. No packet looks at
+//! such a state before its next batch, so when memory is short, a packet that is there for that alone asks it to give
+//! back.
 
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -14,8 +15,8 @@ pub trait Reclaim: Send + Sync {
     fn reclaimable_bytes(&self) -> usize;
 
     /// Gives back some of its memory, `bytes` or more if it can, most often by writing rows to temp space: then
-    /// [`reclaimable_bytes`](Self::reclaimable_bytes) is less than before. When pending, the waker is woken when it is worth calling again.
-    /// Called by one thread at a time. Readers may be at work meanwhile. An error ends the query.
+    /// [`reclaimable_bytes`](Self::reclaimable_bytes) is less than before. When pending, the waker is woken when it is
+    /// worth calling again. Called by one thread at a time. Readers may be at work meanwhile. An error ends the query.
     fn poll_reclaim(&self, bytes: usize, waker: &Waker) -> Poll<Result<()>>;
 }
 

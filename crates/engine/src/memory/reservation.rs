@@ -10,8 +10,8 @@ use super::broker::{Slack, slack_bytes};
 use super::{MORE_MEMORY_HINT, display_bytes};
 use crate::sync::atomic::Ordering;
 
-/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the moment, and one of
-/// more out of its first half; where the budget is one that a database accepts.
+/// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the
+/// moment, and one of more out of its first half; where the budget is one that a database accepts.
 const LITTLE_BYTES: usize = 256 << 10;
 
 /// An operator's part of its query's memory. Dropping it gives the bytes back.
@@ -32,8 +32,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Reserves `bytes` more, or fails with an error of kind `Resource` and reserves nothing. A revocable reservation fails
-    /// when its operator should spill; a firm one when nobody has anything to give back.
+    /// Reserves `bytes` more, or fails with an error of kind `Resource` and reserves nothing. A revocable reservation
+    /// fails when its operator should spill; a firm one when nobody has anything to give back.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -85,8 +85,8 @@ impl Reservation {
         }
     }
 
-    /// Reserves `bytes` more if they are free, or because spare memory is dropped for them, and a little of the budget is left then. Nobody is asked to
-    /// give back anything.
+    /// Reserves `bytes` more if they are free, or because spare memory is dropped for them, and a little of the budget
+    /// is left then. Nobody is asked to give back anything.
     pub fn grow_if_free(&mut self, bytes: usize) -> Result<()> {
         let account = &self.account;
         let take = |beyond| account.broker.try_take_modestly(beyond);
@@ -118,8 +118,8 @@ impl Reservation {
             account.owe();
             return Some(Slack::Whole);
         }
-        // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first half of the slack:
-        // most often there is more in a moment.
+        // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first
+        // half of the slack: most often there is more in a moment.
         let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
         let may = is_accepted && !revocable && account.is_query();
         may.then_some(if bytes <= LITTLE_BYTES { Slack::Whole } else { Slack::Half })
@@ -136,8 +136,8 @@ impl Reservation {
         self.hold(bytes);
     }
 
-    /// Reserves `bytes` more of what can be given back, as firmly as if it could not: the operator has given back all that it had, and
-    /// needs them to go on.
+    /// Reserves `bytes` more of what can be given back, as firmly as if it could not: the operator has given back all
+    /// that it had, and needs them to go on.
     pub fn grow_firm(&mut self, bytes: usize) -> Result<()> {
         let mut firm = Self::new(self.account.clone(), self.account.holder(self.holder.operator, Kind::Firm));
         firm.grow(bytes)?;
@@ -145,8 +145,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves `bytes` more for buffers with which much more is given back: overdraws if they are refused, but not more than a quarter
-    /// of what the query may have.
+    /// Reserves `bytes` more for buffers with which much more is given back: overdraws if they are refused, but not
+    /// more than a quarter of what the query may have.
     pub fn grow_to_spill(&mut self, bytes: usize) -> Result<()> {
         /// The part, as its divisor.
         const PART: usize = 4;
@@ -158,7 +158,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the query may have.
+    /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the
+    /// query may have.
     pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
         let Err(error) = self.grow(bytes) else { return Ok(()) };
         if self.account.reserved_bytes().saturating_add(bytes) > self.account.most_bytes().saturating_mul(2) {
@@ -202,7 +203,8 @@ impl Reservation {
         self.holder.asked_bytes.load(Ordering::Acquire) > 0
     }
 
-    /// What it reserves now, and later, belongs to a state at rest: see [`QueryMemory::keep_at_rest`](super::QueryMemory::keep_at_rest).
+    /// What it reserves now, and later, belongs to a state at rest: see
+    /// [`QueryMemory::keep_at_rest`](super::QueryMemory::keep_at_rest).
     pub fn rest(&mut self) {
         self.change_kind(Kind::AtRest);
     }
@@ -224,7 +226,8 @@ impl Reservation {
         }
     }
 
-    /// Has another account count what is reserved, under another name, whatever its limit is. The bytes stay taken all the while.
+    /// Has another account count what is reserved, under another name, whatever its limit is. The bytes stay taken all
+    /// the while.
     pub fn move_to(&mut self, memory: &QueryMemory, operator: &'static str) {
         let (account, bytes) = (memory.0.clone(), self.bytes);
         self.let_go(bytes);

@@ -81,7 +81,8 @@ impl Sink for CommonRows {
         let State::Filling { storage, .. } = &mut *self.0.state.lock() else {
             return Err(Error::bug("rows of a common part come late"));
         };
-        // While it is written, each packet has a cluster to fill; then each place has two, one under the batch it works on and the next.
+        // While it is written, each packet has a cluster to fill; then each place has two, one under the batch it works
+        // on and the next.
         let clusters_min = (setup.packets + 1).max(2 * self.0.places);
         let storage =
             storage.get_or_insert_with(|| Storage::new(setup, HOLDER, clusters_min).of_writers(setup.packets));

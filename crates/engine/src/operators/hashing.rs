@@ -1,7 +1,7 @@
 //! The hash functions of joins and groups.
 //!
-//! Multiplications to 128 bits whose halves are folded, as in wyhash and foldhash: one of them mixes all bits. The seeds are
-//! constants, so that an answer's order does not change from run to run.
+//! Multiplications to 128 bits whose halves are folded, as in wyhash and foldhash: one of them mixes all bits. The
+//! seeds are constants, so that an answer's order does not change from run to run.
 
 /// Digits of pi and of the golden ratio: any bits without a pattern would do.
 pub(super) const SEED: u64 = 0x243F_6A88_85A3_08D3;

@@ -1,10 +1,12 @@
 //! Skips rows, then keeps at most so many.
 //!
-//! The packets of a pipeline share one count of the rows that have arrived: a batch claims its place among all rows with
-//! one atomic addition and keeps the part that lies in the window. With one packet rows have their place in the order of
-//! arrival, so the result is exact for ordered input; with several packets it is some `fetch` rows after some `skip` rows.
+//! The packets of a pipeline share one count of the rows that have arrived: a batch claims its place among all rows
+//! with one atomic addition and keeps the part that lies in the window. With one packet rows have their place in the
+//! order of arrival, so the result is exact for ordered input; with several packets it is some `fetch` rows after some
+//! `skip` rows.
 //!
-//! When the window is full, every packet stops, wherever it is: another may be looking for a row that hardly ever comes.
+//! When the window is full, every packet stops, wherever it is: another may be looking for a row that hardly ever
+//! comes.
 //!
 //! Invariant: over all packets exactly `min(fetch, rows - skip)` rows pass, whatever the interleaving.
 

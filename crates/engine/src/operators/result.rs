@@ -1,7 +1,7 @@
 //! The end of a query: batches become record batches and wait in a port for whoever asked.
 //!
-//! Invariant: the port ends when the query has ended, and not before: a complete sink is not the end, because the packets and
-//! the graph still hold their memory then.
+//! Invariant: the port ends when the query has ended, and not before: a complete sink is not the end, because the
+//! packets and the graph still hold their memory then.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,10 +1,11 @@
-//! What a join's build side tells the scan on its probe side: which keys it has, exactly or by a Bloom filter (Gamma's bit
-//! vector filter), and their bounds.
+//! What a join's build side tells the scan on its probe side: which keys it has, exactly or by a Bloom filter (Gamma's
+//! bit vector filter), and their bounds.
 //!
-//! A filter is filled once, when the build side is complete; until then, and if the build side is too large, it keeps every
-//! row. Integer-like keys in a small range are kept as one bit per value; a join whose own table is of that kind lends it.
-//! The Bloom filter is blocked: all bits of a key are in one 64-bit word (Putze, Sanders, Singler, *Cache-, Hash- and
-//! Space-Efficient Bloom Filters*, WEA 2007), so a test is one load; 12 bits per key and 4 bits set let about 1 % pass.
+//! A filter is filled once, when the build side is complete; until then, and if the build side is too large, it keeps
+//! every row. Integer-like keys in a small range are kept as one bit per value; a join whose own table is of that kind
+//! lends it. The Bloom filter is blocked: all bits of a key are in one 64-bit word (Putze, Sanders, Singler, *Cache-,
+//! Hash- and Space-Efficient Bloom Filters*, WEA 2007), so a test is one load; 12 bits per key and 4 bits set let about
+//! 1 % pass.
 //!
 //! Invariants:
 //! * Never a false negative: a row whose key is on the build side is kept. NULL is not kept.
@@ -29,8 +30,8 @@ use crate::batch::prefetch::{AHEAD, prefetch};
 use crate::batch::without_nulls;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it lets
-/// some rows pass, and it is never read in order.
+/// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it
+/// lets some rows pass, and it is never read in order.
 const EXACT_VALUES_PER_KEY: u64 = 64;
 
 /// Values for which one bit each is used however few keys there are: 128 KiB, a part of the second-level cache.
@@ -108,8 +109,8 @@ impl RuntimeFilter {
         Arc::new(ColumnFilter { filter: self.clone(), columns: [table_column] })
     }
 
-    /// The smallest and the largest key of the build side, in the logical type. `None` while unknown, without keys, and for
-    /// types other than integers, decimals of up to 18 digits, dates and times.
+    /// The smallest and the largest key of the build side, in the logical type. `None` while unknown, without keys, and
+    /// for types other than integers, decimals of up to 18 digits, dates and times.
     pub fn bounds(&self) -> Option<(ScalarValue, ScalarValue)> {
         match self.state.get() {
             Some(State::Set { bounds, .. }) => bounds.clone(),

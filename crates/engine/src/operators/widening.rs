@@ -1,7 +1,7 @@
 //! How many rows are worked on at once, where what is made of them may be wider than anybody knows before.
 //!
-//! Few at first; then as many as have about a batch's bytes if they are as wide as those before, at most eight times as many as before. So where rows are
-//! narrow, the first batch is cut into four and no later one is cut.
+//! Few at first; then as many as have about a batch's bytes if they are as wide as those before, at most eight times as
+//! many as before. So where rows are narrow, the first batch is cut into four and no later one is cut.
 
 use arrow::datatypes::DataType;
 use diligence_base::limits::{BATCH_ROWS_MAX, BATCH_ROWS_MIN};
@@ -20,7 +20,8 @@ pub(crate) struct Widening {
 }
 
 impl Widening {
-    /// Where values of these types are made, in batches of about so many bytes; `None` if it is known how wide they are.
+    /// Where values of these types are made, in batches of about so many bytes; `None` if it is known how wide they
+    /// are.
     pub fn of<'a>(types: impl IntoIterator<Item = &'a DataType>, batch_bytes: usize) -> Option<Self> {
         let is_known = types.into_iter().all(has_known_width);
         (!is_known).then_some(Self { rows: BATCH_ROWS_MIN, batch_bytes })

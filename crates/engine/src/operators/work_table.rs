@@ -1,8 +1,8 @@
-//! Rows that are read more than once: those that a recursive query keeps from one step to the next, and those of a plan's common parts. In
-//! memory if they are few, else in temp space.
+//! Rows that are read more than once: those that a recursive query keeps from one step to the next, and those of a
+//! plan's common parts. In memory if they are few, else in temp space.
 //!
-//! Invariant: rows of a table that is being read stay where they are; so those in memory take a small part of what the query may
-//! have, and the rest has gone to temp space while they came.
+//! Invariant: rows of a table that is being read stay where they are; so those in memory take a small part of what the
+//! query may have, and the rest has gone to temp space while they came.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// A place that `holder` has. Rows in temp space have so many clusters from the beginning to the end: one for each table that is
-    /// written, two for each that is read, and one more.
+    /// A place that `holder` has. Rows in temp space have so many clusters from the beginning to the end: one for each
+    /// table that is written, two for each that is read, and one more.
     pub fn new(setup: &Setup, holder: &'static str, clusters_min: usize) -> Self {
         let (memory, temp) = (setup.memory.clone(), setup.temp.clone());
         Self { memory, temp, holder, writers: 1, clusters_min, buffers: Arc::default() }
@@ -59,8 +59,8 @@ impl Storage {
         self.temp.is_some()
     }
 
-    /// So many bytes are in memory: once they are more than a part of a cluster, the buffers to write them are reserved. When there
-    /// is no memory any more, it is too late.
+    /// So many bytes are in memory: once they are more than a part of a cluster, the buffers to write them are
+    /// reserved. When there is no memory any more, it is too late.
     pub fn prepare(&self, bytes: usize) {
         if self.temp.as_ref().is_some_and(|temp| bytes >= temp.cluster_bytes() / PREPARED_PARTS) {
             // Without them there may be memory later.

@@ -69,7 +69,8 @@ pub enum Pull {
     Again,
     /// Nothing now: the waker will be woken.
     Wait,
-    /// There is no memory to go on, and nothing is lost: ask again when some was given back, or end the query with this error.
+    /// There is no memory to go on, and nothing is lost: ask again when some was given back, or end the query with this
+    /// error.
     NoMemory(Error),
     /// Nothing more for this packet.
     Done,
@@ -89,12 +90,13 @@ pub trait Operator: Send + Sync {
 
 /// One packet's state of an operator.
 ///
-/// The caller's side: `push` only after `NeedInput` (or at the start); `more` only after `MoreOutput`, until another answer;
-/// `finish` once, when the input has ended or the operator said `Done`; after `finish`, again `more` while it says
-/// `MoreOutput`. `Wait` is `MoreOutput` that is not worth asking for before the output's waker was woken. Each call emits a
-/// bounded number of batches, best one or none.
+/// The caller's side: `push` only after `NeedInput` (or at the start); `more` only after `MoreOutput`, until another
+/// answer; `finish` once, when the input has ended or the operator said `Done`; after `finish`, again `more` while it
+/// says `MoreOutput`. `Wait` is `MoreOutput` that is not worth asking for before the output's waker was woken. Each
+/// call emits a bounded number of batches, best one or none.
 pub trait OperatorState: Send {
-    /// Rows that the next batch may have, where the operator makes rows so wide that it takes few at once. Asked before each batch.
+    /// Rows that the next batch may have, where the operator makes rows so wide that it takes few at once. Asked before
+    /// each batch.
     fn rows_max(&self) -> usize {
         usize::MAX
     }
@@ -104,8 +106,8 @@ pub trait OperatorState: Send {
     fn more(&mut self, _out: &mut Output) -> Result<Flow> {
         Err(Error::bug("an operator without more output was asked for it"))
     }
-    /// True once no further input of any packet changes the output: then every packet does as after `Done`, at once and not
-    /// only when its next batch arrives. Asked before each unit of work, so it is cheap.
+    /// True once no further input of any packet changes the output: then every packet does as after `Done`, at once and
+    /// not only when its next batch arrives. Asked before each unit of work, so it is cheap.
     fn has_enough(&self) -> bool {
         false
     }
@@ -183,8 +185,8 @@ impl Output {
 /// Where a pipeline's batches end: a hash table, groups, sorted runs, a port. Several pipelines may share one sink.
 ///
 /// Life: packets `open`, push and finish their states; when all packets of all its pipelines are finished, `parts` is
-/// asked once; then `part(0..parts)` run, on any workers at the same time; then `complete` runs once, and pipelines that
-/// wait for this sink start.
+/// asked once; then `part(0..parts)` run, on any workers at the same time; then `complete` runs once, and pipelines
+/// that wait for this sink start.
 pub trait Sink: Send + Sync {
     /// The name that EXPLAIN shows.
     fn name(&self) -> &'static str;
@@ -214,15 +216,16 @@ pub trait SinkState: Send {
     fn rows_max(&self) -> usize {
         usize::MAX
     }
-    /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says `More`.
+    /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says
+    /// `More`.
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
-    /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it does a piece of
-    /// it, and wakes itself for the next one.
+    /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it
+    /// does a piece of it, and wakes itself for the next one.
     fn ready(&mut self, _waker: &Waker) -> Result<Accept> {
         Ok(Accept::More)
     }
-    /// The query is asked to give memory back: does as before the next batch, as far as it holds revocable memory. The answer is that of
-    /// `ready`.
+    /// The query is asked to give memory back: does as before the next batch, as far as it holds revocable memory. The
+    /// answer is that of `ready`.
     fn give_back(&mut self, _waker: &Waker) -> Result<Accept> {
         Ok(Accept::More)
     }

@@ -4,9 +4,10 @@
 //!   Source --batch--> Operator --batch--> ... --batch--> Sink ==state==> later pipelines
 //! ```
 //!
-//! A plan is cut into pipelines wherever rows must be kept before they can go on: a join's build side, groups, a sort. Up
-//! to N *packets* work on one pipeline; each opens its own states of the source, the operators and the sink and carries
-//! batches through them. What the packets of one pipeline share lives in the `Source`, `Operator` or `Sink` itself.
+//! A plan is cut into pipelines wherever rows must be kept before they can go on: a join's build side, groups, a sort.
+//! Up to N *packets* work on one pipeline; each opens its own states of the source, the operators and the sink and
+//! carries batches through them. What the packets of one pipeline share lives in the `Source`, `Operator` or `Sink`
+//! itself.
 //!
 //! Invariants:
 //! * Operators see batches and their reservation: no thread, no clock, no other query.

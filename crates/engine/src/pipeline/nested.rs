@@ -1,8 +1,8 @@
 //! A plan that one packet runs by itself, inside of its own turn: the step of a recursive query, again and again.
 //!
-//! The plan's pipelines get one packet each. They take turns on the thread that pulls, and whoever wakes one of them wakes the packet
-//! that pulls. So there is nothing to start, to cancel or to wait for: dropping a nested run drops all that it holds, and it
-//! stops and goes on with its owner.
+//! The plan's pipelines get one packet each. They take turns on the thread that pulls, and whoever wakes one of them
+//! wakes the packet that pulls. So there is nothing to start, to cancel or to wait for: dropping a nested run drops all
+//! that it holds, and it stops and goes on with its owner.
 //!
 //! Invariant: it answers `Wait` only if each of its packets waits for somebody outside.
 

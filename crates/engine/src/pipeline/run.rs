@@ -50,7 +50,8 @@ pub struct PipelinePacket {
     batches_seen: u64,
 }
 
-/// After so many refusals, with a turn for every other packet between them, and after [`MEMORY_PATIENCE`], nobody has anything to give back.
+/// After so many refusals, with a turn for every other packet between them, and after [`MEMORY_PATIENCE`], nobody has
+/// anything to give back.
 const REFUSALS_MAX: usize = 64;
 
 impl PipelinePacket {
@@ -196,8 +197,8 @@ impl PipelinePacket {
         }
     }
 
-    /// The source has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or another packet,
-    /// which has its turn first.
+    /// The source has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or
+    /// another packet, which has its turn first.
     fn wait_for_memory(&mut self, error: Error, quantum: &Quantum<'_>) -> Result<Step> {
         if let Some(step) = self.give_back(quantum)? {
             return Ok(step);
@@ -233,8 +234,8 @@ impl PipelinePacket {
         Ok(self.obey(accept))
     }
 
-    /// As many of a batch's rows as operator `index`, or the sink, takes at once; the others wait. Rows that a join has only picked become many bytes
-    /// where somebody wants them flat.
+    /// As many of a batch's rows as operator `index`, or the sink, takes at once; the others wait. Rows that a join has
+    /// only picked become many bytes where somebody wants them flat.
     fn cut(&mut self, index: usize, batch: Batch) -> (Batch, Counts) {
         let counts = Counts::of(&batch);
         let mut rows = match self.links.get(index) {
@@ -277,7 +278,8 @@ impl PipelinePacket {
         self.held_back.then_some(Step::Wait)
     }
 
-    /// Does what an operator's answer says. One that waits keeps the packet from going on, unless it has put out something.
+    /// Does what an operator's answer says. One that waits keeps the packet from going on, unless it has put out
+    /// something.
     fn heed(&mut self, index: usize, flow: Flow) -> Option<Step> {
         self.links[index].more = matches!(flow, Flow::MoreOutput | Flow::Wait);
         // `Done` while input still comes: everything before the operator is dropped, and it is finished next.

@@ -2,8 +2,8 @@
 //! exchange and the pipelines add that. Its `Display` is what EXPLAIN shows.
 //!
 //! Invariants:
-//! * A plan holds no runtime state: it can be run many times, at the same time. (Where a foreign operator reads the value of
-//!   a scalar subquery, the first run's value serves all.)
+//! * A plan holds no runtime state: it can be run many times, at the same time. (Where a foreign operator reads the
+//!   value of a scalar subquery, the first run's value serves all.)
 //! * `schema` is logical and in the order of the node's output columns.
 
 mod display;
@@ -120,7 +120,8 @@ pub enum Node {
         /// Packets that carry the rows on.
         consumers: usize,
     },
-    /// Says of each row which of several queries want it, and drops those that none does. Made by [`sharing`](crate::sharing) only.
+    /// Says of each row which of several queries want it, and drops those that none does. Made by
+    /// [`sharing`](crate::sharing) only.
     Mask(Mask),
     /// A base and a step that runs again and again on the rows of the step before.
     Recursive(Recursive),
@@ -154,8 +155,8 @@ pub struct Scan {
     pub name: String,
     /// Positions in the table's schema, in output order.
     pub columns: Vec<usize>,
-    /// Conditions over the *table's* schema that every row that comes out fulfils. They prune clusters and drop rows while
-    /// decoding.
+    /// Conditions over the *table's* schema that every row that comes out fulfils. They prune clusters and drop rows
+    /// while decoding.
     pub filters: Vec<Expr>,
     /// Join filters that later pipelines fill: the filter's id and the table column that it looks at.
     pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
@@ -202,11 +203,11 @@ pub struct HashJoin {
     pub join_type: JoinType,
     /// Whether NULL keys are equal to each other.
     pub null_equality: NullEquality,
-    /// `NOT IN` semantics: with `LeftAnti`, a NULL among the probe keys means no row comes out, and build rows with a NULL key
-    /// come out only if the probe side is empty.
+    /// `NOT IN` semantics: with `LeftAnti`, a NULL among the probe keys means no row comes out, and build rows with a
+    /// NULL key come out only if the probe side is empty.
     pub null_aware: bool,
-    /// Positions in the join's full output (left columns then right columns; one side for semi and anti joins; left columns and
-    /// the mark for mark joins) that come out; all if `None`.
+    /// Positions in the join's full output (left columns then right columns; one side for semi and anti joins; left
+    /// columns and the mark for mark joins) that come out; all if `None`.
     pub projection: Option<Vec<usize>>,
     /// Runtime filters that the build side makes: the id and the position in `on`.
     pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
@@ -306,7 +307,8 @@ pub enum WindowFunction {
         /// Whether only rows count where the argument is not NULL.
         ignore_nulls: bool,
     },
-    /// `first_value`, `last_value` and `nth_value`: the argument's value in one row of the frame; NULL if there is none.
+    /// `first_value`, `last_value` and `nth_value`: the argument's value in one row of the frame; NULL if there is
+    /// none.
     Nth {
         /// 1 is the first row, -1 the last, 0 none.
         nth: i64,
@@ -332,7 +334,8 @@ pub struct Recursive {
     pub is_distinct: bool,
 }
 
-/// The rows of the step before, in one of the steps below a [`Recursive`] node; or, below a [`Common`] one, those of a part.
+/// The rows of the step before, in one of the steps below a [`Recursive`] node; or, below a [`Common`] one, those of a
+/// part.
 #[derive(Clone, Debug)]
 pub struct WorkTable {
     /// Whose rows.
@@ -377,7 +380,8 @@ pub struct Foreign {
 }
 
 impl Aggregate {
-    /// The `__grouping_id` of each grouping set: masks as bits, the first column's the highest; above them a number that tells equal sets apart.
+    /// The `__grouping_id` of each grouping set: masks as bits, the first column's the highest; above them a number
+    /// that tells equal sets apart.
     pub(crate) fn grouping_ids(&self) -> Vec<u64> {
         let columns = self.groups.len() as u32;
         let mut seen: HashMap<&[bool], u64> = HashMap::new();

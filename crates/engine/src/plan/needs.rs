@@ -1,7 +1,7 @@
 //! What a plan is expected to need: for whoever decides which queries run at the same time.
 //!
-//! Guesses from the plan alone. They err towards more: of what is unknown a table's size is taken, and memory is added up over all
-//! operators although not all of them hold theirs at once.
+//! Guesses from the plan alone. They err towards more: of what is unknown a table's size is taken, and memory is added
+//! up over all operators although not all of them hold theirs at once.
 
 use arrow::datatypes::Schema;
 use datafusion_common::stats::Precision;

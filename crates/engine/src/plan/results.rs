@@ -1,8 +1,8 @@
-//! A plan whose expressions read the values of scalar subqueries from slots of their own, so that runs of one plan do not fill
-//! each other's.
+//! A plan whose expressions read the values of scalar subqueries from slots of their own, so that runs of one plan do
+//! not fill each other's.
 //!
-//! Not here: expressions inside a foreign operator, and those in an aggregate's own ORDER BY. DataFusion keeps them where they
-//! are, so they read the plan's slots, which the first run fills for all.
+//! Not here: expressions inside a foreign operator, and those in an aggregate's own ORDER BY. DataFusion keeps them
+//! where they are, so they read the plan's slots, which the first run fills for all.
 
 use std::sync::Arc;
 

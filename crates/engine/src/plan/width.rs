@@ -1,9 +1,10 @@
 //! How many rows a batch of a plan has: fewer where rows are wide.
 //!
-//! Batches are bounded in rows, and what is on its way between operators is not reserved row by row. Documents of some kilobytes in 8192 rows would be
-//! more than all that is accounted for. So where the columns that a plan reads are wide, as the statistics of its tables say, all of its batches have fewer
-//! rows: half as many, a quarter, and so on, so that scans of about the same width can still share what they decode. What operators make wide themselves,
-//! they bound themselves ([`Widening`](crate::operators::widening::Widening)).
+//! Batches are bounded in rows, and what is on its way between operators is not reserved row by row. Documents of some
+//! kilobytes in 8192 rows would be more than all that is accounted for. So where the columns that a plan reads are
+//! wide, as the statistics of its tables say, all of its batches have fewer rows: half as many, a quarter, and so on,
+//! so that scans of about the same width can still share what they decode. What operators make wide themselves, they
+//! bound themselves ([`Widening`](crate::operators::widening::Widening)).
 
 use datafusion_common::stats::Precision;
 use diligence_base::limits::BATCH_ROWS_MIN;

@@ -32,11 +32,13 @@ pub struct QueryOptions {
     pub label: String,
     /// Bytes it may reserve at most, on top of the process's budget.
     pub memory_limit_bytes: Option<usize>,
-    /// Whether it waits, before it starts, until the budget has a grant for it. A query that is expected to need little takes what it needs
-    /// as it goes instead, so that it is not behind those that wait for much; then others are asked to give back.
+    /// Whether it waits, before it starts, until the budget has a grant for it. A query that is expected to need little
+    /// takes what it needs as it goes instead, so that it is not behind those that wait for much; then others are asked
+    /// to give back.
     pub waits_for_memory: bool,
-    /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start, so that one that is known to take long
-    /// is never taken for one that has only begun ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
+    /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start,
+    /// so that one that is known to take long is never taken for one that has only begun
+    /// ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
     pub work_expected_ns: u64,
     /// Packets that may work on one pipeline at once; one per worker if `None`.
     pub packets: Option<usize>,

@@ -57,7 +57,8 @@ impl Totals {
     }
 }
 
-/// What an operator has written to temp space: files (runs of a sort, partitions), the levels of recursion or merging, bytes.
+/// What an operator has written to temp space: files (runs of a sort, partitions), the levels of recursion or merging,
+/// bytes.
 #[derive(Debug, Default)]
 pub struct Spills {
     files: AtomicU64,
@@ -199,7 +200,8 @@ pub struct Profile {
     pub cohort_scans_most: usize,
     /// Bytes fetched from files.
     pub bytes_fetched: usize,
-    /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this saved.
+    /// Hash tables of joins that it did not build, because another query had, and the nanoseconds of work that this
+    /// saved.
     pub tables_shared: (usize, u64),
     /// What it shared with other queries, if it did, for people.
     pub sharing: Option<String>,

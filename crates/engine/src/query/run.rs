@@ -5,14 +5,15 @@
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!
-//! What feeds a hash table that another query has built does not run: its pipelines go from Waiting to Finished, its sink from Filling to Complete.
+//! What feeds a hash table that another query has built does not run: its pipelines go from Waiting to Finished, its
+//! sink from Filling to Complete.
 //!
-//! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]). Until it is
-//! launched it holds no memory, and it can be cancelled as any other.
+//! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]).
+//! Until it is launched it holds no memory, and it can be cancelled as any other.
 //!
-//! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every packet
-//! drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only then the
-//! reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
+//! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every
+//! packet drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only
+//! then the reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
@@ -38,7 +39,8 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// What a query counts as having used when it starts, at most: more than any policy calls little, and far from the largest number.
+/// What a query counts as having used when it starts, at most: more than any policy calls little, and far from the
+/// largest number.
 const LONG_NS: u64 = u64::MAX / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +163,8 @@ impl QueryRun {
         Packet::beside(self.attained_ns.clone(), self.id, stage, work, &self.scheduler)
     }
 
-    /// Starts the query, once: every pipeline that waits for nothing gets its packets. Nothing happens if it was cancelled.
+    /// Starts the query, once: every pipeline that waits for nothing gets its packets. Nothing happens if it was
+    /// cancelled.
     pub(crate) fn launch(self: &Arc<Self>, graph: Graph) {
         let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
         {
@@ -212,8 +215,9 @@ impl QueryRun {
         self.setup.memory.poll_admit(bytes, waker)
     }
 
-    /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the `waiting` ones, which
-    /// have no credit at its result. It must [resume](Self::poll_resume) before a batch is taken. False if it goes on.
+    /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the
+    /// `waiting` ones, which have no credit at its result. It must [resume](Self::poll_resume) before a batch is taken.
+    /// False if it goes on.
     pub(super) fn pause(&self) -> bool {
         let paused = {
             let status = self.status.lock();
@@ -239,7 +243,8 @@ impl QueryRun {
         self.rests_since_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Somebody waits to be admitted: gives up its grant, if nobody has read since it was asked for the first time, a while ago.
+    /// Somebody waits to be admitted: gives up its grant, if nobody has read since it was asked for the first time, a
+    /// while ago.
     pub(super) fn rest(&self) {
         if self.is_paused() || !self.only_its_reader_is_missing(&self.status.lock()) {
             return self.is_read();
@@ -251,7 +256,8 @@ impl QueryRun {
         }
     }
 
-    /// If somebody waits to be admitted, has all other queries give up their grants whose readers rest. False if nobody waits.
+    /// If somebody waits to be admitted, has all other queries give up their grants whose readers rest. False if nobody
+    /// waits.
     pub(super) fn have_others_rest(&self) -> bool {
         self.setup.memory.have_others_rest()
     }
@@ -378,8 +384,9 @@ impl QueryRun {
         Some(index)
     }
 
-    /// For each sink, whether as many scans feed it as keep all packets busy: of the inputs of a union, which have nothing to wait for, others start
-    /// when these end. Each holds what it reads, so many at once would need memory that none gives back. Not so where a pipeline waits for one to start.
+    /// For each sink, whether as many scans feed it as keep all packets busy: of the inputs of a union, which have
+    /// nothing to wait for, others start when these end. Each holds what it reads, so many at once would need memory
+    /// that none gives back. Not so where a pipeline waits for one to start.
     fn crowded_sinks(&self, graph: &Graph, status: &Status) -> Vec<bool> {
         let mut packets = vec![0; graph.sinks.len()];
         let mut is_awaited = vec![false; graph.sinks.len()];

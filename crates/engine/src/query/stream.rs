@@ -39,8 +39,8 @@ pub struct Progress {
 
 /// The rows of a running query, as they appear. Dropping it before its end cancels the query.
 ///
-/// Its end, or an error, comes out when the query has ended: its memory is given back, its state and its profile are final.
-/// It keeps its engine alive, so a program may let go of everything else and go on reading.
+/// Its end, or an error, comes out when the query has ended: its memory is given back, its state and its profile are
+/// final. It keeps its engine alive, so a program may let go of everything else and go on reading.
 pub struct QueryStream {
     run: Arc<QueryRun>,
     receiver: Receiver<RecordBatch>,
@@ -144,8 +144,9 @@ impl QueryStream {
         Progress { clusters_done, clusters_total, rows_out: self.rows_out }
     }
 
-    /// Says that nothing will be read for a while. If the query has nothing left to do until then, others may have the memory that it was
-    /// sure of and does not hold; the next read waits for it again, in the queue with those that start. May be said again and again.
+    /// Says that nothing will be read for a while. If the query has nothing left to do until then, others may have the
+    /// memory that it was sure of and does not hold; the next read waits for it again, in the queue with those that
+    /// start. May be said again and again.
     pub fn pause(&mut self) {
         if self.run.is_paused() {
             // Whoever read for a moment stands in the queue, and would keep others waiting there.
@@ -160,7 +161,8 @@ impl QueryStream {
         CancelToken(Arc::downgrade(&self.run))
     }
 
-    /// The next batch; waits for it. Not for async code. Where a query waits to be admitted meanwhile, those whose readers rest are
+    /// The next batch; waits for it. Not for async code. Where a query waits to be admitted meanwhile, those whose
+    /// readers rest are
     /// [paused](Self::pause): this thread may be one that reads several in turn.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
         let unpark = Unpark::new();

@@ -4,7 +4,8 @@
 //!   Unasked -- what its part of the plan waits for is there --> Asked --> Settled: its pipelines may start, or are not needed
 //! ```
 //!
-//! Invariant: a table that is a part of another one's part is asked for when that one is settled: where that is there, nobody needs this.
+//! Invariant: a table that is a part of another one's part is asked for when that one is settled: where that is there,
+//! nobody needs this.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -95,7 +96,8 @@ impl QueryRun {
         }
     }
 
-    /// True once it is known who builds a table, or that nobody has to. Otherwise the waker is woken when it is worth asking again.
+    /// True once it is known who builds a table, or that nobody has to. Otherwise the waker is woken when it is worth
+    /// asking again.
     pub(super) fn poll_table(self: &Arc<Self>, graph: &Graph, table: usize, waker: &Waker) -> bool {
         let begin = match catch(|| graph.tables[table].share.begin(&self.setup, waker)) {
             Ok(Begin::Wait) => return false,

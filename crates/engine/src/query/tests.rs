@@ -1,4 +1,5 @@
-//! Whole queries over rows that are known: pipelines, exchanges, cancellation, errors and panics, on workers and inline.
+//! Whole queries over rows that are known: pipelines, exchanges, cancellation, errors and panics, on workers and
+//! inline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -394,7 +395,8 @@ impl SourceState for Nothing {
     }
 }
 
-/// The end of a short pipeline starts what can be started, on a worker, while the states of the slow one are being opened.
+/// The end of a short pipeline starts what can be started, on a worker, while the states of the slow one are being
+/// opened.
 #[test]
 fn a_pipeline_has_not_started_before_its_states_are_open() {
     let engine = Engine::start(EngineOptions { workers: 2, ..EngineOptions::default() }).unwrap();

@@ -1,6 +1,7 @@
 //! The packets of a query: what a worker runs for it.
 //!
-//! Invariant: a packet drops what it holds before its query counts it as ended, and a panic in it is an error of its query alone.
+//! Invariant: a packet drops what it holds before its query counts it as ended, and a panic in it is an error of its
+//! query alone.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -35,15 +35,16 @@ pub fn compare(a: &Row, b: &Row, keys: &[Key]) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// The rows in order, each with those before it in arrival where keys are equal; of these `fetch` rows after `skip` rows.
+/// The rows in order, each with those before it in arrival where keys are equal; of these `fetch` rows after `skip`
+/// rows.
 pub fn sort(rows: &[Row], keys: &[Key], skip: usize, fetch: Option<usize>) -> Vec<Row> {
     let mut sorted = rows.to_vec();
     sorted.sort_by(|a, b| compare(a, b, keys));
     sorted.into_iter().skip(skip).take(fetch.unwrap_or(usize::MAX)).collect()
 }
 
-/// Judges an answer to "sort `input` by `keys`, skip `skip` rows, keep `fetch`". Rows with equal keys may come in any order,
-/// and any of them may be those that are kept. Gives what is wrong.
+/// Judges an answer to "sort `input` by `keys`, skip `skip` rows, keep `fetch`". Rows with equal keys may come in any
+/// order, and any of them may be those that are kept. Gives what is wrong.
 pub fn judge(input: &[Row], output: &[Row], keys: &[Key], skip: usize, fetch: Option<usize>) -> Result<(), String> {
     let expected = sort(input, keys, skip, fetch);
     if expected.len() != output.len() {

@@ -151,8 +151,9 @@ impl Books {
         Some(member)
     }
 
-    /// A member whose state will have the same rows as a query wants, with its columns in another order, or more of them, or in finer
-    /// groups. Not one with other rows: to wait for a run over more of them may take longer than to run.
+    /// A member whose state will have the same rows as a query wants, with its columns in another order, or more of
+    /// them, or in finer groups. Not one with other rows: to wait for a run over more of them may take longer than to
+    /// run.
     pub fn find_more(&self, shapes: &Shapes) -> Option<(MemberId, Fit)> {
         shapes.wanted.iter().find_map(|(depth, wanted)| {
             let members = self.by_core.get(&wanted.core)?.iter().rev().take(retained::CANDIDATES_MAX);
@@ -251,7 +252,8 @@ impl Books {
         Some(Job { build: id, plan, options, depth, queries, way })
     }
 
-    /// Notes the run of a build and what its topmost aggregate gives, and shows it to its readers. False if nobody wants it any more.
+    /// Notes the run of a build and what its topmost aggregate gives, and shows it to its readers. False if nobody
+    /// wants it any more.
     pub fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>, groups: Option<Arc<Totals>>) -> bool {
         let Some(build) = self.builds.get_mut(&id) else { return false };
         build.run = Some(run.clone());
@@ -273,7 +275,8 @@ impl Books {
         if wanted { None } else { build.run.clone() }
     }
 
-    /// A run has taken so long that others may start; those of its template, too, if it has worked for long. False if it keeps nobody from starting any more.
+    /// A run has taken so long that others may start; those of its template, too, if it has worked for long. False if
+    /// it keeps nobody from starting any more.
     pub fn expire(&mut self, id: QueryId, worked_ns: u64) -> bool {
         let Some(build) = self.builds.get_mut(&id) else { return false };
         build.holds = false;

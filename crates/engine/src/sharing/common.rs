@@ -1,5 +1,6 @@
-//! Parts that a plan has several times, computed once: common table expressions that are named twice, and what a subquery repeats of
-//! its query. (A plan is a tree, and DataFusion puts a common table expression in every place that names it.)
+//! Parts that a plan has several times, computed once: common table expressions that are named twice, and what a
+//! subquery repeats of its query. (A plan is a tree, and DataFusion puts a common table expression in every place that
+//! names it.)
 //!
 //! ```text
 //!        Join                             Common part 0 for 2 places
@@ -12,9 +13,10 @@
 //! ```
 //!
 //! Invariants:
-//! * Two parts are one if they have equal [signatures](Signature): they give the same rows in the same columns. Nobody depends on
-//!   their order.
-//! * A part is not computed where nobody may want its rows: it ends in groups or sorted rows, or all its rows are wanted.
+//! * Two parts are one if they have equal [signatures](Signature): they give the same rows in the same columns. Nobody
+//!   depends on their order.
+//! * A part is not computed where nobody may want its rows: it ends in groups or sorted rows, or all its rows are
+//!   wanted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,8 +44,8 @@ struct Candidate {
     is_closed: bool,
 }
 
-/// The plan with its common parts computed once; `None` if it has none that are worth it, or if nothing is to be shared. Parts are expected to
-/// have `bytes_max` bytes at most.
+/// The plan with its common parts computed once; `None` if it has none that are worth it, or if nothing is to be
+/// shared. Parts are expected to have `bytes_max` bytes at most.
 pub(crate) fn with_common_parts(plan: &Plan, options: &QueryOptions, bytes_max: usize) -> Option<Plan> {
     if matches!(options.sharing, SharingMode::Off | SharingMode::Scans) || !reads_twice(plan) {
         return None;
@@ -103,7 +105,8 @@ fn largest(plan: &Plan, options: &QueryOptions, bytes_max: usize) -> Option<Vec<
     })
 }
 
-/// Calls `visit` for each node below which nothing runs more than once. `may_stop`: somebody above may want only some of the rows.
+/// Calls `visit` for each node below which nothing runs more than once. `may_stop`: somebody above may want only some
+/// of the rows.
 fn walk<'a>(plan: &'a Plan, path: Path, may_stop: bool, visit: &mut impl FnMut(&'a Plan, &Path, bool)) {
     visit(plan, &path, may_stop);
     let below = |input: usize| match &plan.node {

@@ -29,7 +29,8 @@ pub(crate) struct Wish {
     pub exact: Signature,
     /// The same without its constants, and those; `None` if it cannot be merged.
     pub template: Option<Template>,
-    /// The template of its topmost aggregate, if it would be cut there but for how many groups are expected: how many there are is worth knowing.
+    /// The template of its topmost aggregate, if it would be cut there but for how many groups are expected: how many
+    /// there are is worth knowing.
     pub measured_for: Option<Signature>,
 }
 
@@ -63,7 +64,8 @@ impl fmt::Display for Alone {
 }
 
 impl Wish {
-    /// What a query with this plan would share, or why it is to run for itself. `groups_bytes` are those that one query of a template has had.
+    /// What a query with this plan would share, or why it is to run for itself. `groups_bytes` are those that one query
+    /// of a template has had.
     pub fn of(
         plan: &Plan,
         options: &QueryOptions,
@@ -112,8 +114,9 @@ impl Wish {
     }
 }
 
-/// The plan with the keys and values of its topmost aggregate in an order that does not depend on how a query lists them, and with a
-/// projection above that gives them as they were; `None` if they are in that order, or cannot be put in one.
+/// The plan with the keys and values of its topmost aggregate in an order that does not depend on how a query lists
+/// them, and with a projection above that gives them as they were; `None` if they are in that order, or cannot be put
+/// in one.
 fn in_one_order(plan: &Plan) -> Option<Plan> {
     let (depth, aggregate) = topmost_aggregate(plan)?;
     let Node::Aggregate(node) = &aggregate.node else { return None };
@@ -199,7 +202,8 @@ pub(super) fn part_below(plan: &Plan, depth: usize) -> Option<&Plan> {
     (0..depth).try_fold(plan, |node, _| below(node))
 }
 
-/// How many nodes are above what only chooses and computes rows: behind the last that depends on which rows there are beside each.
+/// How many nodes are above what only chooses and computes rows: behind the last that depends on which rows there are
+/// beside each.
 pub(super) fn depth_of_rows(plan: &Plan, depth: usize) -> usize {
     let depends = |node: &Node| {
         matches!(node, Node::Limit { .. } | Node::Sort { .. } | Node::Window(_) | Node::ScalarSubqueries { .. })
@@ -209,8 +213,8 @@ pub(super) fn depth_of_rows(plan: &Plan, depth: usize) -> usize {
     last.map_or(depth, |place| depth + place + 1)
 }
 
-/// How many nodes are above what gives rows in an order: a sort, with what is right above it and cuts or computes columns. `None` if there
-/// is none.
+/// How many nodes are above what gives rows in an order: a sort, with what is right above it and cuts or computes
+/// columns. `None` if there is none.
 pub(super) fn depth_of_order(plan: &Plan, depth: usize) -> Option<usize> {
     let mut first = depth;
     for place in depth.. {

@@ -1,7 +1,8 @@
 //! The rows that any of several queries wants, each with a mask of those that do.
 //!
-//! Masks are made at the scans, from the constants that the queries compare columns with, and go up beside the rows: an inner join
-//! keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets through or completes.
+//! Masks are made at the scans, from the constants that the queries compare columns with, and go up beside the rows: an
+//! inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
+//! through or completes.
 
 use std::sync::Arc;
 

@@ -10,11 +10,13 @@
 //!     cells with its bit                                               rows with its bit
 //! ```
 //!
-//! A run *by cells* goes as far as the groups: its answers are put together from [parts](super::regroup). There are never more cells than rows, and
-//! a row is grouped once for all queries, so it is taken wherever it is exact. A run *by rows* goes as far as what chooses and computes rows, which are kept with
-//! the [mask](super::masks) of the queries that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly Concurrent
-//! Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put together (of distinct values, medians,
-//! sums of floats), or none at all. It is taken where the rows of at least two queries are expected to be few enough to be kept.
+//! A run *by cells* goes as far as the groups: its answers are put together from [parts](super::regroup). There are
+//! never more cells than rows, and a row is grouped once for all queries, so it is taken wherever it is exact. A run
+//! *by rows* goes as far as what chooses and computes rows, which are kept with the [mask](super::masks) of the queries
+//! that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly
+//! Concurrent Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put
+//! together (of distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least two
+//! queries are expected to be few enough to be kept.
 
 use std::sync::Arc;
 

@@ -1,26 +1,29 @@
-//! Queries that run at the same time share what they have in common (QPipe's run-time query merging; Harizopoulos, "Staged Database
-//! Systems", section 4.2).
+//! Queries that run at the same time share what they have in common (QPipe's run-time query merging; Harizopoulos,
+//! "Staged Database Systems", section 4.2).
 //!
 //! The life of a query that may share:
-//! 1. [`Wish::of`] *cuts* its plan: below the cut is what others may want as well, most often the topmost aggregate with all below it.
-//!    The part below the cut gets its [signatures](signature).
-//! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns. If there is one,
-//!    the query becomes its reader. If not, a run is started that builds it; or the query waits, if another run of the same template is at work, or if enough are.
-//! 3. Queries that wait and differ only in the constants of their scans' conditions go together, [as many as pay](together): one run [groups by the keys and a
-//!    mask of the queries](regroup) that want the row, which the scan [gives each row](masks); or keeps the rows with their masks, where groups cannot be
+//! 1. [`Wish::of`] *cuts* its plan: below the cut is what others may want as well, most often the topmost aggregate
+//!    with all below it. The part below the cut gets its [signatures](signature).
+//! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns.
+//!    If there is one, the query becomes its reader. If not, a run is started that builds it; or the query waits, if
+//!    another run of the same template is at work, or if enough are.
+//! 3. Queries that wait and differ only in the constants of their scans' conditions go together, [as many as
+//!    pay](together): one run [groups by the keys and a mask of the queries](regroup) that want the row, which the scan
+//!    [gives each row](masks); or keeps the rows with their masks, where groups cannot be
 //!    [put together](merge).
-//! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place of what
-//!    is below the cut; of a merged run, with what it makes of the cells, or of the rows, with its bit.
+//! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place
+//!    of what is below the cut; of a merged run, with what it makes of the cells, or of the rows, with its bit.
 //!
-//! Beside that, all scans of one table share [what they decode](columns), cluster by cluster, and joins with equal build sides share their
+//! Beside that, all scans of one table share [what they decode](columns), cluster by cluster, and joins with equal
+//! build sides share their
 //! [hash tables](tables). And what one plan has in several places, a query computes [once](common).
 //!
 //! Invariants:
-//! * Nothing is shared but finished states, and columns of clusters that are decoded as a whole. A run that builds one waits for nobody who reads it, so queries cannot wait in a circle,
-//!   and a slow reader holds up nobody.
+//! * Nothing is shared but finished states, and columns of clusters that are decoded as a whole. A run that builds one
+//!   waits for nobody who reads it, so queries cannot wait in a circle, and a slow reader holds up nobody.
 //! * A query that waits holds no memory, and no worker.
-//! * A build goes on while it has a reader, whoever was the first. One that fails is tried again by each of its readers alone, so an
-//!   error belongs to the query that gets it.
+//! * A build goes on while it has a reader, whoever was the first. One that fails is tried again by each of its readers
+//!   alone, so an error belongs to the query that gets it.
 
 mod books;
 mod columns;
@@ -160,7 +163,8 @@ impl Shared {
         self.build().filter(|_| matches!(self, Shared::Run(shared) if shared.role == Role::Host))
     }
 
-    /// Nanoseconds of work that the query does not do because others do, or did; so far, of a run that goes on. 0 if nothing is known of it.
+    /// Nanoseconds of work that the query does not do because others do, or did; so far, of a run that goes on. 0 if
+    /// nothing is known of it.
     pub fn saved_ns(&self) -> u64 {
         match self {
             Shared::Run(shared) => shared.saved_ns(shared.build.info().waits.worked_ns),
@@ -194,8 +198,8 @@ fn residual_text(residual: Option<&String>) -> String {
 }
 
 impl SharedRun {
-    /// What the query would have worked for itself, less its part of this run's work: each of the different queries has an equal one, which
-    /// its host pays for.
+    /// What the query would have worked for itself, less its part of this run's work: each of the different queries has
+    /// an equal one, which its host pays for.
     fn saved_ns(&self, worked_ns: u64) -> u64 {
         let alone_ns = if self.merged > 1 { self.alone_ns.unwrap_or(0) } else { worked_ns };
         let own_ns = if self.role == Role::Host { worked_ns / self.merged.max(1) as u64 } else { 0 };
@@ -238,8 +242,8 @@ impl SharedRun {
 /// A shared run or a retained state at one moment: a row of `system.sharing`.
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
-    /// `waiting`, `building`, `retained`; `building table`, `retained table` of a join's hash table; or `decoded`, for a table with columns
-    /// that are.
+    /// `waiting`, `building`, `retained`; `building table`, `retained table` of a join's hash table; or `decoded`, for
+    /// a table with columns that are.
     pub state: &'static str,
     /// Different queries that it answers.
     pub queries: usize,
@@ -298,7 +302,8 @@ pub struct SharingInfo {
     pub merged_builds_total: u64,
     /// Queries that were answered by such a run.
     pub merged_queries_total: u64,
-    /// Nanoseconds of work that queries did not do because others had, in states and hash tables, as far as it is known.
+    /// Nanoseconds of work that queries did not do because others had, in states and hash tables, as far as it is
+    /// known.
     pub saved_ns_total: u64,
     /// Queries that ran alone in the end, because a run failed or its rows became too many.
     pub retries_total: u64,

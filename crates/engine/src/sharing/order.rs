@@ -5,10 +5,11 @@
 //!   wanted   ORDER BY day, town        LIMIT 10 OFFSET 20    places 20 .. 30 of the order (day, town)
 //! ```
 //!
-//! Rows in the order of a key are in the order of each key that it begins with. So the rows at the wanted places are those at the same
-//! places of what is kept, if the wanted keys are the first of the kept ones, and the places are there. Where the wanted keys leave ties, any
-//! of the tied rows may come first, and those of the longer key are as good as others. The other way round it is wrong: rows that are tied by the shorter key may be
-//! cut off, although the longer one puts them first.
+//! Rows in the order of a key are in the order of each key that it begins with. So the rows at the wanted places are
+//! those at the same places of what is kept, if the wanted keys are the first of the kept ones, and the places are
+//! there. Where the wanted keys leave ties, any of the tied rows may come first, and those of the longer key are as
+//! good as others. The other way round it is wrong: rows that are tied by the shorter key may be cut off, although the
+//! longer one puts them first.
 
 use arrow::compute::SortOptions;
 

@@ -24,8 +24,8 @@ pub(crate) struct Parameter {
     pub constants: Vec<ScalarValue>,
 }
 
-/// A condition over a table's columns as a parameter, if it compares one column with constants of its type: `<`, `<=`, `>`, `>=`,
-/// `=`, IN, or several `=` joined by OR. The scan is to be filled in.
+/// A condition over a table's columns as a parameter, if it compares one column with constants of its type: `<`, `<=`,
+/// `>`, `>=`, `=`, IN, or several `=` joined by OR. The scan is to be filled in.
 pub(super) fn parameter(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<Parameter> {
     let (column, comparison, constants) = if let Some(list) = condition.downcast_ref::<InListExpr>() {
         let constants = list.list().iter().map(|member| literal(member).cloned()).collect::<Option<Vec<_>>>()?;

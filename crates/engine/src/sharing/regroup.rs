@@ -1,9 +1,9 @@
 //! Aggregates of the rows of several queries at once, and what each query makes of them.
 //!
-//! A merged run groups by the keys *and the mask*: the rows of a group are wanted by the same queries. So each group is a cell of the
-//! grid that the queries' constants cut the rows into, and a query's own groups are put together from the cells with its bit: sums of
-//! sums and of counts, the least of minima, averages from sums and counts. All of that is exact, so it is done for functions where it
-//! is, and for no others.
+//! A merged run groups by the keys *and the mask*: the rows of a group are wanted by the same queries. So each group is
+//! a cell of the grid that the queries' constants cut the rows into, and a query's own groups are put together from the
+//! cells with its bit: sums of sums and of counts, the least of minima, averages from sums and counts. All of that is
+//! exact, so it is done for functions where it is, and for no others.
 
 use std::sync::Arc;
 
@@ -140,8 +140,9 @@ pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
     Parts::of(aggregate).is_some()
 }
 
-/// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind, arguments, filter, and which
-/// of the aggregate's calls has it as its result, if one does. `None` if the results of parts cannot be put together exactly.
+/// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind,
+/// arguments, filter, and which of the aggregate's calls has it as its result, if one does. `None` if the results of
+/// parts cannot be put together exactly.
 pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Option<Expr>, Option<usize>)>> {
     let Parts { cells, parts } = Parts::of(aggregate)?;
     let call = |wanted: usize| {
@@ -153,7 +154,8 @@ pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Op
     Some(cells.map(|(index, cell)| (cell.kind, cell.arguments, cell.filter, call(index))).collect())
 }
 
-/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of the cells.
+/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of
+/// the cells.
 pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
     let parts = parts_of(aggregate)?;
     let mut groups = aggregate.groups.clone();
@@ -191,8 +193,8 @@ pub(super) fn has_bit(mask: usize, query: usize, cells: &Schema) -> Arc<dyn Phys
     Arc::new(BinaryExpr::new(bits, Operator::NotEq, literal(ScalarValue::UInt64(Some(0)))))
 }
 
-/// What `plan`, an aggregate, gives, put together from rows that have its group columns in the columns `keys`, and the values of its cells,
-/// in their order, in the columns `values`.
+/// What `plan`, an aggregate, gives, put together from rows that have its group columns in the columns `keys`, and the
+/// values of its cells, in their order, in the columns `values`.
 pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usize]) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
     let parts = parts_of(aggregate)?;

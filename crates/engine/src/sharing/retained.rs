@@ -1,13 +1,15 @@
 //! States that are kept when their readers have ended, for queries that come later.
 //!
-//! A state is kept while the tables that it was made of stand: a signature names them by the objects that stand for their content, and
-//! when such an object is gone, no later query can have it. What is kept is memory that no query needs. Whoever is short has it
-//! dropped, at once ([`Broker::add_spare`]); together the states have a part of the budget at most.
+//! A state is kept while the tables that it was made of stand: a signature names them by the objects that stand for
+//! their content, and when such an object is gone, no later query can have it. What is kept is memory that no query
+//! needs. Whoever is short has it dropped, at once ([`Broker::add_spare`]); together the states have a part of the
+//! budget at most.
 //!
-//! What goes first is what saves least: the *value* of a state is the work that it cost, times the queries that have used it, for each of
-//! its bytes. A state that was valuable long ago must not stay for ever, so values rise with time: each is counted from the value
-//! of what was dropped last (GreedyDual-Size with frequency: Cao & Irani, "Cost-Aware WWW Proxy Caching Algorithms", USITS 1997,
-//! section 4; Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", HP Labs 1998).
+//! What goes first is what saves least: the *value* of a state is the work that it cost, times the queries that have
+//! used it, for each of its bytes. A state that was valuable long ago must not stay for ever, so values rise with time:
+//! each is counted from the value of what was dropped last (GreedyDual-Size with frequency: Cao & Irani, "Cost-Aware
+//! WWW Proxy Caching Algorithms", USITS 1997, section 4; Cherkasova, "Improving WWW Proxies Performance with
+//! Greedy-Dual-Size-Frequency Caching Policy", HP Labs 1998).
 //!
 //! Invariants:
 //! * A retained state holds no table, no run and no grant, and its bytes are in no query's account.
@@ -200,8 +202,8 @@ impl Shelf {
         Some(entry)
     }
 
-    /// Takes away the least valuable states until at most `bytes` are kept, and no more than `entries`; of those that are read at
-    /// the moment, whose bytes come back later, only if `also_read`.
+    /// Takes away the least valuable states until at most `bytes` are kept, and no more than `entries`; of those that
+    /// are read at the moment, whose bytes come back later, only if `also_read`.
     fn shrink(&mut self, bytes: usize, entries: usize, also_read: bool) -> Vec<Entry> {
         let mut gone = Vec::new();
         if self.bytes <= bytes && self.entries.len() <= entries {
@@ -296,8 +298,8 @@ impl Retained {
         Some(found)
     }
 
-    /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the fewest rows, and none
-    /// with more than `rows_max`.
+    /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the
+    /// fewest rows, and none with more than `rows_max`.
     pub(super) fn find_more(&self, wanted: &Shape, rows_max: usize) -> Option<(Hit, Residual)> {
         let mut shelf = self.shelf.lock();
         let (id, portion, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;

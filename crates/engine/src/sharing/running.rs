@@ -4,15 +4,17 @@
 //!   member:  Waiting -- chosen, alone or with others of its template --> Building -- its run has ended --> gone; its readers run
 //! ```
 //!
-//! A *member* is one query as its readers see it: equal queries are readers of one member. A *build* is a run, for one member or for
-//! several of a template.
+//! A *member* is one query as its readers see it: equal queries are readers of one member. A *build* is a run, for one
+//! member or for several of a template.
 //!
-//! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at work and fewer
-//! shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest starts, together with all that
-//! wait and have its template, [up to as many as pay](super::together): so batches form by themselves where queries come faster than they are answered, and nobody ever waits for
-//! a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
-//! starts, with all that have its template. A run that takes long stops keeping others from starting after [`SHARING_PATIENCE`], and those of its template
-//! when it has worked for so long, or several times as long as a lone one: of its work, because while many run each takes as many times its work.
+//! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at
+//! work and fewer shared runs than workers are; otherwise it waits. When a run ends, the query that has waited longest
+//! starts, together with all that wait and have its template, [up to as many as pay](super::together): so batches form
+//! by themselves where queries come faster than they are answered, and nobody ever waits for a batch to fill. (Group
+//! commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
+//! starts, with all that have its template. A run that takes long stops keeping others from starting after
+//! [`SHARING_PATIENCE`], and those of its template when it has worked for so long, or several times as long as a lone
+//! one: of its work, because while many run each takes as many times its work.
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 
@@ -202,7 +204,8 @@ impl RunningPlan {
         }
     }
 
-    /// Notes what a run of a template has cost, and how many groups one had of which too many were expected: it says how many queries the next ones are for.
+    /// Notes what a run of a template has cost, and how many groups one had of which too many were expected: it says
+    /// how many queries the next ones are for.
     fn learn(&self, build: QueryId, built: &Built) {
         let found = {
             let mut books = self.books.lock();
@@ -261,7 +264,8 @@ impl RunningPlan {
         self.retained.keep(Asset::Rows(state.clone()), queries, kept);
     }
 
-    /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its try.
+    /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its
+    /// try.
     fn retry(&self, readers: Vec<(Option<Portion>, Reader)>, error: Option<&Error>) {
         if let ([(None, reader)], Some(error)) = (readers.as_slice(), error)
             && reader.role == Role::Host
@@ -514,7 +518,8 @@ impl RunningPlan {
         self.launch(reader, None, || Ok(reader.plan.as_ref().clone()));
     }
 
-    /// Starts a reader's query. It may be another query's packet that does so, so what panics here is this reader's error alone.
+    /// Starts a reader's query. It may be another query's packet that does so, so what panics here is this reader's
+    /// error alone.
     fn launch(&self, reader: &Reader, state: Option<Arc<State>>, plan: impl FnOnce() -> Result<Plan>) {
         let _entered = crate::sync::enter(&self.launcher.io.runtime);
         let Reader { run, result, options, .. } = reader;

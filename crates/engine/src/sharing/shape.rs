@@ -11,14 +11,14 @@
 //!   values       { sum(sales.amount) }                    what is computed; a set
 //! ```
 //!
-//! Every expression is written over *leaves*, which are columns of tables (or of inner parts that are not taken apart). So it does not
-//! matter which columns a plan reads, in which order they go along, and where they are renamed.
+//! Every expression is written over *leaves*, which are columns of tables (or of inner parts that are not taken apart).
+//! So it does not matter which columns a plan reads, in which order they go along, and where they are renamed.
 //!
-//! Rows that come in an [order](super::order) have it in their shape. Of the first so many in an order, the conditions belong to the core: a row less
-//! is another row more at the end, so what is wanted with other conditions is not there.
+//! Rows that come in an [order](super::order) have it in their shape. Of the first so many in an order, the conditions
+//! belong to the core: a row less is another row more at the end, so what is wanted with other conditions is not there.
 //!
-//! Invariant: a condition in the set may be applied to the rows that come out with the same effect as where its plan has it. Others, such as
-//! one below the side of a join that is padded with NULLs, belong to the core.
+//! Invariant: a condition in the set may be applied to the rows that come out with the same effect as where its plan
+//! has it. Others, such as one below the side of a join that is padded with NULLs, belong to the core.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall, Node, PairFilter, Plan, Scan, SortKey};
 use crate::query::QueryOptions;
 
-/// Nodes of expressions that are written for one plan at most: expressions of expressions of expressions may grow without end.
+/// Nodes of expressions that are written for one plan at most: expressions of expressions of expressions may grow
+/// without end.
 const NODES_MAX: usize = 5000;
 
 /// Bits of a leaf's number that say which column it is.
@@ -64,8 +65,8 @@ pub(super) struct Shape {
 pub(super) struct Shapes {
     /// What it gives.
     pub kept: Option<Arc<Shape>>,
-    /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below which that is. What is
-    /// to be looked for first comes first.
+    /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below
+    /// which that is. What is to be looked for first comes first.
     pub wanted: Vec<(usize, Arc<Shape>)>,
 }
 
@@ -79,7 +80,8 @@ impl Shapes {
             let depth = cut::depth_of_order(plan, from)?;
             Some((depth, Arc::new(Shape::in_order(cut::part_below(plan, depth)?, options)?)))
         };
-        // Where more groups were expected than there are, all of the plan may be there of a query before they were counted. Nothing above the cut differs.
+        // Where more groups were expected than there are, all of the plan may be there of a query before they were
+        // counted. Nothing above the cut differs.
         let is_counted = part(wish.depth).is_some_and(|part| !cut::is_small(part));
         let uncut = if is_counted { in_order(planned, 0) } else { None };
         let in_order = in_order(plan, wish.depth);
@@ -165,8 +167,8 @@ impl Shape {
         Some(Self { core: walk.writer.end().0, conditions: walk.conditions, keys, groups, order: None, whole: None })
     }
 
-    /// The shape of a plan that sorts, with nothing above that but what computes columns and cuts; `None` for other plans, and if it has parts
-    /// that cannot be compared.
+    /// The shape of a plan that sorts, with nothing above that but what computes columns and cuts; `None` for other
+    /// plans, and if it has parts that cannot be compared.
     pub fn in_order(plan: &Plan, options: &QueryOptions) -> Option<Self> {
         let mut walk = Walk::new(options);
         let (columns, order) = walk.in_order(plan, Places::ALL)?;
@@ -237,8 +239,8 @@ impl Walk {
         }
     }
 
-    /// Writes what rows a plan gives, as a bag, and returns its columns over leaves. With `apart`, conditions may be applied to the rows
-    /// that come out on top as well.
+    /// Writes what rows a plan gives, as a bag, and returns its columns over leaves. With `apart`, conditions may be
+    /// applied to the rows that come out on top as well.
     fn rows(&mut self, plan: &Plan, apart: bool) -> Option<Vec<Physical>> {
         match &plan.node {
             Node::Scan(scan) => self.scan(scan, apart),

@@ -1,13 +1,13 @@
-//! What a plan computes, in a form in which two plans can be compared: the operators, their expressions by structure, the states of
-//! the tables, and the settings that a run depends on. (QPipe encodes a query in the same way: "all parameters, operations and
-//! attributes", in prefix order; Harizopoulos, "Staged Database Systems", section 4.2.1.)
+//! What a plan computes, in a form in which two plans can be compared: the operators, their expressions by structure,
+//! the states of the tables, and the settings that a run depends on. (QPipe encodes a query in the same way: "all
+//! parameters, operations and attributes", in prefix order; Harizopoulos, "Staged Database Systems", section 4.2.1.)
 //!
-//! There are two forms. The *exact* signature has every constant. The *template* leaves out the constants that scans compare a column
-//! with, and lists them as the plan's parameters: plans of one template differ in nothing else.
+//! There are two forms. The *exact* signature has every constant. The *template* leaves out the constants that scans
+//! compare a column with, and lists them as the plan's parameters: plans of one template differ in nothing else.
 //!
 //! Invariants:
-//! * Plans with equal exact signatures give the same rows, row by row in the same columns. Names and the order of commutative operands
-//!   and of conditions do not count.
+//! * Plans with equal exact signatures give the same rows, row by row in the same columns. Names and the order of
+//!   commutative operands and of conditions do not count.
 //! * What is volatile, what has effects, and what we do not know in all its parts has no signature.
 //! * A table is compared by the object that stands for one state of its content, which nobody can mistake for another.
 
@@ -159,7 +159,8 @@ impl Signature {
         Self { items, hash: hasher.finish() }
     }
 
-    /// The same of a part of a plan, and whether it has all the filters that its scans use; those that joins above it make are left out.
+    /// The same of a part of a plan, and whether it has all the filters that its scans use; those that joins above it
+    /// make are left out.
     pub fn part(plan: &Plan, options: &QueryOptions) -> Option<(Self, bool)> {
         let mut writer = Writer { open_filters: OpenFilters::LeftOut { any: false }, ..Writer::new(options) };
         writer.plan(plan, false)?;
@@ -167,8 +168,8 @@ impl Signature {
         Some((writer.end().0, is_closed))
     }
 
-    /// The hash table that a join makes of its left input, of which it keeps what `keeps` says. `None` if it cannot be shared, or if it lacks
-    /// rows that a filter of a join above it has taken away.
+    /// The hash table that a join makes of its left input, of which it keeps what `keeps` says. `None` if it cannot be
+    /// shared, or if it lacks rows that a filter of a join above it has taken away.
     pub fn table(join: &HashJoin, keeps: &impl std::fmt::Debug, options: &QueryOptions) -> Option<Self> {
         let mut writer = Writer { open_filters: OpenFilters::Refused, ..Writer::new(options) };
         writer.word("table");
@@ -182,9 +183,9 @@ impl Signature {
         Some(writer.end().0)
     }
 
-    /// The template of a plan of which so many nodes, and an aggregate right below them, are above what rows of several queries can go through
-    /// together; and its parameters, scan by scan in the order of the plan. `None` if there are none, or if a run for several queries could not tell
-    /// their rows apart.
+    /// The template of a plan of which so many nodes, and an aggregate right below them, are above what rows of several
+    /// queries can go through together; and its parameters, scan by scan in the order of the plan. `None` if there are
+    /// none, or if a run for several queries could not tell their rows apart.
     pub fn template(plan: &Plan, above: usize, options: &QueryOptions) -> Option<(Self, Vec<Parameter>)> {
         let mut writer = Writer { parameters: Some(Vec::new()), ..Writer::new(options) };
         let point = cut::part_below(plan, above)?;
@@ -201,8 +202,8 @@ impl Signature {
     }
 }
 
-/// For each side of a join, whether the rows that come out are as many whatever else is among that side's rows: then rows of several
-/// queries can be joined in one go.
+/// For each side of a join, whether the rows that come out are as many whatever else is among that side's rows: then
+/// rows of several queries can be joined in one go.
 pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool) {
     match join_type {
         _ if null_aware => (false, false),
@@ -494,8 +495,8 @@ pub(super) fn terms_of(physical: &Arc<dyn PhysicalExpr>, operator: Operator) -> 
     terms
 }
 
-/// The form in which expressions are compared; `None` if its value may differ from one evaluation to the next, or if it is so large
-/// that comparing costs too much.
+/// The form in which expressions are compared; `None` if its value may differ from one evaluation to the next, or if it
+/// is so large that comparing costs too much.
 pub(super) fn canonical(physical: &Arc<dyn PhysicalExpr>) -> Option<Canonical> {
     renamed(physical, &[]).map(Canonical)
 }

@@ -1,4 +1,5 @@
-//! A retained state that has more than a query wants: fewer conditions, finer groups, more columns, more rows of an order.
+//! A retained state that has more than a query wants: fewer conditions, finer groups, more columns, more rows of an
+//! order.
 //!
 //! ```text
 //!   kept       WHERE day >= '1998-01-01'      GROUP BY day, town     sum(amount), count(*)
@@ -7,12 +8,13 @@
 //!                  looks at a key
 //! ```
 //!
-//! The query's answer is in the state if (1) both are over the same rows, (2) whatever the query's conditions let through, the state's
-//! conditions do, (3) each condition of the query that the state has not compares a key of the state with constants, and
-//! (4) the query's keys are keys of the state, and its values come from the state's values: as they are where no groups fall together,
-//! otherwise by [adding up](super::regroup), which is exact for what it is done for. A query that wants an order, or some rows of one, has them (5)
-//! where they are at [the same places](super::order) of the state's order; otherwise it sorts what it makes of the state.
-//! (Harizopoulos, "Staged Database Systems", section 4.2, calls the state's plan a superset; Goldstein & Larson, "Optimizing Queries Using
+//! The query's answer is in the state if (1) both are over the same rows, (2) whatever the query's conditions let
+//! through, the state's conditions do, (3) each condition of the query that the state has not compares a key of the
+//! state with constants, and (4) the query's keys are keys of the state, and its values come from the state's values:
+//! as they are where no groups fall together, otherwise by [adding up](super::regroup), which is exact for what it is
+//! done for. A query that wants an order, or some rows of one, has them (5) where they are at [the same
+//! places](super::order) of the state's order; otherwise it sorts what it makes of the state. (Harizopoulos, "Staged
+//! Database Systems", section 4.2, calls the state's plan a superset; Goldstein & Larson, "Optimizing Queries Using
 //! Materialized Views: A Practical, Scalable Solution", SIGMOD 2001, section 3, has the same tests.)
 
 use std::sync::Arc;
@@ -56,8 +58,8 @@ enum Values {
 }
 
 impl Residual {
-    /// What a query with the shape `wanted` has to make of a state with the shape `kept`, which has cells of several queries if
-    /// `has_cells`; `None` if its answer is not provably there.
+    /// What a query with the shape `wanted` has to make of a state with the shape `kept`, which has cells of several
+    /// queries if `has_cells`; `None` if its answer is not provably there.
     pub fn of(kept: &Shape, has_cells: bool, wanted: &Shape) -> Option<Self> {
         if kept.core != wanted.core
             || !kept.conditions.iter().all(|condition| is_implied(condition, &wanted.conditions))
@@ -137,8 +139,8 @@ impl Residual {
         parts.join(", ")
     }
 
-    /// The plan over the state's rows that gives what `part`, a plan with the shape `wanted`, would have given. `bit` is the kept
-    /// query's, if the state has cells of several.
+    /// The plan over the state's rows that gives what `part`, a plan with the shape `wanted`, would have given. `bit`
+    /// is the kept query's, if the state has cells of several.
     pub fn plan(
         &self,
         part: &Plan,

@@ -1,4 +1,5 @@
-//! Hash tables of joins that several queries probe: one query makes the table of its build side, and others with an equal one read it.
+//! Hash tables of joins that several queries probe: one query makes the table of its build side, and others with an
+//! equal one read it.
 //!
 //! ```text
 //!   nobody has it --> Building (whoever asked first; others wait) --> Here, as long as anybody reads it --> retained, or gone
@@ -6,14 +7,16 @@
 //!                        +--> gone, if its query ends before: whoever waits asks again, and one of them begins anew
 //! ```
 //!
-//! A table belongs to the query that made it, and goes to temp space like any other of its query, until it is [lent](SharedTable::lend): then it
-//! counts as a shared state, stays where it is, and is retained like one. One that was asked for before is retained even if nobody came
-//! while it was there.
+//! A table belongs to the query that made it, and goes to temp space like any other of its query, until it is
+//! [lent](SharedTable::lend): then it counts as a shared state, stays where it is, and is retained like one. One that
+//! was asked for before is retained even if nobody came while it was there.
 //!
 //! Invariants:
-//! * A query asks when everything outside of the table's own part of the plan is there that this part waits for. So whoever builds a table waits
-//!   for nobody but those who build tables of parts of that part, and queries cannot wait in a circle.
-//! * Only complete tables in memory are read, and nobody writes to them: which rows have found a partner is noted by each reader for itself.
+//! * A query asks when everything outside of the table's own part of the plan is there that this part waits for. So
+//!   whoever builds a table waits for nobody but those who build tables of parts of that part, and queries cannot wait
+//!   in a circle.
+//! * Only complete tables in memory are read, and nobody writes to them: which rows have found a partner is noted by
+//!   each reader for itself.
 //! * No lock is held while a table is lent or dropped, or somebody is woken.
 
 use std::collections::{HashMap, HashSet};
@@ -98,7 +101,8 @@ pub(crate) enum Answer {
     Alone,
 }
 
-/// What a query waits with: when the table is there, it finds it here, even if the query that made it has ended meanwhile.
+/// What a query waits with: when the table is there, it finds it here, even if the query that made it has ended
+/// meanwhile.
 #[derive(Default)]
 struct Ticket(Mutex<Waiting>);
 
@@ -193,7 +197,8 @@ impl Tables {
         }
     }
 
-    /// Has a table count as a shared state from now on, and keeps it. False if it is on its way to temp space, or there is no room.
+    /// Has a table count as a shared state from now on, and keeps it. False if it is on its way to temp space, or there
+    /// is no room.
     fn lend(&self, signature: &Signature, table: &Arc<SharedTable>, label: &str) -> bool {
         let room =
             (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().held_by(LENT_NAME));
@@ -374,8 +379,8 @@ impl TableSharing {
         is_on.then(|| Self { tables: tables.clone(), options: Arc::new(options.clone()) })
     }
 
-    /// What stands for the table of a join that keeps what `keeps` says of its rows; `None` if it is not to be shared: it would save
-    /// little, be too large, or cannot be compared.
+    /// What stands for the table of a join that keeps what `keeps` says of its rows; `None` if it is not to be shared:
+    /// it would save little, be too large, or cannot be compared.
     pub fn wish(&self, join: &HashJoin, keeps: &impl fmt::Debug) -> Option<TableWish> {
         let rows_min = self.options.sharing_rows_min;
         if cut::rows_touched(&join.left, rows_min) < rows_min {

@@ -1,18 +1,22 @@
 //! How many queries of one template go together: as many as pay.
 //!
-//! A run for several queries costs more the more their constants cut its rows, and each query has more to look through to find its own. How much is
-//! known when they have run. So it is measured: for batches of 1, of 2 and 3, of 4 to 7, and so on, the work for each query, which is its part of the run and what it has
-//! made of the state. Where a larger batch has cost more for each query than a smaller one, batches stay below it; for some time, as the next constants may be others.
+//! A run for several queries costs more the more their constants cut its rows, and each query has more to look through
+//! to find its own. How much is known when they have run. So it is measured: for batches of 1, of 2 and 3, of 4 to 7,
+//! and so on, the work for each query, which is its part of the run and what it has made of the state. Where a larger
+//! batch has cost more for each query than a smaller one, batches stay below it; for some time, as the next constants
+//! may be others.
 //!
 //! ```text
 //!   queries in a run          1      2..3     4..7     8..15    16..31    32..63     64
 //!   ms of work for each       40      24       15       11        18        --       --        --> 15 at most
 //! ```
 //!
-//! What has not been measured is not held against anything: batches form as queries wait, and never for the sake of a measurement.
+//! What has not been measured is not held against anything: batches form as queries wait, and never for the sake of a
+//! measurement.
 //!
-//! How many groups a query has is often expected to be far more than there are, as joins of tables whose conditions have to do with each other are. So that is
-//! measured, too: one whose groups are expected to be too many to be kept runs for itself at first, and the next ones of its template by what it has had.
+//! How many groups a query has is often expected to be far more than there are, as joins of tables whose conditions
+//! have to do with each other are. So that is measured, too: one whose groups are expected to be too many to be kept
+//! runs for itself at first, and the next ones of its template by what it has had.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The gated policies: the workers visit one stage at a time and serve a *cohort* there, so that its code and data stay in
-//! the caches.
+//! The gated policies: the workers visit one stage at a time and serve a *cohort* there, so that its code and data stay
+//! in the caches.
 //!
 //! A gate closes behind those who wait; who comes later joins the next cohort. Members run to their end in the stage.
-//! D-gated admits everybody, T-gated(N) the packets of N queries, C-gated everybody but sends whoever has used more than
-//! the cutoff to the next cohort (Staged DB, section 4.1.2).
+//! D-gated admits everybody, T-gated(N) the packets of N queries, C-gated everybody but sends whoever has used more
+//! than the cutoff to the next cohort (Staged DB, section 4.1.2).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

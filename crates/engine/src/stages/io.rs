@@ -43,7 +43,8 @@ impl IoPool {
         Self::start_named("io", threads, clock, spawn)
     }
 
-    /// The same under another name: files of temp space have threads of their own, so that scans cannot keep them waiting.
+    /// The same under another name: files of temp space have threads of their own, so that scans cannot keep them
+    /// waiting.
     pub fn start_named(
         name: &'static str,
         threads: usize,

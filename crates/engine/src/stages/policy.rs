@@ -1,9 +1,9 @@
 //! Policies: which packet runs next.
 //!
 //! The names and meanings are those of the Staged Database System (section 4.1 of the thesis proposal): processor
-//! sharing, first come first served, and three gated policies (`gated.rs`). The default is none of them but two levels of processor
-//! sharing (Kleinrock, Queueing Systems II, 1976, section 4.7): a short query is behind others that have only begun, and not
-//! behind every long one that runs.
+//! sharing, first come first served, and three gated policies (`gated.rs`). The default is none of them but two levels
+//! of processor sharing (Kleinrock, Queueing Systems II, 1976, section 4.7): a short query is behind others that have
+//! only begun, and not behind every long one that runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -58,7 +58,8 @@ pub trait Policy: Send {
 /// The policies one can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// Queries take turns, one quantum each; those that have used less than so many milliseconds of workers before all others.
+    /// Queries take turns, one quantum each; those that have used less than so many milliseconds of workers before all
+    /// others.
     TwoLevel(u64),
     /// Queries take turns, one quantum each.
     ProcessorSharing,
@@ -77,7 +78,8 @@ const T_GATED_QUERIES: usize = 2;
 /// The cutoff of C-gated in milliseconds if the setting does not say: some quanta.
 const C_GATED_CUTOFF_MS: u64 = 10;
 
-/// The lower level of two begins after so many milliseconds if the setting does not say: some quanta, and more than a lookup or a first row takes.
+/// The lower level of two begins after so many milliseconds if the setting does not say: some quanta, and more than a
+/// lookup or a first row takes.
 const TWO_LEVEL_MS: u64 = 6;
 
 impl Default for PolicyKind {
@@ -212,8 +214,8 @@ impl Policy for ProcessorSharing {
     }
 }
 
-/// Turns that queries which have used little have before one of the others: those are shorter, so both have about half of the time where neither
-/// is ever done.
+/// Turns that queries which have used little have before one of the others: those are shorter, so both have about half
+/// of the time where neither is ever done.
 const YOUNG_TURNS: u32 = 4;
 
 /// Queries take turns, those that have used little before the others.

@@ -15,8 +15,8 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a packet
-/// that any policy holds back is served within about 16 x 2 ms x the packets older than it.
+/// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a
+/// packet that any policy holds back is served within about 16 x 2 ms x the packets older than it.
 const OLDEST_FIRST_EVERY: u64 = 16;
 
 /// What a stage has done so far.
@@ -142,8 +142,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler whose packets run on `workers` threads and the express worker, started now. Each of them is in `runtime` as long as it lives.
-    /// The workers stand back as far as `nice` says (see [`NiceSpawn`]), the express worker does not.
+    /// A scheduler whose packets run on `workers` threads and the express worker, started now. Each of them is in
+    /// `runtime` as long as it lives. The workers stand back as far as `nice` says (see [`NiceSpawn`]), the express
+    /// worker does not.
     pub fn start(
         workers: usize,
         nice: u8,
@@ -206,7 +207,8 @@ impl Scheduler {
         }
     }
 
-    /// What a worker is to do that has no packet, whenever somebody [wants that](Self::want_spare_work). To be said once.
+    /// What a worker is to do that has no packet, whenever somebody [wants that](Self::want_spare_work). To be said
+    /// once.
     pub(crate) fn set_spare_work(&self, work: Box<dyn Fn() + Send + Sync>) {
         let is_first = self.spare_work.set(work).is_ok();
         debug_assert!(is_first, "spare work is said once");
@@ -329,8 +331,8 @@ impl Scheduler {
         Some(Turn { packet, is_urgent, may_be_cut: !some_urgent && !is_urgent })
     }
 
-    /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the workers that they
-    /// wait for.
+    /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the
+    /// workers that they wait for.
     pub(crate) fn linger(&self, called: impl Fn() -> bool) -> bool {
         if self.reader_lingers.swap(true, Ordering::Acquire) {
             return called();
@@ -450,8 +452,8 @@ impl Scheduler {
     }
 
     /// Ends the workers after their present turn and waits for them. Packets that are queued stay there until somebody
-    /// calls [`run_one`](Self::run_one) or the scheduler is dropped. Legal to call twice, and from a worker (which is then
-    /// not waited for).
+    /// calls [`run_one`](Self::run_one) or the scheduler is dropped. Legal to call twice, and from a worker (which is
+    /// then not waited for).
     pub fn stop(&self) {
         self.queues.lock().stopping = true;
         self.available.notify_all();

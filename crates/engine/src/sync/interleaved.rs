@@ -1,8 +1,8 @@
 //! The second face of locks, atomics and parking, for unit tests.
 //!
-//! On a thread of the system everything is as in the engine. On a thread of shuttle, each operation first takes its turn:
-//! a lock has a twin that shuttle knows and that is held along with the real one, an atomic access is preceded by a
-//! scheduling point, and parking is shuttle's.
+//! On a thread of the system everything is as in the engine. On a thread of shuttle, each operation first takes its
+//! turn: a lock has a twin that shuttle knows and that is held along with the real one, an atomic access is preceded by
+//! a scheduling point, and parking is shuttle's.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
@@ -14,8 +14,8 @@ fn is_driven() -> bool {
     shuttle::current::try_get_current_task().is_some()
 }
 
-/// As the engine's, except on a thread that shuttle drives: all of them are one thread of the system, which cannot be in
-/// and out of a runtime in any order. Nothing that is tested there looks for a runtime.
+/// As the engine's, except on a thread that shuttle drives: all of them are one thread of the system, which cannot be
+/// in and out of a runtime in any order. Nothing that is tested there looks for a runtime.
 pub fn enter(runtime: &Handle) -> Option<EnterGuard<'_>> {
     (!is_driven()).then(|| runtime.enter())
 }

@@ -1,12 +1,13 @@
 //! Locks, atomics and parking: the only place where the engine takes them from.
 //!
-//! In the engine they are parking_lot's and the standard library's, under their own names. In unit tests they are the same
-//! with a second face (`interleaved.rs`): a thread that shuttle drives asks shuttle at every lock, atomic access and wake-up
-//! who goes on, so that the tests in `interleavings` try schedules that the system's threads hardly ever show. It is the
-//! engine itself that runs there, not a model of it, and no build but that of the unit tests knows of it.
+//! In the engine they are parking_lot's and the standard library's, under their own names. In unit tests they are the
+//! same with a second face (`interleaved.rs`): a thread that shuttle drives asks shuttle at every lock, atomic access
+//! and wake-up who goes on, so that the tests in `interleavings` try schedules that the system's threads hardly ever
+//! show. It is the engine itself that runs there, not a model of it, and no build but that of the unit tests knows of
+//! it.
 //!
-//! Invariant: nothing else in the engine takes a lock, touches an atomic or parks. A lock that shuttle does not know would
-//! stop the one system thread that all threads of such a test share.
+//! Invariant: nothing else in the engine takes a lock, touches an atomic or parks. A lock that shuttle does not know
+//! would stop the one system thread that all threads of such a test share.
 //!
 //! What shuttle does not see: it runs every atomic access in one order, so an `Ordering` that is too weak stays hidden.
 

@@ -1,10 +1,10 @@
 //! The buffers of one operator: a cluster each, reserved, bounded and used again.
 //!
-//! A refused reservation is not an error as long as one of the operator's own writes is under way: its buffer comes back, and
-//! whoever asked is woken then. Read-ahead is a luxury that never takes the clusters of `clusters_min`. So an operator never fails
-//! that reserves a cluster for each file that it fills and one more, and two for each that it reads: one under the batch that it
-//! works on, and the next. Compression needs one cluster more for all writers together, and reserves what it unpacks, an eighth
-//! of a cluster at a time as a rule, beside the clusters.
+//! A refused reservation is not an error as long as one of the operator's own writes is under way: its buffer comes
+//! back, and whoever asked is woken then. Read-ahead is a luxury that never takes the clusters of `clusters_min`. So an
+//! operator never fails that reserves a cluster for each file that it fills and one more, and two for each that it
+//! reads: one under the batch that it works on, and the next. Compression needs one cluster more for all writers
+//! together, and reserves what it unpacks, an eighth of a cluster at a time as a rule, beside the clusters.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -70,7 +70,8 @@ struct State {
 
 impl SpillBuffers {
     /// Buffers whose bytes are reserved in `reservation`, in which nothing is reserved yet: it is a
-    /// [`sibling`](Reservation::sibling) of the operator's own, as a rule. Fails with kind `Resource` if `clusters_min` do not fit.
+    /// [`sibling`](Reservation::sibling) of the operator's own, as a rule. Fails with kind `Resource` if `clusters_min`
+    /// do not fit.
     pub fn new(space: &TempSpace, mut reservation: Reservation, memory: SpillMemory) -> Result<Self> {
         reservation.resize(memory.clusters_min * space.cluster_bytes())?;
         let state =
@@ -94,8 +95,8 @@ impl SpillBuffers {
         state.wanted + state.ahead
     }
 
-    /// Clusters that can be had without more memory than is reserved now and without waiting. When none is left, an operator
-    /// that groups its writes submits a group.
+    /// Clusters that can be had without more memory than is reserved now and without waiting. When none is left, an
+    /// operator that groups its writes submits a group.
     pub fn at_hand(&self) -> usize {
         let state = self.0.state.lock();
         let reserved = (state.reservation.bytes() / self.0.space.cluster_bytes).min(self.0.memory.clusters_max);
@@ -113,8 +114,8 @@ impl SpillBuffers {
         drop(spare);
     }
 
-    /// A buffer to be filled. After `Pending` the waker is woken when one of the writes is done. Fails with kind `Resource` if there is
-    /// neither memory nor a write to wait for.
+    /// A buffer to be filled. After `Pending` the waker is woken when one of the writes is done. Fails with kind
+    /// `Resource` if there is neither memory nor a write to wait for.
     pub(super) fn poll_take_to_write(&self, waker: &Waker) -> Poll<Result<ClusterBuffer>> {
         self.poll(self.0.memory.writes_max, waker)
     }
@@ -240,8 +241,8 @@ pub(super) struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// So many zeros. Fails with kind `Resource` if they cannot be reserved and are more than a cluster: what was compressed must
-    /// be readable with the clusters that its reader has.
+    /// So many zeros. Fails with kind `Resource` if they cannot be reserved and are more than a cluster: what was
+    /// compressed must be readable with the clusters that its reader has.
     pub fn new(buffers: &SpillBuffers, bytes: usize) -> Result<Self> {
         let mut reservation = buffers.sibling();
         reservation.grow_for_one_row(bytes)?;

@@ -24,8 +24,8 @@ use super::wait::enlist;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 
-/// What a cluster's bytes are checked by. It never leaves the process, so it may be a hash of any kind: this one keeps up with
-/// memory.
+/// What a cluster's bytes are checked by. It never leaves the process, so it may be a hash of any kind: this one keeps
+/// up with memory.
 pub(super) fn checksum_of(bytes: &[u8]) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(bytes);
@@ -52,8 +52,8 @@ pub(super) struct Stored {
     pub checksum: u64,
 }
 
-/// A file as its writer, its readers and their requests share it. Dropping it frees its clusters; a request that is under way
-/// holds it until it is done.
+/// A file as its writer, its readers and their requests share it. Dropping it frees its clusters; a request that is
+/// under way holds it until it is done.
 pub(super) struct FileShared {
     pub space: Arc<Space>,
     pub number: u64,
@@ -183,8 +183,8 @@ impl Drop for FileShared {
     }
 }
 
-/// A file that is written, or about to be: readers wait for what is still on its way. Clones are the same file; with the last clone
-/// and reader its clusters are free.
+/// A file that is written, or about to be: readers wait for what is still on its way. Clones are the same file; with
+/// the last clone and reader its clusters are free.
 #[derive(Clone)]
 pub struct SpillFile(pub(super) Arc<FileShared>);
 

@@ -117,7 +117,8 @@ impl SpillReader {
         self.next
     }
 
-    /// Goes on with another cluster, before the reader's end. What was read ahead is dropped; with `recycle` it is lost.
+    /// Goes on with another cluster, before the reader's end. What was read ahead is dropped; with `recycle` it is
+    /// lost.
     pub fn seek(&mut self, cluster: usize) {
         if cluster == self.next {
             return;
@@ -131,8 +132,8 @@ impl SpillReader {
         (self.next, self.ahead) = (cluster, cluster);
     }
 
-    /// The next cluster; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an error the
-    /// reader stands where it stood.
+    /// The next cluster; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an
+    /// error the reader stands where it stood.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Cluster>>> {
         if self.next >= self.end {
             return Poll::Ready(None);

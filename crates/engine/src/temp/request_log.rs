@@ -1,4 +1,5 @@
-//! A log of block requests, for the I/O laboratory (`diligence-bench blocks --replay`). A block is a cluster, files have numbers:
+//! A log of block requests, for the I/O laboratory (`diligence-bench blocks --replay`). A block is a cluster, files
+//! have numbers:
 //!
 //! ```text
 //! block 1048576        a block is 1 MiB

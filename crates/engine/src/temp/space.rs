@@ -85,8 +85,8 @@ impl Default for TempOptions {
 }
 
 impl TempOptions {
-    /// The defaults for a memory budget: with a small one clusters are smaller, because operators have a few of them each, whatever
-    /// they are for.
+    /// The defaults for a memory budget: with a small one clusters are smaller, because operators have a few of them
+    /// each, whatever they are for.
     pub fn within(memory_bytes: usize) -> Self {
         let share = (memory_bytes / TEMP_CLUSTERS_PER_BUDGET).max(1);
         let cluster_bytes = (1 << share.ilog2()).clamp(TEMP_CLUSTER_BYTES_MIN, TEMP_CLUSTER_BYTES);
@@ -94,8 +94,8 @@ impl TempOptions {
     }
 }
 
-/// The temp space of a process. Clones are the same space; with the last clone, spill file and reader it is closed, and its
-/// files are gone.
+/// The temp space of a process. Clones are the same space; with the last clone, spill file and reader it is closed, and
+/// its files are gone.
 #[derive(Clone)]
 pub struct TempSpace(pub(super) Arc<Space>);
 
@@ -110,8 +110,9 @@ pub(super) struct Space {
 }
 
 impl TempSpace {
-    /// Removes what dead processes left in the directories and makes a file in each. Fails with kind `Input` if an option or a
-    /// directory cannot be used or an io_uring is demanded and refused, and with kind `Resource` if the system has no threads left.
+    /// Removes what dead processes left in the directories and makes a file in each. Fails with kind `Input` if an
+    /// option or a directory cannot be used or an io_uring is demanded and refused, and with kind `Resource` if the
+    /// system has no threads left.
     pub fn open(options: &TempOptions) -> Result<Self> {
         let cluster_bytes = options.cluster_bytes;
         if cluster_bytes == 0 || !cluster_bytes.is_multiple_of(PAGE_BYTES) || cluster_bytes > CLUSTER_BYTES_MAX {
@@ -157,8 +158,8 @@ impl TempSpace {
         }
     }
 
-    /// Ends the I/O threads when they are done with what they do; what is queued fails. Afterwards reads and writes happen at once
-    /// on the thread that asks for them. For the end of an engine.
+    /// Ends the I/O threads when they are done with what they do; what is queued fails. Afterwards reads and writes
+    /// happen at once on the thread that asks for them. For the end of an engine.
     pub fn close(&self) {
         self.0.transfers.stop();
     }
@@ -176,7 +177,8 @@ impl std::fmt::Debug for TempSpace {
 }
 
 impl Space {
-    /// Has a transfer done. `may_block` says that its start may. Not called under a lock: without threads it is done at once.
+    /// Has a transfer done. `may_block` says that its start may. Not called under a lock: without threads it is done at
+    /// once.
     pub fn submit(&self, may_block: bool, start: impl FnOnce() -> Option<Box<dyn Transfer>> + Send + 'static) {
         self.transfers.submit(may_block, start);
     }

@@ -6,7 +6,8 @@
 //!                pool:     what blocks otherwise: growing files, cutting them
 //! ```
 //!
-//! Invariant: what a transfer needs belongs to whoever does it, until it is done or given up. Dropping it tells its file.
+//! Invariant: what a transfer needs belongs to whoever does it, until it is done or given up. Dropping it tells its
+//! file.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,8 +35,8 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Starts the threads. Fails with kind `Input` if an io_uring is demanded and refused, and with kind `Resource` if the system has no
-    /// threads left.
+    /// Starts the threads. Fails with kind `Input` if an io_uring is demanded and refused, and with kind `Resource` if
+    /// the system has no threads left.
     pub fn start(options: &TempOptions) -> Result<Self> {
         let queue = match options.io {
             TempIo::Threads => Err(None),
@@ -57,7 +58,8 @@ impl Transfers {
         Ok(Self { pool, driver, info })
     }
 
-    /// Has a transfer done. `may_block` says that its start may. Not called under a lock: without threads it is done at once.
+    /// Has a transfer done. `may_block` says that its start may. Not called under a lock: without threads it is done at
+    /// once.
     pub fn submit(&self, may_block: bool, start: impl FnOnce() -> Option<Box<dyn Transfer>> + Send + 'static) {
         match &self.driver {
             None => self.submit_blocking(move || start().into_iter().for_each(transfer_now)),
@@ -79,8 +81,8 @@ impl Transfers {
         self.pool.submit(Box::new(move || drop(catch_unwind(AssertUnwindSafe(job)))));
     }
 
-    /// Ends the threads when they are done with what they do; what is queued is dropped. Afterwards all is done at once on the thread that
-    /// asks for it.
+    /// Ends the threads when they are done with what they do; what is queued is dropped. Afterwards all is done at once
+    /// on the thread that asks for it.
     pub fn stop(&self) {
         self.pool.stop();
         self.driver.iter().for_each(|driver| driver.stop());

@@ -1,12 +1,13 @@
 //! The large files of temp space, one per directory, and which of their clusters are free.
 //!
-//! * A cluster that was freed is taken before a file grows, and the lowest one first: so files stay dense, and what the page
-//!   cache still holds is overwritten in place.
+//! * A cluster that was freed is taken before a file grows, and the lowest one first: so files stay dense, and what the
+//!   page cache still holds is overwritten in place.
 //! * Whoever asks for several gets them side by side if there is room for that in what the files have already.
-//! * Directories take turns. Files grow in large steps, the shortest first. A file whose end is free for long gives it back.
+//! * Directories take turns. Files grow in large steps, the shortest first. A file whose end is free for long gives it
+//!   back.
 //!
-//! Invariants: a cluster is free or belongs to one place in one spill file. The lock is not held during a call of the system;
-//! meanwhile `resizing` keeps everybody else from changing a length.
+//! Invariants: a cluster is free or belongs to one place in one spill file. The lock is not held during a call of the
+//! system; meanwhile `resizing` keeps everybody else from changing a length.
 
 use std::io;
 use std::path::PathBuf;
@@ -167,7 +168,8 @@ impl Volumes {
         }
     }
 
-    /// Makes files longer: by at least `missing` clusters, all of the shortest ones if possible. Which ones, and by how many.
+    /// Makes files longer: by at least `missing` clusters, all of the shortest ones if possible. Which ones, and by how
+    /// many.
     fn grow(&self, missing: u64, total: u64, shortest: &[usize], lengths: &[u32]) -> Result<Vec<(usize, u32)>> {
         let mut quota = self.quota_clusters.saturating_sub(total);
         if quota < missing {
@@ -198,8 +200,8 @@ impl Volumes {
         }
     }
 
-    /// Makes one file longer, by `least` clusters at least and `most` at most, or not at all if that is asked for or the file is as
-    /// long as it can be.
+    /// Makes one file longer, by `least` clusters at least and `most` at most, or not at all if that is asked for or
+    /// the file is as long as it can be.
     fn grow_one(&self, index: usize, length: u64, least: u64, most: u64) -> Result<u64> {
         let Directory { path, file } = &self.directories[index];
         let usual = (length * self.cluster_bytes).clamp(*TEMP_GROWTH_BYTES.start(), *TEMP_GROWTH_BYTES.end());

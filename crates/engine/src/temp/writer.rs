@@ -1,7 +1,7 @@
 //! Writing a spill file: bytes into clusters, clusters to the disk.
 //!
-//! A write request takes clusters of one file that come one after another, finds places for them, side by side if possible, and
-//! writes those that do lie side by side with one call.
+//! A write request takes clusters of one file that come one after another, finds places for them, side by side if
+//! possible, and writes those that do lie side by side with one call.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -51,9 +51,9 @@ impl SpillWriter {
         Self { file, buffers: buffers.clone(), grouping, current: None, full: Vec::new(), bytes: 0 }
     }
 
-    /// Room for at least `bytes` bytes (at most a cluster), all in one cluster: if the present one has less left, it is closed. What
-    /// was written there counts after [`Self::advance`]. After `Pending` the waker is woken when it is worth asking again. Fails if
-    /// an earlier write has failed, or if there is no memory for another cluster.
+    /// Room for at least `bytes` bytes (at most a cluster), all in one cluster: if the present one has less left, it is
+    /// closed. What was written there counts after [`Self::advance`]. After `Pending` the waker is woken when it is
+    /// worth asking again. Fails if an earlier write has failed, or if there is no memory for another cluster.
     pub fn poll_room(&mut self, bytes: usize, waker: &Waker) -> Poll<Result<&mut [u8]>> {
         if bytes > self.buffers.0.space.cluster_bytes {
             return Poll::Ready(Err(Error::bug(format!("{bytes} bytes do not fit into a cluster of temp space"))));
@@ -89,7 +89,8 @@ impl SpillWriter {
         }
     }
 
-    /// Appends some of the bytes, across clusters, and says how many: all, unless it has to wait after the first of them.
+    /// Appends some of the bytes, across clusters, and says how many: all, unless it has to wait after the first of
+    /// them.
     pub fn poll_append(&mut self, bytes: &[u8], waker: &Waker) -> Poll<Result<usize>> {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -162,7 +163,8 @@ impl SpillWriter {
         self.bytes
     }
 
-    /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not arrive.
+    /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not
+    /// arrive.
     pub fn finish(mut self) -> SpillFile {
         self.close_cluster();
         self.submit();
@@ -176,7 +178,8 @@ impl std::fmt::Debug for SpillWriter {
     }
 }
 
-/// Clusters on their way to the disk. Whatever becomes of it, dropping it tells the file and gives back buffers and places.
+/// Clusters on their way to the disk. Whatever becomes of it, dropping it tells the file and gives back buffers and
+/// places.
 struct WriteRequest {
     /// Nobody wants the clusters any more if it is gone.
     file: Weak<FileShared>,

@@ -1,13 +1,14 @@
 //! Who runs and who waits: the rules, without a clock and without anybody waiting.
 //!
-//! There are two lanes, for cheap queries and for heavy ones, each with its places and its line. Times are given by the caller, from any
-//! beginning, so that tests decide what time it is.
+//! There are two lanes, for cheap queries and for heavy ones, each with its places and its line. Times are given by the
+//! caller, from any beginning, so that tests decide what time it is.
 //!
 //! Invariants:
-//! * No cheap query waits for a heavy one. One that was taken for cheap and is not gives its place up after [`CHEAP_TIME_MAX`].
+//! * No cheap query waits for a heavy one. One that was taken for cheap and is not gives its place up after
+//!   [`CHEAP_TIME_MAX`].
 //! * A line is served in order, except that who waits for others of his role is passed.
-//! * Nobody waits for ever: a step of priority is worth [`PRIORITY_WORTH`] of waiting, not more; and a heavy query that needs more
-//!   memory than there is runs when no other heavy one does.
+//! * Nobody waits for ever: a step of priority is worth [`PRIORITY_WORTH`] of waiting, not more; and a heavy query that
+//!   needs more memory than there is runs when no other heavy one does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 use super::Class;
 
-/// How long a query may have a cheap one's place. Nearly all cheap ones take a hundredth of that; one that does not was misjudged, or its
-/// client is slow, and counts as heavy from then on.
+/// How long a query may have a cheap one's place. Nearly all cheap ones take a hundredth of that; one that does not was
+/// misjudged, or its client is slow, and counts as heavy from then on.
 pub const CHEAP_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How much longer one who waits seems to have waited for each step of his role's priority.
@@ -126,7 +127,8 @@ pub enum Full {
 pub struct Ticket(pub u64);
 
 impl Ticket {
-    /// The number under which one who waits is listed: below zero, since those above are of queries that the engine has seen.
+    /// The number under which one who waits is listed: below zero, since those above are of queries that the engine has
+    /// seen.
     pub fn number(self) -> i64 {
         -i64::try_from(self.0).unwrap_or(i64::MAX)
     }
@@ -239,8 +241,8 @@ impl Lanes {
         }
     }
 
-    /// Puts somebody into his line; [`admit`](Self::admit) says whether he may run. Fails if the line, or his role's part of it, is full
-    /// and he would have to wait.
+    /// Puts somebody into his line; [`admit`](Self::admit) says whether he may run. Fails if the line, or his role's
+    /// part of it, is full and he would have to wait.
     pub fn enter(&mut self, wanted: Wanted, now: Duration, memory_bytes: usize) -> Result<Ticket, Full> {
         self.move_slow_ones(now);
         let class = wanted.class;
@@ -271,7 +273,8 @@ impl Lanes {
         Ok(ticket)
     }
 
-    /// Lets in whoever may run now, cheap ones first. `memory_bytes` is what all heavy queries together may be expected to reserve.
+    /// Lets in whoever may run now, cheap ones first. `memory_bytes` is what all heavy queries together may be expected
+    /// to reserve.
     pub fn admit(&mut self, now: Duration, memory_bytes: usize) -> Vec<Ticket> {
         self.move_slow_ones(now);
         let mut admitted = Vec::new();
@@ -353,7 +356,8 @@ impl Lanes {
         }
     }
 
-    /// When it is worth calling [`admit`](Self::admit) again although nobody has left: the next misjudged query gives its place up then.
+    /// When it is worth calling [`admit`](Self::admit) again although nobody has left: the next misjudged query gives
+    /// its place up then.
     pub fn next_move(&self) -> Option<Duration> {
         if self.cheap.line.is_empty() {
             return None;
@@ -368,7 +372,8 @@ impl Lanes {
         let lane = self.lane(*class);
         let (wanted, _) = lane.line.get(standing)?;
         let position = lane.line.range(..=*standing).count();
-        // Without an obstacle of his own he is behind one who has one: only memory is such that it may hold one up and not the next.
+        // Without an obstacle of his own he is behind one who has one: only memory is such that it may hold one up and
+        // not the next.
         let reason = self.obstacle(wanted, memory_bytes).unwrap_or(Reason::Memory);
         Some(Place { class: *class, position, waiting: lane.line.len(), reason })
     }

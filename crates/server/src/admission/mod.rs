@@ -1,11 +1,12 @@
 //! Which queries run at once, and which wait or are refused.
 //!
-//! Each query is *cheap* or *heavy*: by what its plan is expected to need, corrected by what the same plan has needed before. Both have
-//! a lane of their own ([`lanes`]), so that no cheap query waits for a heavy one. Whoever waits can look where he stands; who
-//! would make a line too long is refused at once, with an error that says so. Nothing is dropped silently.
+//! Each query is *cheap* or *heavy*: by what its plan is expected to need, corrected by what the same plan has needed
+//! before. Both have a lane of their own ([`lanes`]), so that no cheap query waits for a heavy one. Whoever waits can
+//! look where he stands; who would make a line too long is refused at once, with an error that says so. Nothing is
+//! dropped silently.
 //!
-//! A query whose client does not read is not counted as running after a while: it holds what its operators have reserved, but no worker,
-//! and it must not keep others waiting.
+//! A query whose client does not read is not counted as running after a while: it holds what its operators have
+//! reserved, but no worker, and it must not keep others waiting.
 
 pub mod lanes;
 
@@ -34,7 +35,8 @@ pub const CHEAP_WORK_MAX: Duration = Duration::from_millis(50);
 
 /// The part of the memory budget, as its divisor, that heavy queries leave to others.
 const MEMORY_LEFT_PART: usize = 8;
-/// The part of what heavy queries may take, as its divisor, that one of which only the plan is known is taken for at most.
+/// The part of what heavy queries may take, as its divisor, that one of which only the plan is known is taken for at
+/// most.
 const GUESS_PART: usize = 4;
 
 /// Bytes of a statement that are listed.
@@ -153,7 +155,8 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// A query, by what its plan is expected to need, and by what the same plan used when it ran last: if that is known, it decides.
+    /// A query, by what its plan is expected to need, and by what the same plan used when it ran last: if that is
+    /// known, it decides.
     pub fn new(statement: &'a str, expected: Needs, used: Option<Used>) -> Self {
         let (is_quick, memory_bytes) = match used {
             Some(used) => (used.worked <= CHEAP_WORK_MAX, used.memory_bytes),
@@ -165,8 +168,8 @@ impl<'a> Query<'a> {
         Self { statement, expected, memory_bytes, is_guess: used.is_none() }
     }
 
-    /// Bytes that are counted as taken while it runs, where heavy queries together may take `most`. A guess errs towards more, and what
-    /// does not fit goes to temp space: one guess must not keep all others waiting.
+    /// Bytes that are counted as taken while it runs, where heavy queries together may take `most`. A guess errs
+    /// towards more, and what does not fit goes to temp space: one guess must not keep all others waiting.
     fn memory_counted(&self, most: usize) -> usize {
         if self.is_guess { self.memory_bytes.min(most / GUESS_PART) } else { self.memory_bytes }
     }
@@ -368,8 +371,8 @@ impl Admission {
         rows.collect()
     }
 
-    /// Ends somebody's waiting, if his user is one that `may` be touched; of one who has been let in, it is noted that he should end
-    /// ([`Admitted::is_unwanted`]). False if there is no such one.
+    /// Ends somebody's waiting, if his user is one that `may` be touched; of one who has been let in, it is noted that
+    /// he should end ([`Admitted::is_unwanted`]). False if there is no such one.
     pub fn cancel(&self, ticket: Ticket, may: impl Fn(&str) -> bool) -> bool {
         let waiting = {
             let mut state = self.state.lock();

@@ -1,7 +1,7 @@
 //! `GET /`: the console, a page that talks to `/v1`. Its files are in the binary, so it works without the internet.
 //!
-//! The page is what its files are: there is no step that makes them. It loads nothing from elsewhere, and its policy tells the
-//! browser so: scripts and styles only from here, requests only to here, and no page may frame it.
+//! The page is what its files are: there is no step that makes them. It loads nothing from elsewhere, and its policy
+//! tells the browser so: scripts and styles only from here, requests only to here, and no page may frame it.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

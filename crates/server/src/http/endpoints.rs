@@ -11,9 +11,9 @@
 //! SELECT product, sum(price) AS total FROM sales WHERE region = $region GROUP BY product ORDER BY total DESC LIMIT $limit
 //! ```
 //!
-//! An answer's `ETag` is made of the query, its parameters and the states of the tables behind it. So as long as nothing
-//! changes, a client that shows it gets 304 and no query runs: the integrated web and database server of Harizopoulos and
-//! Ailamaki, "A Case for Staged Database Systems" (CIDR 2003), section 3.
+//! An answer's `ETag` is made of the query, its parameters and the states of the tables behind it. So as long as
+//! nothing changes, a client that shows it gets 304 and no query runs: the integrated web and database server of
+//! Harizopoulos and Ailamaki, "A Case for Staged Database Systems" (CIDR 2003), section 3.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -368,8 +368,8 @@ async fn page(
     Ok(page)
 }
 
-/// A tag for an answer. Numbers of tables' states begin anew with each process, so the tag has the process's secret in it.
-/// It is weak: compressed or not, the answer is the same.
+/// A tag for an answer. Numbers of tables' states begin anew with each process, so the tag has the process's secret in
+/// it. It is weak: compressed or not, the answer is the same.
 fn etag(
     server: &Server,
     endpoint: &Endpoint,

@@ -9,8 +9,8 @@
 //! | `GET` of an endpoint | the rows of its file's query ([`endpoints`]), described in `GET /openapi.json` |
 //! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
 //!
-//! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from the
-//! internet must not reach the database through its reader's browser.
+//! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from
+//! the internet must not reach the database through its reader's browser.
 
 mod console;
 mod endpoints;
@@ -148,7 +148,8 @@ async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Ne
     next.run(request).await
 }
 
-/// Whether the request is for an address or for `localhost`: a name of the internet that leads here is somebody's trick.
+/// Whether the request is for an address or for `localhost`: a name of the internet that leads here is somebody's
+/// trick.
 fn is_own_name(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };
     if host.parse::<SocketAddr>().is_ok() || host.parse::<std::net::IpAddr>().is_ok() {
@@ -207,8 +208,8 @@ fn queue_header(passed: &Passed) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("waited"))
 }
 
-/// Has an answer begin within so much time; zero for as long as it takes. The time is for the first row: a client that wants no more rows
-/// closes its connection.
+/// Has an answer begin within so much time; zero for as long as it takes. The time is for the first row: a client that
+/// wants no more rows closes its connection.
 async fn within(limit: Duration, answer: impl Future<Output = Result<Response>>) -> Result<Response> {
     if limit.is_zero() {
         return answer.await;

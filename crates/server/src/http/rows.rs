@@ -42,7 +42,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a client asks for with `Accept`; JSON if it takes anything. `None` if there is none that it takes.
+    /// The format that a client asks for with `Accept`; JSON if it takes anything. `None` if there is none that it
+    /// takes.
     pub(crate) fn accepted(headers: &HeaderMap, has_html: bool) -> Option<Self> {
         let Some(accept) = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()) else {
             return Some(Format::Json);
@@ -252,7 +253,8 @@ pub(crate) async fn response(
     };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(making.deliver(sender));
-    // Listed until the connection has taken the last piece: what drains waits for that, and one that does not read stays listed.
+    // Listed until the connection has taken the last piece: what drains waits for that, and one that does not read
+    // stays listed.
     let body = unfold(Some((receiver, entry)), |taking| async move {
         let (mut receiver, entry) = taking?;
         match receiver.recv().await {
@@ -274,7 +276,8 @@ pub(crate) async fn response(
 }
 
 impl Making {
-    /// Makes pieces as fast as they are taken, to the end, or until the connection is gone or nothing was taken for too long.
+    /// Makes pieces as fast as they are taken, to the end, or until the connection is gone or nothing was taken for too
+    /// long.
     async fn deliver(mut self, sender: mpsc::Sender<Piece>) {
         loop {
             let piece = tokio::select! {

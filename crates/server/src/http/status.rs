@@ -1,5 +1,5 @@
-//! `GET /v1/status`: what `system.server`, `system.stages`, `system.workers` and `system.memory` show, at one moment and without
-//! a query, so that looking does not change what is seen.
+//! `GET /v1/status`: what `system.server`, `system.stages`, `system.workers` and `system.memory` show, at one moment
+//! and without a query, so that looking does not change what is seen.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

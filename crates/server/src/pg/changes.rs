@@ -1,7 +1,7 @@
 //! Settings that were changed inside of a block: what they were, for ROLLBACK, ROLLBACK TO and the end of SET LOCAL.
 //!
-//! Kept is each change with what the setting was before it, in their order, and with each savepoint where it is among them. Of changes of
-//! one setting between two savepoints two say all: a SET, and a SET LOCAL after it.
+//! Kept is each change with what the setting was before it, in their order, and with each savepoint where it is among
+//! them. Of changes of one setting between two savepoints two say all: a SET, and a SET LOCAL after it.
 
 use diligence_base::{Error, Result};
 
@@ -53,7 +53,8 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Remembers what a setting was before it was changed; of one that is everybody's (`None`) there is nothing to remember.
+    /// Remembers what a setting was before it was changed; of one that is everybody's (`None`) there is nothing to
+    /// remember.
     pub(super) fn note(&mut self, was: Option<Was>, lasts: Lasts) {
         let Some(was) = was else { return };
         let since = self.savepoints.last().map_or(0, |savepoint| savepoint.at);
@@ -231,7 +232,8 @@ mod tests {
         assert_eq!(settings.changes.savepoint("x").unwrap_err().code(), Some(sqlstate::LIMIT));
     }
 
-    /// A block that copies all its values at each savepoint. Each setting has the value that holds, and the one that does after COMMIT.
+    /// A block that copies all its values at each savepoint. Each setting has the value that holds, and the one that
+    /// does after COMMIT.
     type Copied = HashMap<String, (String, String)>;
 
     #[test]

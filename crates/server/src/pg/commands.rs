@@ -1,7 +1,7 @@
 //! Statements that the session answers itself: transactions, the client's settings, cursors, COPY with the client.
 //!
-//! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the planner,
-//! which says what is wrong with it.
+//! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
+//! planner, which says what is wrong with it.
 
 /// A token of a statement: enough to tell these few statements.
 #[derive(Clone, Debug, PartialEq)]

@@ -79,7 +79,8 @@ impl CopyEncoder {
         (self.options.format == CopyFormat::Binary).then_some([0xff, 0xff])
     }
 
-    /// Writes rows until `out` has so many bytes; gives the first row that is left. `head` goes before the first row, in its message.
+    /// Writes rows until `out` has so many bytes; gives the first row that is left. `head` goes before the first row,
+    /// in its message.
     pub fn rows(
         &self,
         rows: &Rows,

@@ -1,6 +1,7 @@
 //! Values as the wire protocol writes them: text or binary, row by row from columns.
 //!
-//! The forms are PostgreSQL's: what its `…out` and `…send` functions give, so that clients read them with their own codecs.
+//! The forms are PostgreSQL's: what its `…out` and `…send` functions give, so that clients read them with their own
+//! codecs.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
@@ -131,7 +132,8 @@ impl Rows {
         row
     }
 
-    /// Writes one row as its count of fields and the fields with their lengths: the body of a DataRow, and a row of a binary COPY.
+    /// Writes one row as its count of fields and the fields with their lengths: the body of a DataRow, and a row of a
+    /// binary COPY.
     pub fn write_fields(&self, row: usize, out: &mut BytesMut) {
         out.put_i16(self.columns.len() as i16);
         for column in &self.columns {

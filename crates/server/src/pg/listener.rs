@@ -76,8 +76,8 @@ impl LocalListener {
         directory.join(format!(".s.PGSQL.{port}"))
     }
 
-    /// Listens there. Without log-ins (`only_own_user`) nobody but the server's own user, and root, can connect. The file of a server that was
-    /// killed is replaced; that of one that answers is an error.
+    /// Listens there. Without log-ins (`only_own_user`) nobody but the server's own user, and root, can connect. The
+    /// file of a server that was killed is replaced; that of one that answers is an error.
     pub(crate) async fn bind(path: PathBuf, only_own_user: bool) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Error::resource(format!("cannot listen on {}: {error}", path.display()))

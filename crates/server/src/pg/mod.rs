@@ -1,8 +1,9 @@
 //! PostgreSQL's protocol, version 3: what psql, drivers and BI tools speak.
 //!
-//! pgwire has the messages; what happens on them is here. The life of a connection: [`startup`] lets it in, [`session`] answers
-//! its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which only move bytes:
-//! what takes time goes through the stages ([`crate::path`]), and what a slow client does not take stays in its own buffers.
+//! pgwire has the messages; what happens on them is here. The life of a connection: [`startup`] lets it in, [`session`]
+//! answers its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which
+//! only move bytes: what takes time goes through the stages ([`crate::path`]), and what a slow client does not take
+//! stays in its own buffers.
 
 mod changes;
 pub mod commands;

@@ -126,8 +126,8 @@ pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
     })
 }
 
-/// A date or time without the zone behind it, which PostgreSQL reads and does not heed where the type has none: drivers leave to the
-/// statement which it is. Of a date the time goes, too.
+/// A date or time without the zone behind it, which PostgreSQL reads and does not heed where the type has none: drivers
+/// leave to the statement which it is. Of a date the time goes, too.
 fn without_zone(text: &str, is_date: bool) -> &str {
     let plain = |byte: u8| byte.is_ascii_digit() || b"-:.".contains(&byte);
     let is_plain = |word: &str| !word.is_empty() && word.bytes().all(plain) && word.as_bytes()[0] != b'-';
@@ -406,8 +406,8 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     list_of(parts, &present)
 }
 
-/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog before it knows any
-/// other type must be told of one that it knows.
+/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog
+/// before it knows any other type must be told of one that it knows.
 pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
     const OID: u32 = 26;
     const OID_ARRAY: u32 = 1028;

@@ -42,8 +42,8 @@ impl Prepared {
     }
 }
 
-/// Whether two results have the same columns for a client: as many, of the same names and types. What a type has in parentheses may
-/// differ: of a decimal it may depend on values, and clients read any.
+/// Whether two results have the same columns for a client: as many, of the same names and types. What a type has in
+/// parentheses may differ: of a decimal it may depend on values, and clients read any.
 pub(super) fn same_columns(one: &Schema, other: &Schema) -> bool {
     let alike = |(one, other): (&FieldRef, &FieldRef)| {
         let types = [one, other].map(|field| column_type(field.data_type()).oid);

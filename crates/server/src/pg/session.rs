@@ -7,9 +7,10 @@
 //!                    ╰── error ──▶ everything is skipped up to Sync
 //! ```
 //!
-//! Transactions: BEGIN opens a block in which statements may read. Each statement reads the tables as they are when it starts,
-//! as with READ COMMITTED; what would change something is refused inside a block (25006), because it could not be rolled
-//! back. Outside of a block every statement stands by itself and is done when it is answered. Settings can be rolled back:
+//! Transactions: BEGIN opens a block in which statements may read. Each statement reads the tables as they are when it
+//! starts, as with READ COMMITTED; what would change something is refused inside a block (25006), because it could not
+//! be rolled back. Outside of a block every statement stands by itself and is done when it is answered. Settings can be
+//! rolled back:
 //! [`changes`](super::changes) knows what they were.
 
 use std::collections::HashMap;
@@ -164,7 +165,8 @@ impl PgSession {
                 // Drivers name their machine's zone; rows are shown in UTC all the same, and say so.
                 name if name.eq_ignore_ascii_case("timezone") => {}
                 name => {
-                    // A start-up that fails because of a setting helps nobody; the client sees in ParameterStatus what holds.
+                    // A start-up that fails because of a setting helps nobody; the client sees in ParameterStatus what
+                    // holds.
                     if let Err(error) = self.settings.set(name, value) {
                         self.outbox.put(notice("WARNING", &error));
                     }
@@ -432,8 +434,8 @@ impl PgSession {
         Ok(Prepared { text, kind: Kind::Statement(parsed, description), declared: oids, parameters })
     }
 
-    /// Fails if a statement does not give the columns any more that it was described with. Described anew, since what it is described with and what it
-    /// gives could differ for other reasons.
+    /// Fails if a statement does not give the columns any more that it was described with. Described anew, since what
+    /// it is described with and what it gives could differ for other reasons.
     pub(super) async fn check_columns(&mut self, statement: &Prepared) -> Outcome {
         let Some(before) = statement.described() else { return Ok(()) };
         let again = self.prepare(statement.text.clone(), statement.declared.clone(), true).await?;

@@ -1,4 +1,5 @@
-//! Settings that belong to the client and its session here, not to the engine: those that PostgreSQL has and drivers set.
+//! Settings that belong to the client and its session here, not to the engine: those that PostgreSQL has and drivers
+//! set.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -116,8 +117,8 @@ pub(super) struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another time up to
-    /// `timeout_max`.
+    /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another
+    /// time up to `timeout_max`.
     pub(super) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
         Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
     }

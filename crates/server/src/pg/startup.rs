@@ -1,7 +1,7 @@
 //! The beginning of a connection: encryption, cancel requests, log-in.
 //!
-//! With a certificate every connection over the network must be encrypted: one that is not is refused, and never served in the clear. A client
-//! that asks for encryption where there is none is told so, and decides itself.
+//! With a certificate every connection over the network must be encrypted: one that is not is refused, and never served
+//! in the clear. A client that asks for encryption where there is none is told so, and decides itself.
 
 use std::sync::Arc;
 

@@ -61,9 +61,9 @@ const ASK_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// The way to the client.
 ///
-/// What is read ends in the same way when a client has left and when it only sends no more, which it may do while it waits for its
-/// answer. PostgreSQL does not notice either until it writes. Here something is written: a message that says nothing new, which the
-/// system of a client that has left refuses.
+/// What is read ends in the same way when a client has left and when it only sends no more, which it may do while it
+/// waits for its answer. PostgreSQL does not notice either until it writes. Here something is written: a message that
+/// says nothing new, which the system of a client that has left refuses.
 pub(super) struct Line {
     way: Mutex<Way>,
     /// Whether what the [`Outbox`] wrote ends with a whole message, so that another may follow.
@@ -225,7 +225,8 @@ impl Outbox {
 
     /// Adds a message to what goes out with the next [`flush`](Self::flush).
     pub(super) fn put(&mut self, message: PgWireBackendMessage) {
-        // A message that cannot be encoded has a text with a zero byte or a count beyond the protocol's; what is there stays whole.
+        // A message that cannot be encoded has a text with a zero byte or a count beyond the protocol's; what is there
+        // stays whole.
         let whole = self.buffer.len();
         if message.encode(&mut self.buffer).is_err() {
             self.buffer.truncate(whole);

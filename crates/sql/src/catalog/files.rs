@@ -1,8 +1,8 @@
 //! Foreign files under a name: opened when a statement first needs them, and again when they have changed.
 //!
-//! A folder with one corrupt file must not keep anybody from the other tables, so nothing is opened before it is used. Between
-//! statements files may be replaced: every statement looks at the times and lengths of the files before it uses what is
-//! known of them.
+//! A folder with one corrupt file must not keep anybody from the other tables, so nothing is opened before it is used.
+//! Between statements files may be replaced: every statement looks at the times and lengths of the files before it uses
+//! what is known of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,8 @@ use diligence_base::seams::Files;
 use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
 use parking_lot::Mutex;
 
-/// A file that changed less than this before it was looked at may change once more without another time: file systems count
-/// time in steps of up to 10 ms.
+/// A file that changed less than this before it was looked at may change once more without another time: file systems
+/// count time in steps of up to 10 ms.
 const TIME_STEP: Duration = Duration::from_millis(20);
 
 /// Files at a location, as a table.

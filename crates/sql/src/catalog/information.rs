@@ -1,5 +1,5 @@
-//! What clients find in `information_schema` beside DataFusion's tables: views about what tables do not have here (constraints, grants
-//! and the like), which never have rows but are joined, and the PostgreSQL types of columns.
+//! What clients find in `information_schema` beside DataFusion's tables: views about what tables do not have here
+//! (constraints, grants and the like), which never have rows but are joined, and the PostgreSQL types of columns.
 
 use std::sync::Arc;
 

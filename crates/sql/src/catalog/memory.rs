@@ -86,7 +86,8 @@ impl Table for State {
 }
 
 impl MemoryRelation {
-    /// A table of these rows, which are counted in `memory`. The columns take the logical types that all tables have (see
+    /// A table of these rows, which are counted in `memory`. The columns take the logical types that all tables have
+    /// (see
     /// [`table_schema`]).
     pub fn new(
         name: impl Into<String>,
@@ -124,8 +125,8 @@ impl MemoryRelation {
         self.state.read().table.rows()
     }
 
-    /// Adds rows, or puts them in place of all present ones. All or nothing; a NULL in a column that allows none is an error.
-    /// The new rows are counted in `memory`.
+    /// Adds rows, or puts them in place of all present ones. All or nothing; a NULL in a column that allows none is an
+    /// error. The new rows are counted in `memory`.
     pub fn insert(
         &self,
         rows: &[RecordBatch],
@@ -184,8 +185,9 @@ fn filled(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<RecordBatch
     batches.iter().filter(|batch| batch.num_rows() > 0).map(|batch| conform(batch, schema)).collect()
 }
 
-/// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end encodings,
-/// `Decimal128` for narrow decimals. Binaries stay as they are: DataFusion does not mix them with views everywhere.
+/// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end
+/// encodings, `Decimal128` for narrow decimals. Binaries stay as they are: DataFusion does not mix them with views
+/// everywhere.
 pub fn table_schema(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let data_type = table_type(field.data_type());

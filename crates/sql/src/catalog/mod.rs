@@ -1,10 +1,11 @@
 //! The relations of a database by name: tables, views, and tables computed on demand.
 //!
-//! A [`Catalog`] is shared by all sessions of a database. Not here: what a name means inside one statement (common table
-//! expressions, aliases), and how text becomes a name.
+//! A [`Catalog`] is shared by all sessions of a database. Not here: what a name means inside one statement (common
+//! table expressions, aliases), and how text becomes a name.
 //!
 //! Invariants:
-//! * A statement resolves every name once; what it found stays as it was until the statement ends, whatever others change.
+//! * A statement resolves every name once; what it found stays as it was until the statement ends, whatever others
+//!   change.
 //! * Two states of a table never have the same version.
 
 mod files;
@@ -161,7 +162,8 @@ impl Catalog {
         TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How often a name was given or taken away, or a table in memory became another: whoever keeps what he found here looks whether that is still the same.
+    /// How often a name was given or taken away, or a table in memory became another: whoever keeps what he found here
+    /// looks whether that is still the same.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

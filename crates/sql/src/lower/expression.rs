@@ -1,4 +1,5 @@
-//! An expression of DataFusion's for the engine: the same, but integers that overflow are an error instead of wrapping around.
+//! An expression of DataFusion's for the engine: the same, but integers that overflow are an error instead of wrapping
+//! around.
 
 use std::sync::Arc;
 

@@ -59,8 +59,8 @@ fn filtered(mut input: Plan, predicate: &Arc<dyn PhysicalExpr>) -> Result<Plan> 
     Ok(plan)
 }
 
-/// Gives a condition over a scan's output to the scan. False if it must stay where it is: it is not about single rows, or
-/// gives another answer each time.
+/// Gives a condition over a scan's output to the scan. False if it must stay where it is: it is not about single rows,
+/// or gives another answer each time.
 fn absorb(scan: &mut Scan, conjunct: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     if is_volatile(conjunct) || collect_columns(conjunct).is_empty() {
         return Ok(false);

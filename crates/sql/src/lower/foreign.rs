@@ -60,8 +60,8 @@ impl Lowering {
     }
 }
 
-/// Runs an operator with the settings and object stores of the session that planned it, and the memory of the query that
-/// runs it. To everyone who asks, it is the operator.
+/// Runs an operator with the settings and object stores of the session that planned it, and the memory of the query
+/// that runs it. To everyone who asks, it is the operator.
 struct SessionExec {
     inner: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,

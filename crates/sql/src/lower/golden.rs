@@ -1,6 +1,7 @@
 //! What SQL is lowered to, as text: one file per topic in `golden/`, each a list of statements with the plan below.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p diligence-sql golden` writes the files anew; look at the difference before committing it.
+//! `UPDATE_GOLDEN=1 cargo test -p diligence-sql golden` writes the files anew; look at the difference before committing
+//! it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, Relation
 use crate::rights::Rights;
 use crate::{Planner, PlannerOptions, Statement};
 
-/// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a, b)`.
+/// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a,
+/// b)`.
 pub(crate) fn planner() -> Planner {
     let number = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;

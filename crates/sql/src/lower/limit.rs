@@ -16,8 +16,8 @@ impl Lowering {
     }
 }
 
-/// True if a node's rows come in an order. A projection may drop the columns that the order is told by; the order is there
-/// all the same.
+/// True if a node's rows come in an order. A projection may drop the columns that the order is told by; the order is
+/// there all the same.
 pub(super) fn has_order(exec: &Arc<dyn ExecutionPlan>) -> bool {
     exec.output_ordering().is_some()
         || exec.maintains_input_order().into_iter().zip(exec.children()).any(|(kept, input)| kept && has_order(input))

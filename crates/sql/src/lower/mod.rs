@@ -1,13 +1,13 @@
 //! A DataFusion physical plan turned into the engine's own.
 //!
 //! DataFusion plans for one partition, so its plan is a plain tree without exchanges. Every node that the engine has
-//! natively becomes one of [`Node`](diligence_engine::plan::Node); what only moves rows between partitions is dropped; the rest becomes a
-//! foreign operator over native inputs. One file per family.
+//! natively becomes one of [`Node`](diligence_engine::plan::Node); what only moves rows between partitions is dropped;
+//! the rest becomes a foreign operator over native inputs. One file per family.
 //!
-//! **Order.** DataFusion's plan says of every node which order its rows have. A node keeps its order, at the price of one
-//! packet, only if somebody depends on it: the statement's ORDER BY, a LIMIT over an order, a foreign operator. A join, an
-//! aggregate or a union that must hand on an order that its input had gets a sort on top instead: they are faster without
-//! order, and the case is rare.
+//! **Order.** DataFusion's plan says of every node which order its rows have. A node keeps its order, at the price of
+//! one packet, only if somebody depends on it: the statement's ORDER BY, a LIMIT over an order, a foreign operator. A
+//! join, an aggregate or a union that must hand on an order that its input had gets a sort on top instead: they are
+//! faster without order, and the case is rare.
 //!
 //! Invariant: a lowered node has the schema of the DataFusion node it came from, column for column.
 
@@ -67,8 +67,8 @@ pub(crate) use expression::expression;
 const STACK_RED_ZONE: usize = 128 * 1024;
 const STACK_GROWTH: usize = 2 * 1024 * 1024;
 
-/// Lowers a plan. `ordered`: whether the rows must come out in the order that the plan promises. `context` is what foreign
-/// operators run with.
+/// Lowers a plan. `ordered`: whether the rows must come out in the order that the plan promises. `context` is what
+/// foreign operators run with.
 pub fn lower(root: &Arc<dyn ExecutionPlan>, ordered: bool, context: Arc<TaskContext>) -> Result<Plan> {
     let mut lowering = Lowering {
         statistics: StatisticsContext::new(),

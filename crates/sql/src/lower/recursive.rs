@@ -33,8 +33,8 @@ impl Lowering {
         Ok(Plan::new(Node::Recursive(Recursive { name, base, step, table, is_distinct }), schema))
     }
 
-    /// The rows of the innermost recursive query of this name. DataFusion does not tell which columns of them are read, but columns
-    /// have one name each.
+    /// The rows of the innermost recursive query of this name. DataFusion does not tell which columns of them are read,
+    /// but columns have one name each.
     pub(super) fn work_table(&self, exec: &WorkTableExec) -> Result<Plan> {
         let unknown = || Error::bug(format!("the work table {} belongs to no recursive query", exec.name()));
         let around = self.around.iter().rev().find(|around| around.name == exec.name()).ok_or_else(unknown)?;

@@ -1,11 +1,12 @@
 //! Which scans can use what a join's build side learns.
 //!
 //! A hash join knows all build keys before it sees the first probe row. Where a probe row without a partner contributes
-//! nothing, the scan that it came from may drop it at once. This file finds those scans: it follows a probe key that is a
-//! plain column down to where the column is read.
+//! nothing, the scan that it came from may drop it at once. This file finds those scans: it follows a probe key that is
+//! a plain column down to where the column is read.
 //!
-//! Invariant: between the join and the scan there is nothing that would answer differently with fewer rows than "the same,
-//! less those rows": no LIMIT, no window, no other aggregate's input, no side of a join that is padded with NULLs.
+//! Invariant: between the join and the scan there is nothing that would answer differently with fewer rows than "the
+//! same, less those rows": no LIMIT, no window, no other aggregate's input, no side of a join that is padded with
+//! NULLs.
 
 use datafusion::common::{JoinType, NullEquality};
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, Plan, RuntimeFilterId};
@@ -84,8 +85,8 @@ fn attach_to_hash_join(join: &mut HashJoin, column: usize, id: RuntimeFilterId) 
         Side::Left => attach(&mut join.left, column, id),
         Side::Right => attach(&mut join.right, column, id),
     };
-    // A row that finds its partner by this column has the same value on both sides: the partners' scan can use the filter
-    // just as well.
+    // A row that finds its partner by this column has the same value on both sides: the partners' scan can use the
+    // filter just as well.
     if matches!(join.join_type, JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi) {
         for (left, right) in &join.on {
             attached |= match side {
@@ -116,8 +117,8 @@ enum Side {
     Right,
 }
 
-/// The input column behind a column of a join's full output, if dropping that input's rows drops just the output rows with
-/// their values: not on a side that is padded with NULLs, and not the mark.
+/// The input column behind a column of a join's full output, if dropping that input's rows drops just the output rows
+/// with their values: not on a side that is padded with NULLs, and not the mark.
 fn origin(join_type: JoinType, left_columns: usize, column: usize) -> Option<(Side, usize)> {
     let (left, right) = match join_type {
         JoinType::Inner => (true, true),

@@ -1,7 +1,8 @@
 //! Window functions.
 //!
-//! DataFusion tells what its window functions are by their types, but not all of how they were planned: whether they leave out
-//! NULLs, and whether an optimizer turned their order around. Their evaluators know, so they are asked with a few values.
+//! DataFusion tells what its window functions are by their types, but not all of how they were planned: whether they
+//! leave out NULLs, and whether an optimizer turned their order around. Their evaluators know, so they are asked with a
+//! few values.
 
 use std::sync::Arc;
 

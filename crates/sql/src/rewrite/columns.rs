@@ -1,7 +1,7 @@
 //! The columns that a FROM shows: those of its tables in their order, with the keys of USING and NATURAL joins merged.
 //!
-//! A merged key stands at the place of the left one. Its value is the left key; in a RIGHT JOIN the right one; in a FULL JOIN
-//! the first of both that is not NULL.
+//! A merged key stands at the place of the left one. Its value is the left key; in a RIGHT JOIN the right one; in a
+//! FULL JOIN the first of both that is not NULL.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Join,
@@ -83,8 +83,8 @@ enum Sides {
     OnlyRight,
 }
 
-/// The columns of a join, or `None` for what is not understood here. A condition that DataFusion would understand otherwise is
-/// written out.
+/// The columns of a join, or `None` for what is not understood here. A condition that DataFusion would understand
+/// otherwise is written out.
 pub(super) fn joined(
     left: Vec<Column>,
     right: Vec<Column>,

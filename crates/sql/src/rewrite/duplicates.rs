@@ -1,13 +1,15 @@
 //! Columns of one name: `SELECT 1, 1`, `SELECT name, name`, `SELECT *, upper(name) AS name`.
 //!
-//! DataFusion wants different names in every SELECT. A statement that it refuses for that reason is planned again with inner
-//! names for what comes twice, and [`shown`] has the names to show for them. So statements that plan anyhow are not touched.
+//! DataFusion wants different names in every SELECT. A statement that it refuses for that reason is planned again with
+//! inner names for what comes twice, and [`shown`] has the names to show for them. So statements that plan anyhow are
+//! not touched.
 //!
-//! A cast has the name of what is cast, so `sum(x)` and `sum(x::int)` are two aggregates of one name. Where nothing else helps, a cast becomes
-//! `CASE n WHEN n THEN … END`, with a number for each type, which has a name of its own and is folded away.
+//! A cast has the name of what is cast, so `sum(x)` and `sum(x::int)` are two aggregates of one name. Where nothing
+//! else helps, a cast becomes `CASE n WHEN n THEN … END`, with a number for each type, which has a name of its own and
+//! is folded away.
 //!
-//! An inner name is the wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`], a
-//! number, [`MARK`] and the expression's text.
+//! An inner name is the wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`],
+//! a number, [`MARK`] and the expression's text.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -2,8 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, SelectItem, Subscript, Value};
 
-/// A field that is read with a dot. In `t.a[1]` that is a table's name, which the parser cannot tell: what is meant by the dots there is
-/// left to the planner.
+/// A field that is read with a dot. In `t.a[1]` that is a table's name, which the parser cannot tell: what is meant by
+/// the dots there is left to the planner.
 pub(super) fn expression(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
     if matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {

@@ -1,5 +1,5 @@
-//! `FROM generate_series(1, 3) AS i`: the alias of a function in FROM names its column as well, as PostgreSQL has it, where the
-//! statement uses it so.
+//! `FROM generate_series(1, 3) AS i`: the alias of a function in FROM names its column as well, as PostgreSQL has it,
+//! where the statement uses it so.
 //!
 //! DataFusion's functions have a name of their own for it (`value`), which stays as it is otherwise.
 

@@ -1,8 +1,9 @@
 //! What SQL means but DataFusion's planner does not read, or reads without a word, put right in the syntax tree.
 //!
-//! [`precedence`] and [`statement`] follow parsing and need the tree alone. [`using`] needs the columns of tables and comes with
-//! each planning, since tables may have changed; [`duplicates`] comes with planning, too, and only if a name that is given
-//! twice made planning fail. What is put into the tree has the place of what it stands for wherever errors point at it.
+//! [`precedence`] and [`statement`] follow parsing and need the tree alone. [`using`] needs the columns of tables and
+//! comes with each planning, since tables may have changed; [`duplicates`] comes with planning, too, and only if a name
+//! that is given twice made planning fail. What is put into the tree has the place of what it stands for wherever
+//! errors point at it.
 
 mod columns;
 pub(crate) mod duplicates;
@@ -36,8 +37,8 @@ pub(crate) fn statement(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Walks over a statement's queries and expressions, whatever kind of statement it is. The values of SET are no expressions:
-/// they are read as they are written.
+/// Walks over a statement's queries and expressions, whatever kind of statement it is. The values of SET are no
+/// expressions: they are read as they are written.
 fn walk<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
     match statement {
         Statement::Statement(statement) if matches!(**statement, ast::Statement::Set(_)) => ControlFlow::Continue(()),

@@ -1,8 +1,8 @@
 //! Which literals are DOUBLE.
 //!
-//! A literal with a point is a DECIMAL of just its digits (`datafusion.sql_parser.parse_float_as_decimal`). DataFusion takes one
-//! with an exponent for a decimal too. It is a DOUBLE here, as in the SQL standard, and so are one of more digits than a
-//! DECIMAL has and a negative zero, which only a DOUBLE can be.
+//! A literal with a point is a DECIMAL of just its digits (`datafusion.sql_parser.parse_float_as_decimal`). DataFusion
+//! takes one with an exponent for a decimal too. It is a DOUBLE here, as in the SQL standard, and so are one of more
+//! digits than a DECIMAL has and a negative zero, which only a DOUBLE can be.
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value, ValueWithSpan, Values,

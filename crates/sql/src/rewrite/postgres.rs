@@ -1,8 +1,8 @@
-//! What PostgreSQL's clients write when they look at the catalog: its type names, its operators with their schema, and functions
-//! about things that we have under another name, or do not have.
+//! What PostgreSQL's clients write when they look at the catalog: its type names, its operators with their schema, and
+//! functions about things that we have under another name, or do not have.
 //!
-//! Functions become expressions of what there is: `pg_table_is_visible(c.oid)` a comparison, `'t'::regclass` a look into
-//! `pg_class`. Nothing here changes what a statement means in SQL's own words.
+//! Functions become expressions of what there is: `pg_table_is_visible(c.oid)` a comparison, `'t'::regclass` a look
+//! into `pg_class`. Nothing here changes what a statement means in SQL's own words.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::POSTGRES_SCHEMA;
 
-/// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or always so.
+/// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
+/// always so.
 #[rustfmt::skip]
 const FUNCTIONS: [(&str, &str); 58] = [
     ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
@@ -110,8 +111,8 @@ const NEVER_ROWS: [&str; 22] = [
 const EXPAND_ARRAY: &str = "information_schema._pg_expandarray";
 const EXPANDED_ARRAY: &str = "named_struct('x', CAST(NULL AS BIGINT), 'n', CAST(NULL AS BIGINT))";
 
-/// Gives columns the names that PostgreSQL gives them where an expression is about to be replaced; and of a SELECT over nothing
-/// leaves out what could not be planned.
+/// Gives columns the names that PostgreSQL gives them where an expression is about to be replaced; and of a SELECT over
+/// nothing leaves out what could not be planned.
 pub(super) fn select(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item

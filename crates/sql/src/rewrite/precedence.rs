@@ -1,8 +1,8 @@
 //! `IS [NOT] DISTINCT FROM` binds tighter than NOT, AND and OR, as every IS does.
 //!
-//! The parser reads all that follows as its right operand: `a IS DISTINCT FROM b AND c` becomes `a IS DISTINCT FROM (b AND c)`.
-//! Parentheses are nodes of the tree, so what was written without them can be laid out in its order again and put together
-//! by precedence.
+//! The parser reads all that follows as its right operand: `a IS DISTINCT FROM b AND c` becomes `a IS DISTINCT FROM (b
+//! AND c)`. Parentheses are nodes of the tree, so what was written without them can be laid out in its order again and
+//! put together by precedence.
 
 use std::convert::Infallible;
 use std::iter::Peekable;
@@ -62,7 +62,8 @@ impl Piece {
     }
 }
 
-/// Whether some IS DISTINCT FROM at the right end of this expression has an operator in its right operand that binds less.
+/// Whether some IS DISTINCT FROM at the right end of this expression has an operator in its right operand that binds
+/// less.
 fn binds_too_much(mut expression: &Expr) -> bool {
     loop {
         expression = match expression {

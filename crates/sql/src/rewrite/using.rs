@@ -1,10 +1,10 @@
-//! Joins with USING and NATURAL, as SQL means them: a key is one column, at the left key's place, with the value of the side
-//! that is kept.
+//! Joins with USING and NATURAL, as SQL means them: a key is one column, at the left key's place, with the value of the
+//! side that is kept.
 //!
-//! DataFusion keeps both keys in the join and hides one of them from stars: all but that of the table whose name sorts first,
-//! whatever side is kept. An unqualified key is the left one to it, and ambiguous after two joins. So where a SELECT has such a
-//! join, its stars and unqualified keys are written out here. The columns of its tables are asked of DataFusion: each table is
-//! planned by itself. What cannot be planned alone, as LATERAL, leaves the SELECT as it is.
+//! DataFusion keeps both keys in the join and hides one of them from stars: all but that of the table whose name sorts
+//! first, whatever side is kept. An unqualified key is the left one to it, and ambiguous after two joins. So where a
+//! SELECT has such a join, its stars and unqualified keys are written out here. The columns of its tables are asked of
+//! DataFusion: each table is planned by itself. What cannot be planned alone, as LATERAL, leaves the SELECT as it is.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;

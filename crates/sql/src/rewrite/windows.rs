@@ -1,6 +1,7 @@
 //! `WINDOW w AS (…)`: what a name stands for is put in its place.
 //!
-//! DataFusion does that for `OVER w` in the SELECT list; it forgets `w` in `OVER (w ORDER BY x)`, in ORDER BY and in QUALIFY.
+//! DataFusion does that for `OVER w` in the SELECT list; it forgets `w` in `OVER (w ORDER BY x)`, in ORDER BY and in
+//! QUALIFY.
 
 use datafusion::sql::sqlparser::ast::{Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType};
 use diligence_base::{Error, Result, Span};

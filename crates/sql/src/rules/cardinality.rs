@@ -1,8 +1,8 @@
 //! How many rows a logical plan gives, and how many distinct values its columns have: guesses for the join order.
 //!
-//! Sizes start at the tables' statistics. A join on keys keeps one pair in `max(distinct left, distinct right)`, or one in the
-//! number of rows that the unique side had before it was filtered: every foreign key finds its one partner (Selinger and
-//! others, 1979).
+//! Sizes start at the tables' statistics. A join on keys keeps one pair in `max(distinct left, distinct right)`, or one
+//! in the number of rows that the unique side had before it was filtered: every foreign key finds its one partner
+//! (Selinger and others, 1979).
 
 use std::collections::HashMap;
 

@@ -1,10 +1,11 @@
 //! Comparisons that DataFusion answers wrongly, or plans so that they do not run, as others that mean the same.
 //!
-//! - `x IN (1, f(y))`, a list of more than constants: its physical expression evaluates some of the list once and for all. What is no constant becomes
-//!   `OR x = f(y)`.
-//! - `b IS TRUE` and its kin are never NULL, but are planned as an `IS NOT DISTINCT FROM` that says it may be, and what is above
-//!   a SELECT DISTINCT of one does not accept that. They become what they are planned as.
-//! - `nullif(x, y)` and `CASE x WHEN y` compare the bits of floats, so that 0.0 is not -0.0. They become conditions `x = y`.
+//! - `x IN (1, f(y))`, a list of more than constants: its physical expression evaluates some of the list once and for
+//!   all. What is no constant becomes `OR x = f(y)`.
+//! - `b IS TRUE` and its kin are never NULL, but are planned as an `IS NOT DISTINCT FROM` that says it may be, and what
+//!   is above a SELECT DISTINCT of one does not accept that. They become what they are planned as.
+//! - `nullif(x, y)` and `CASE x WHEN y` compare the bits of floats, so that 0.0 is not -0.0. They become conditions `x
+//!   = y`.
 //!
 //! Comes after type coercion: both sides of what is made here are of one type.
 

@@ -1,8 +1,8 @@
 //! Decimals beside a DOUBLE or a REAL become DOUBLE.
 //!
-//! DataFusion compares and unites a decimal and a float as `DECIMAL(30, 15)`: it would cast the float, lose digits, and fail
-//! on a large value or a NaN. A decimal literal beside a DOUBLE column means a DOUBLE, and so does a column of decimals. Only beside a constant float a
-//! column stays what it is, so that statistics and keys serve.
+//! DataFusion compares and unites a decimal and a float as `DECIMAL(30, 15)`: it would cast the float, lose digits, and
+//! fail on a large value or a NaN. A decimal literal beside a DOUBLE column means a DOUBLE, and so does a column of
+//! decimals. Only beside a constant float a column stays what it is, so that statistics and keys serve.
 //!
 //! Comes before type coercion, which adds those casts.
 

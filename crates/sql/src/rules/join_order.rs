@@ -2,8 +2,9 @@
 //!
 //! DataFusion joins in the order of the FROM clause. Here a tree of inner joins is flattened into relations and
 //! conditions; sizes are estimated from the tables' statistics ([`cardinality`](super::cardinality)); and the cheapest
-//! tree, bushy ones included, is found by dynamic programming over the connected sets of relations (Moerkotte and Neumann,
-//! "Analysis of Two Existing and One New Dynamic Programming Algorithm", VLDB 2006, the subset-driven variant). Above
+//! tree, bushy ones included, is found by dynamic programming over the connected sets of relations (Moerkotte and
+//! Neumann, "Analysis of Two Existing and One New Dynamic Programming Algorithm", VLDB 2006, the subset-driven
+//! variant). Above
 //! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that costs least is joined first, again and again.
 //!
 //! Invariant: the rows and the columns of the tree stay the same; only their order of computation changes.

@@ -1,7 +1,7 @@
 //! DataFusion's `push_down_filter`, but for conditions without a column above an aggregate that has a row of nothing.
 //!
-//! It takes a condition of which all columns are keys below the aggregate. A condition without columns is one of those, and where a
-//! grand total is among the groups, that comes out although the condition is false.
+//! It takes a condition of which all columns are keys below the aggregate. A condition without columns is one of those,
+//! and where a grand total is among the groups, that comes out although the condition is false.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;

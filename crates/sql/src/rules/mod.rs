@@ -1,8 +1,8 @@
 //! Our own rules for DataFusion's analyzer and logical optimizer, one file each.
 //!
 //! What comes [before the analyzer](before_analysis) and rules of the analyzer mend what would be answered wrongly
-//! ([`analyzers`]), and so does one among the physical rules ([`physical`]). A rule of the optimizer is added to [`install`] at
-//! the place in DataFusion's list where its input has the form that it expects.
+//! ([`analyzers`]), and so does one among the physical rules ([`physical`]). A rule of the optimizer is added to
+//! [`install`] at the place in DataFusion's list where its input has the form that it expects.
 
 mod cardinality;
 mod comparisons;

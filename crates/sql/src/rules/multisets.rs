@@ -1,8 +1,8 @@
 //! `EXCEPT ALL` and `INTERSECT ALL` that count.
 //!
-//! DataFusion plans them as an anti or a semi join on all columns, which drops or keeps all copies of a row together. Here the
-//! copies of a row are numbered on both sides, and the number joins too: so every row of the right side takes away, or lets
-//! pass, one row of the left.
+//! DataFusion plans them as an anti or a semi join on all columns, which drops or keeps all copies of a row together.
+//! Here the copies of a row are numbered on both sides, and the number joins too: so every row of the right side takes
+//! away, or lets pass, one row of the left.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl AnalyzerRule for CountedSets {
     }
 }
 
-/// Whether a join stands for a set operation with ALL: it is on all columns in their order and takes NULLs as equal, which
-/// no other statement plans to at this stage. Without ALL, or without duplicates, the left side is distinct.
+/// Whether a join stands for a set operation with ALL: it is on all columns in their order and takes NULLs as equal,
+/// which no other statement plans to at this stage. Without ALL, or without duplicates, the left side is distinct.
 fn is_counted(join: &Join) -> bool {
     let (left, right) = (join.left.schema(), join.right.schema());
     matches!(join.join_type, JoinType::LeftAnti | JoinType::LeftSemi)

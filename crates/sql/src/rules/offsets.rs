@@ -1,8 +1,9 @@
 //! An ORDER BY below an OFFSET without a LIMIT, kept; and one above it, kept above.
 //!
-//! DataFusion's physical optimizer keeps a sort only for whom asks for its order. An OFFSET does not ask, so its sort is dropped
-//! inside of a subquery, and any rows are skipped. Here somebody asks in its name. And it moves a sort below everything that keeps
-//! the order of rows, an OFFSET too, which then skips other rows: a [`WholeInput`] around the OFFSET says that it does not.
+//! DataFusion's physical optimizer keeps a sort only for whom asks for its order. An OFFSET does not ask, so its sort
+//! is dropped inside of a subquery, and any rows are skipped. Here somebody asks in its name. And it moves a sort below
+//! everything that keeps the order of rows, an OFFSET too, which then skips other rows: a [`WholeInput`] around the
+//! OFFSET says that it does not.
 
 use std::fmt;
 use std::sync::Arc;

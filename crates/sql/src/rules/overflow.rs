@@ -1,8 +1,8 @@
 //! Arithmetic between constants, checked before DataFusion's simplifier folds it: that one wraps around.
 //!
-//! At run time overflow is found by the engine (`lower::expression`). What the simplifier folds never gets there, so it is
-//! computed here by the engine first. As in other databases a constant that overflows is an error wherever it stands, also
-//! where no row would have asked for it.
+//! At run time overflow is found by the engine (`lower::expression`). What the simplifier folds never gets there, so it
+//! is computed here by the engine first. As in other databases a constant that overflows is an error wherever it
+//! stands, also where no row would have asked for it.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
@@ -21,8 +21,8 @@ use crate::lower::expression;
 
 /// The rule. It changes nothing; it fails where a constant overflows.
 ///
-/// It runs on the statement as it was written, and again before the simplifier: an expression over a subquery's constant
-/// becomes a constant when projections are merged.
+/// It runs on the statement as it was written, and again before the simplifier: an expression over a subquery's
+/// constant becomes a constant when projections are merged.
 #[derive(Debug)]
 pub struct ConstantOverflow;
 

@@ -1,7 +1,8 @@
 //! DataFusion's `eliminate_cross_join`, only where there is a cross product to eliminate.
 //!
-//! That rule flattens every tree of inner joins and joins the relations one after another again, in every pass. It would
-//! undo the join order, and it forgets a condition whose one side reads several relations that are no longer joined first.
+//! That rule flattens every tree of inner joins and joins the relations one after another again, in every pass. It
+//! would undo the join order, and it forgets a condition whose one side reads several relations that are no longer
+//! joined first.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};

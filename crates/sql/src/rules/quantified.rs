@@ -1,8 +1,8 @@
 //! `x = ANY (SELECT …)` and its kin over a table that the outer query reads, too.
 //!
-//! DataFusion compares the outer expression with the subquery's column inside of the subquery, and tells columns by their
-//! qualified names. Without an alias both are `book.price`, and each is compared with itself. Here the subquery's column gets a
-//! name that no statement uses.
+//! DataFusion compares the outer expression with the subquery's column inside of the subquery, and tells columns by
+//! their qualified names. Without an alias both are `book.price`, and each is compared with itself. Here the subquery's
+//! column gets a name that no statement uses.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;

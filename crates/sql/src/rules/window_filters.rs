@@ -1,7 +1,8 @@
 //! Aggregates over windows with a FILTER: the condition becomes the last argument.
 //!
-//! DataFusion's physical window functions tell nobody their FILTER. As an argument it is there for everyone to see: lowering makes
-//! it a FILTER again. The aggregate filters by itself all the same, for DataFusion's planner makes accumulators of it and asks them.
+//! DataFusion's physical window functions tell nobody their FILTER. As an argument it is there for everyone to see:
+//! lowering makes it a FILTER again. The aggregate filters by itself all the same, for DataFusion's planner makes
+//! accumulators of it and asks them.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! A table of ours under DataFusion's table interface.
 //!
-//! A provider is one state of a table: it is made when a statement is planned and thrown away with it. It promises DataFusion
-//! to apply every filter row by row (`Exact`), so that no filter is left above a scan; [`TableScanExec`] keeps the promise.
+//! A provider is one state of a table: it is made when a statement is planned and thrown away with it. It promises
+//! DataFusion to apply every filter row by row (`Exact`), so that no filter is left above a scan; [`TableScanExec`]
+//! keeps the promise.
 
 use std::sync::Arc;
 

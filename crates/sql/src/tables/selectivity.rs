@@ -21,8 +21,8 @@ const LIKE_ANYWHERE: f64 = 0.1;
 /// For conditions of no known form.
 const UNKNOWN: f64 = 0.2;
 
-/// The share of rows, above 0 and at most 1, for which all conditions are true. The statistics are of the schema's columns,
-/// which the conditions name without qualifier.
+/// The share of rows, above 0 and at most 1, for which all conditions are true. The statistics are of the schema's
+/// columns, which the conditions name without qualifier.
 pub fn selectivity(conjuncts: &[&Expr], schema: &Schema, statistics: &Statistics) -> f64 {
     Estimator { schema, statistics }.conjunction(conjuncts).clamp(1e-9, 1.0)
 }

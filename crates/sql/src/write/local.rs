@@ -1,9 +1,10 @@
 //! The store behind a staging folder: local files whose larger part goes past the page cache.
 //!
-//! What goes through the page cache is copied, into pages that the system has to find first, and takes memory beside our budget: a sort
-//! of 2 GB within 1 GB spent a sixth of its processor time there. So what is behind the beginning of a file goes to the disk directly, as
-//! far as it is whole pages, in memory and in the file. Small files stay in the page cache, where whoever reads them next finds them;
-//! and so does what follows for a while if the disk turns out to be slow, because then memory is the better place to wait.
+//! What goes through the page cache is copied, into pages that the system has to find first, and takes memory beside
+//! our budget: a sort of 2 GB within 1 GB spent a sixth of its processor time there. So what is behind the beginning of
+//! a file goes to the disk directly, as far as it is whole pages, in memory and in the file. Small files stay in the
+//! page cache, where whoever reads them next finds them; and so does what follows for a while if the disk turns out to
+//! be slow, because then memory is the better place to wait.
 //!
 //! Invariant: no page is written both ways, so neither order nor the page cache decides what is in the file.
 
@@ -37,7 +38,8 @@ const CACHED_BYTES: u64 = 32 << 20;
 const SLOW_BYTES_PER_SECOND: u64 = 200_000_000;
 /// So many bytes are written before that is decided.
 const TRIED_BYTES: u64 = 64 << 20;
-/// So many bytes go into the page cache before a slow disk is tried again: it may only have been busy with something else.
+/// So many bytes go into the page cache before a slow disk is tried again: it may only have been busy with something
+/// else.
 const GIVEN_UP_BYTES: u64 = 256 << 20;
 
 /// A local folder that files are written to, each at once under its name.
@@ -278,7 +280,8 @@ mod tests {
             let mut upload = store.put_multipart(&path).await.unwrap();
             let mut length = 0;
             let mut parts = Vec::new();
-            // Whole pages, at addresses of pages and at others, then no whole pages, then whole ones at no page of the file.
+            // Whole pages, at addresses of pages and at others, then no whole pages, then whole ones at no page of the
+            // file.
             for (pages, beside, bytes) in [(2, 0, 0), (3, 8, 0), (4, 0, 0), (0, 0, 10), (2, 0, 0), (1, 0, 100)] {
                 let count = pages * PAGE_BYTES + bytes;
                 let halves = [numbered(length, count / 2, beside), numbered(length + count / 2, count - count / 2, 0)];

@@ -1,11 +1,12 @@
 //! Rows that go into files: COPY … TO, and INSERT into a folder.
 //!
-//! DataFusion's writers write. They believe to write to a store of objects of the statement's own, `copy://…<number>/`; behind it
-//! is a staging folder beside the target, or the store that the target is in. So nothing takes the target's place before all
-//! rows are written, nothing is left of a statement that fails, and what the file system answers is known: the writers forget it.
+//! DataFusion's writers write. They believe to write to a store of objects of the statement's own, `copy://…<number>/`;
+//! behind it is a staging folder beside the target, or the store that the target is in. So nothing takes the target's
+//! place before all rows are written, nothing is left of a statement that fails, and what the file system answers is
+//! known: the writers forget it.
 //!
-//! `options` reads what COPY says about the format, `plan` is what the writers are asked for, `store` is what they write to, `local` what
-//! is behind it for local files.
+//! `options` reads what COPY says about the format, `plan` is what the writers are asked for, `store` is what they
+//! write to, `local` what is behind it for local files.
 
 mod local;
 mod options;
@@ -79,7 +80,8 @@ impl Drop for Registered {
     }
 }
 
-/// What the URLs of statements' own stores begin with, before their numbers: of folders of this machine, and of other stores.
+/// What the URLs of statements' own stores begin with, before their numbers: of folders of this machine, and of other
+/// stores.
 const LOCAL_URL: &str = "copy://local-";
 const REMOTE_URL: &str = "copy://remote-";
 
@@ -215,7 +217,8 @@ impl FileTarget {
     }
 }
 
-/// The error of the system behind an error, if there is one: the ones around it repeat paths that the user did not write.
+/// The error of the system behind an error, if there is one: the ones around it repeat paths that the user did not
+/// write.
 fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Error {
     let mut cause = error;
     while let Some(inner) = cause.source() {

@@ -1,16 +1,19 @@
-//! Parquet files as they are written: row groups of bounded size, encoded side by side, appended in the order of their rows.
+//! Parquet files as they are written: row groups of bounded size, encoded side by side, appended in the order of their
+//! rows.
 //!
 //! ```text
 //!   batches ──▶ gathered ──▶ encoded, up to two row groups at a time ──▶ appended ──▶ sent, as parts of the file
 //! ```
 //!
-//! All of this goes on at the same time: a row group is gathered while those before it are encoded, one is appended, and one is sent.
+//! All of this goes on at the same time: a row group is gathered while those before it are encoded, one is appended,
+//! and one is sent.
 //!
-//! This takes the place of DataFusion's own sink, whose row groups have a number of rows but no number of bytes, and whose uploads are
-//! not counted. Here rows are counted as long as they are gathered or encoded; where memory is short, a row group ends early,
-//! and what is being encoded is waited for. So writing needs little, and is never refused it.
+//! This takes the place of DataFusion's own sink, whose row groups have a number of rows but no number of bytes, and
+//! whose uploads are not counted. Here rows are counted as long as they are gathered or encoded; where memory is short,
+//! a row group ends early, and what is being encoded is waited for. So writing needs little, and is never refused it.
 //!
-//! Dictionaries are tried for each column until a row group's became too large to be of use: those that begin after that have none.
+//! Dictionaries are tried for each column until a row group's became too large to be of use: those that begin after
+//! that have none.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -62,8 +65,8 @@ use super::local::PAGE_BYTES;
 /// Row groups that are encoded at the same time.
 const ENCODED_AT_ONCE: usize = 2;
 
-/// A row group has one part in so many of what the query may have, before it is encoded: one is gathered while others are
-/// encoded, and those hold the rows and what is made of them.
+/// A row group has one part in so many of what the query may have, before it is encoded: one is gathered while others
+/// are encoded, and those hold the rows and what is made of them.
 const ROW_GROUP_PART: usize = 24;
 /// And within these bounds.
 const ROW_GROUP_BYTES_MIN: usize = 1 << 20;
@@ -105,7 +108,8 @@ impl PhysicalOptimizerRule for BoundedRowGroups {
     }
 }
 
-/// The order of the rows as a file's metadata has it: as many of its columns as are columns of the file, if all columns are flat.
+/// The order of the rows as a file's metadata has it: as many of its columns as are columns of the file, if all columns
+/// are flat.
 fn sorting_columns(order: &LexRequirement, input: &Schema, file: &Schema) -> Option<Vec<SortingColumn>> {
     if file.fields().iter().any(|field| field.data_type().is_nested()) {
         return None;
@@ -208,8 +212,8 @@ fn joined(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DataFus
     DataFusionError::External(error.into())
 }
 
-/// What has been encoded, on its way from the file's writer to the store: in blocks, so that no growing copies it and each is free as
-/// soon as it is written.
+/// What has been encoded, on its way from the file's writer to the store: in blocks, so that no growing copies it and
+/// each is free as soon as it is written.
 #[derive(Clone, Default)]
 struct Outbox(Arc<Mutex<Vec<Block>>>);
 
@@ -310,8 +314,8 @@ enum Sent {
     Complete,
 }
 
-/// Gives the store what comes until the file is complete. A file whose writer goes away before never is: a store must not show it. `parts` is for the
-/// parts that the store has, one being filled and others on their way.
+/// Gives the store what comes until the file is complete. A file whose writer goes away before never is: a store must
+/// not show it. `parts` is for the parts that the store has, one being filled and others on their way.
 async fn send_all(
     mut sent: Receiver<Sent>,
     mut store: BufWriter,

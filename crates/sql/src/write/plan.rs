@@ -1,5 +1,5 @@
-//! The plans that write rows as files. INSERT's is COPY's; what is added: the columns that are folders' names become text as it
-//! is read back, and a NULL in a column that allows none is an error.
+//! The plans that write rows as files. INSERT's is COPY's; what is added: the columns that are folders' names become
+//! text as it is read back, and a NULL in a column that allows none is an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ pub(crate) fn insert_plan(
     build().map_err(|error: DataFusionError| from_datafusion(error))
 }
 
-/// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string or 0.
-/// Nested values become text in CSV.
+/// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string
+/// or 0. Nested values become text in CSV.
 pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &FileTarget) -> DataFusionResult<LogicalPlan> {
     let mut copy = copy;
     if target.single {

@@ -1,7 +1,8 @@
 //! The store that DataFusion's writers write to: another store, whose failures are remembered for a person.
 //!
-//! Writers are not waited for: a statement that ends early drops them, and an operation of the file system that has begun goes
-//! on in some thread. So every operation holds the staging folder's guard to its own end, and the last one clears the folder.
+//! Writers are not waited for: a statement that ends early drops them, and an operation of the file system that has
+//! begun goes on in some thread. So every operation holds the staging folder's guard to its own end, and the last one
+//! clears the folder.
 
 use std::fmt;
 use std::ops::Range;

@@ -8,8 +8,8 @@
 //! Names that begin with `_` are part of no table. Writing goes to the machine's file system, as COPY's does; this only
 //! makes room and moves.
 //!
-//! Invariants: a file appears whole or not at all; what is not committed is removed, at the latest when the last writer that
-//! holds a [`StagingGuard`] has ended; no file is overwritten but by `commit_as`.
+//! Invariants: a file appears whole or not at all; what is not committed is removed, at the latest when the last writer
+//! that holds a [`StagingGuard`] has ended; no file is overwritten but by `commit_as`.
 
 use std::fs;
 use std::io;
@@ -29,8 +29,8 @@ pub struct Staging {
     ending: String,
 }
 
-/// A writer's hold on a staging folder. A writer that is given up may still be busy in it, or make it anew: when the last
-/// guard is dropped, the folder is cleared again.
+/// A writer's hold on a staging folder. A writer that is given up may still be busy in it, or make it anew: when the
+/// last guard is dropped, the folder is cleared again.
 #[derive(Clone, Debug)]
 pub struct StagingGuard {
     _room: Arc<Room>,
@@ -64,7 +64,8 @@ impl Staging {
         Ok(Self { room: Arc::new(room), number, ending })
     }
 
-    /// The folder to write into. It is not there before [`make`](Self::make). Files may have any name, and be in folders in it.
+    /// The folder to write into. It is not there before [`make`](Self::make). Files may have any name, and be in
+    /// folders in it.
     pub fn path(&self) -> &Path {
         &self.room.path
     }
@@ -93,8 +94,8 @@ impl Staging {
         fs::rename(written, target)
     }
 
-    /// Moves the files to their folder. `replaced` are files of the folder that give way to them: on failure they are where
-    /// they were.
+    /// Moves the files to their folder. `replaced` are files of the folder that give way to them: on failure they are
+    /// where they were.
     pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
         let mut written = Vec::new();
         files_below(self.path(), &mut written).map_err(|error| failed("listing", self.path(), &error))?;

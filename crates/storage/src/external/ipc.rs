@@ -1,7 +1,7 @@
 //! Arrow IPC files, in the file format and in the stream format.
 //!
-//! Both are a sequence of messages: a schema, dictionaries, record batches. The file format ends with a list of where they
-//! are; for the stream format the list is made by going from message to message when the table is opened, without
+//! Both are a sequence of messages: a schema, dictionaries, record batches. The file format ends with a list of where
+//! they are; for the stream format the list is made by going from message to message when the table is opened, without
 //! reading what is between. A cluster is some consecutive record batches, with the dictionaries before them.
 
 use std::fmt;

@@ -385,15 +385,15 @@ fn percent_decoded(text: &str) -> String {
 /// What is in a folder.
 #[derive(Debug, Default)]
 pub struct Discovered {
-    /// Every file and folder that can be a table: (name, location), sorted by name. A name is the stem of the file's or the
-    /// folder's name; where two are equal, the lesser format's name gets the format appended (`a_csv`).
+    /// Every file and folder that can be a table: (name, location), sorted by name. A name is the stem of the file's or
+    /// the folder's name; where two are equal, the lesser format's name gets the format appended (`a_csv`).
     pub tables: Vec<(String, String)>,
     /// The folders that are no table: (name, why).
     pub left_out: Vec<(String, String)>,
 }
 
-/// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table is
-/// used.
+/// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table
+/// is used.
 pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Discovered> {
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;

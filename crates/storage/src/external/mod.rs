@@ -2,12 +2,12 @@
 //!
 //! [`open`] finds the files of a location, tells their format, reads what it takes to know their schema, and gives a
 //! [`Table`](crate::Table). [`discover`] lists what in a folder can be opened. Every format divides its files into
-//! clusters, fetches a cluster's bytes, and decodes them to windows of rows; dropping rows and gathering what is left is
-//! done once for all formats, in `sieve`.
+//! clusters, fetches a cluster's bytes, and decodes them to windows of rows; dropping rows and gathering what is left
+//! is done once for all formats, in `sieve`.
 //!
-//! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no length in
-//! it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds files (`insert`), and COPY puts
-//! a whole file in the place of another.
+//! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no
+//! length in it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds
+//! files (`insert`), and COPY puts a whole file in the place of another.
 
 mod batches;
 mod insert;

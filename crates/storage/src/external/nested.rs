@@ -1,7 +1,8 @@
 //! NULLs of nested values, where everything that reads them finds them.
 //!
-//! Arrow lets a struct be NULL over fields that are not; what lies in those slots means nothing. Kernels that take a field out
-//! of a struct do not all look at the struct's own NULLs, so they are handed down to the fields when a file is read.
+//! Arrow lets a struct be NULL over fields that are not; what lies in those slots means nothing. Kernels that take a
+//! field out of a struct do not all look at the struct's own NULLs, so they are handed down to the fields when a file
+//! is read.
 
 use std::sync::Arc;
 

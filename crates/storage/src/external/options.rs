@@ -41,11 +41,11 @@ pub struct OpenOptions {
     /// The compression of the whole file; told from the name and the first bytes if `None`.
     pub compression: Option<Compression>,
     /// Columns and types as declared in the statement; inferred if `None`. The types may be any that the values convert
-    /// to; the table's schema has their logical forms. They decide the order; one that a file does not have is NULL there,
-    /// and a NULL in one that is not nullable is an error where it is read.
+    /// to; the table's schema has their logical forms. They decide the order; one that a file does not have is NULL
+    /// there, and a NULL in one that is not nullable is an error where it is read.
     pub schema: Option<SchemaRef>,
-    /// The columns whose values are in the names of folders (`key=value`), outermost first, as declared. They come last.
-    /// `None`: every key of a folder's name is a column, unless columns are declared without it.
+    /// The columns whose values are in the names of folders (`key=value`), outermost first, as declared. They come
+    /// last. `None`: every key of a folder's name is a column, unless columns are declared without it.
     pub partition_columns: Option<Vec<String>>,
     /// For separated values.
     pub csv: CsvOptions,

@@ -1,10 +1,10 @@
 //! Columns whose values are in folder names: `year=2024/month=5/part.parquet` has the columns `year` and `month`.
 //!
-//! The files know nothing of these columns: their clusters are wrapped, and the wrapper adds constant columns to what the
-//! files give. A column that is in the files, too, is taken from the folder.
+//! The files know nothing of these columns: their clusters are wrapped, and the wrapper adds constant columns to what
+//! the files give. A column that is in the files, too, is taken from the folder.
 //!
-//! Values that are all whole numbers make a BIGINT column, all dates a DATE column, anything else text, unless a type is
-//! declared: `month=01` is 1.
+//! Values that are all whole numbers make a BIGINT column, all dates a DATE column, anything else text, unless a type
+//! is declared: `month=01` is 1.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -316,7 +316,8 @@ pub(crate) fn type_name(ty: &DataType) -> String {
     }
 }
 
-/// True if the first type is a narrow physical form of the second, as [`DecodeRequest`](crate::DecodeRequest) lists them.
+/// True if the first type is a narrow physical form of the second, as [`DecodeRequest`](crate::DecodeRequest) lists
+/// them.
 pub(crate) fn is_narrow_form(physical: &DataType, logical: &DataType) -> bool {
     match (physical, logical) {
         (DataType::Decimal64(p, s), DataType::Decimal128(q, t)) => p == q && s == t,

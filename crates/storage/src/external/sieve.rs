@@ -1,16 +1,18 @@
 //! Drops rows while they are decoded, and gathers what is left into chunks of a good size.
 //!
-//! A format gives its rows as [`Windows`]: runs of consecutive rows whose columns are decoded when asked for, all rows or
-//! only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next filter's
-//! columns for the rows that are left, and so on; the columns that no filter looks at are decoded last, only for the rows
-//! that survived all. What a filter decoded is not decoded again for the output. Columns that other scans have left decoded
-//! ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as well are decoded as a whole. What an equal
-//! condition has said of all rows is not asked again.
+//! A format gives its rows as [`Windows`]: runs of consecutive rows whose columns are decoded when asked for, all rows
+//! or only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next
+//! filter's columns for the rows that are left, and so on; the columns that no filter looks at are decoded last, only
+//! for the rows that survived all. What a filter decoded is not decoded again for the output. Columns that other scans
+//! have left decoded ([`SharedColumns`](crate::SharedColumns)) are not asked of the format; those that others want as
+//! well are decoded as a whole. What an equal condition has said of all rows is not asked again.
 //!
-//! To choose a column's rows costs more than to compare them all, unless they are few. So a filter that may is asked of whole columns
-//! where they are there and not much was dropped before; each column's rows are chosen once then, when it is known which are left.
+//! To choose a column's rows costs more than to compare them all, unless they are few. So a filter that may is asked of
+//! whole columns where they are there and not much was dropped before; each column's rows are chosen once then, when it
+//! is known which are left.
 //!
-//! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty, and unless it is one window's has about
+//! Invariants: rows keep their order; a chunk has at most `batch_rows` rows and is never empty, and unless it is one
+//! window's has about
 //! [`BATCH_BYTES`] at most; of survivors no more than a chunk, and one window, are held; a step looks at one window.
 
 use std::sync::{Arc, OnceLock};
@@ -38,8 +40,8 @@ pub(crate) trait Windows: Send {
     fn bytes(&self) -> usize {
         0
     }
-    /// Whether a column whose rows could not all be decoded may be asked for again, for some of them: a value that is wrong is nothing to
-    /// a query that does not want its row.
+    /// Whether a column whose rows could not all be decoded may be asked for again, for some of them: a value that is
+    /// wrong is nothing to a query that does not want its row.
     const MAY_TRY_AGAIN: bool = false;
 }
 
@@ -274,7 +276,8 @@ impl<W: Windows> Sieve<W> {
         Ok((selected, left))
     }
 
-    /// What is known of a condition for all rows of the current window; or where it is to be left, if windows before have all been.
+    /// What is known of a condition for all rows of the current window; or where it is to be left, if windows before
+    /// have all been.
     fn answer(&self, answer: Option<usize>) -> Result<(Option<BooleanBuffer>, Option<usize>)> {
         let Some((answer, shared)) = answer.zip(self.request.shared.as_ref()) else { return Ok((None, None)) };
         if let Some(windows) = shared.windows(answer) {

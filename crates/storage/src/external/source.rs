@@ -1,7 +1,7 @@
 //! One foreign file: where it is, how long it was when it was found, and how ranges of it come into memory.
 //!
-//! A source is either a path in the file system of the [`Files`] seam or an object in an object store. Nothing here knows
-//! a format.
+//! A source is either a path in the file system of the [`Files`] seam or an object in an object store. Nothing here
+//! knows a format.
 //!
 //! Invariant: a file that is shorter or longer than when it was found is an error, never a half-read answer.
 
@@ -122,8 +122,8 @@ impl Source {
         Fetch::Waiting(Box::pin(async move { finish(source.read_object(&ranges).await?) }))
     }
 
-    /// Like [`fetch`](Self::fetch) for one range, of which the end is not known: reads `beyond` more bytes, and twice as many
-    /// again, until `enough` or the file ends. More than `beyond_max` is an error.
+    /// Like [`fetch`](Self::fetch) for one range, of which the end is not known: reads `beyond` more bytes, and twice
+    /// as many again, until `enough` or the file ends. More than `beyond_max` is an error.
     pub fn fetch_until(
         self: &Arc<Self>,
         range: Range<u64>,

@@ -9,7 +9,8 @@ use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::{Position, Url};
 
-/// How often a web server is asked again when it fails. Stores of objects are built to fail now and then, web servers are not.
+/// How often a web server is asked again when it fails. Stores of objects are built to fail now and then, web servers
+/// are not.
 const WEB_RETRIES_MAX: usize = 2;
 
 /// How long a web server is asked again.

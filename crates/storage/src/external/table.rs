@@ -28,8 +28,8 @@ use crate::{Cluster, ScanRequest, Table, TableScan};
 
 /// Foreign files as a table: one state of them, as found when it was opened.
 ///
-/// Footers and inferred schemas are kept; data is read when it is scanned. A file that changed meanwhile is an error when
-/// it is read; opening the location again gives a table of another version.
+/// Footers and inferred schemas are kept; data is read when it is scanned. A file that changed meanwhile is an error
+/// when it is read; opening the location again gives a table of another version.
 pub struct ExternalTable {
     location: String,
     format: Format,
@@ -68,8 +68,8 @@ enum Content {
 /// Reads Parquet and Arrow footers, and the first records of text files whose schema is not given. Blocks the calling
 /// thread while it does.
 ///
-/// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option makes
-/// no sense. Every message names the file.
+/// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option
+/// makes no sense. Every message names the file.
 pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Files>) -> Result<Arc<ExternalTable>> {
     let located = locate(location, options, &files)?;
     ExternalTable::open(location, located, options).map(Arc::new)

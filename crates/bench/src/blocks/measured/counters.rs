@@ -33,7 +33,8 @@ impl Counters {
             let line = io.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
         };
-        // Documentation/block/stat.rst: reads, reads merged, sectors read, ms, writes, writes merged, sectors written, ...
+        // Documentation/block/stat.rst: reads, reads merged, sectors read, ms, writes, writes merged, sectors written,
+        // ...
         let of_disk: Vec<u64> = disk.split_whitespace().map_while(|number| number.parse().ok()).collect();
         let at = |index: usize| of_disk.get(index).copied().unwrap_or(0);
         Self {

@@ -51,7 +51,8 @@ pub fn of_file(file: &File, from: u64, to: u64) -> io::Result<Extents> {
             reserved: 0,
             extents: [RawExtent::default(); EXTENTS_MAX],
         };
-        // SAFETY: the descriptor is open; the request has the layout of linux/fiemap.h and says how many extents there is room for.
+        // SAFETY: the descriptor is open; the request has the layout of linux/fiemap.h and says how many extents there
+        // is room for.
         if unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as _, &raw mut request) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -71,8 +72,8 @@ pub struct Layout {
     /// Files with a cluster at least.
     pub files: u64,
     pub clusters: u64,
-    /// Stretches of clusters of one file that follow each other in the file and lie side by side in the large one: what it takes
-    /// one seek each to read.
+    /// Stretches of clusters of one file that follow each other in the file and lie side by side in the large one: what
+    /// it takes one seek each to read.
     pub regions: u64,
     /// The same on the disk: side by side in the large file may be far apart there.
     pub extents: u64,
@@ -89,8 +90,9 @@ impl Layout {
         if self.files == 0 { 0.0 } else { self.extents as f64 / self.files as f64 }
     }
 
-    /// Reads a log of block requests, as the engine writes it: `# FILE CLUSTER is at DIRECTORY POSITION` says where each cluster of
-    /// `cluster_bytes` is. Each file counts as it lay when it was written; `extents` are those of the large file.
+    /// Reads a log of block requests, as the engine writes it: `# FILE CLUSTER is at DIRECTORY POSITION` says where
+    /// each cluster of `cluster_bytes` is. Each file counts as it lay when it was written; `extents` are those of the
+    /// large file.
     pub fn of_log(log: &str, cluster_bytes: u64, extents: &Extents) -> Self {
         let mut files: BTreeMap<u64, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
         for line in log.lines() {

@@ -1,8 +1,8 @@
 //! A control group of the system for this process, whose memory, page cache included, has a limit.
 //!
-//! Version 1 of control groups counts in `memory.limit_in_bytes` of its memory controller, version 2 in `memory.max`; each takes rights on the
-//! machine. What the process holds before it enters is counted where it was, so the limit is for what comes later: page cache, and memory
-//! that is allocated while it is in the group.
+//! Version 1 of control groups counts in `memory.limit_in_bytes` of its memory controller, version 2 in `memory.max`;
+//! each takes rights on the machine. What the process holds before it enters is counted where it was, so the limit is
+//! for what comes later: page cache, and memory that is allocated while it is in the group.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,10 @@
-//! HHJ against SHJ (Wang & Cherniack 2006, section 4.2, Tables 8 to 10 and Figure 7): the partitions of a join's two sides, written
-//! and read through the engine's temp space, each cluster at once or in groups of one file.
+//! HHJ against SHJ (Wang & Cherniack 2006, section 4.2, Tables 8 to 10 and Figure 7): the partitions of a join's two
+//! sides, written and read through the engine's temp space, each cluster at once or in groups of one file.
 //!
-//! The engine groups writes where formula (2) says that it pays, so both ways over the same partitions cannot be had from its join.
-//! Here the partitioning phase and the joining phase ask temp space for what the engine's join asks it for: rows are appended to a
-//! writer for each partition; then each pair of files is read, build side first, and recycled. Nothing is joined.
+//! The engine groups writes where formula (2) says that it pays, so both ways over the same partitions cannot be had
+//! from its join. Here the partitioning phase and the joining phase ask temp space for what the engine's join asks it
+//! for: rows are appended to a writer for each partition; then each pair of files is read, build side first, and
+//! recycled. Nothing is joined.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -241,7 +242,8 @@ mod tests {
 
     use super::*;
 
-    /// Regions of HHJ are single clusters, those of SHJ as long as the formula says, nothing is lost, and no memory is kept.
+    /// Regions of HHJ are single clusters, those of SHJ as long as the formula says, nothing is lost, and no memory is
+    /// kept.
     #[test]
     fn grouped_writes_lie_side_by_side() {
         for (method, least, most) in [(Method::Hybrid, 1.0, 1.5), (Method::Sorted, 8.0, 40.0)] {

@@ -1,9 +1,10 @@
-//! `diligence-bench blocks-measured`: the experiments of Wang & Cherniack 2006 with real files, beside what [`study`](super::study)
-//! simulates and the paper measured.
+//! `diligence-bench blocks-measured`: the experiments of Wang & Cherniack 2006 with real files, beside what
+//! [`study`](super::study) simulates and the paper measured.
 //!
-//! Temp space gets a page cache of a given size ([`page_cache`]), or the process a control group ([`group`]). What is asked for is what temp space counts; what is read and
-//! written is what the system counts for this process ([`counters`]). Inputs are read into memory beforehand, so that bytes
-//! from the disk are those of temp space. Request sizes are the disk's, whoever else uses it.
+//! Temp space gets a page cache of a given size ([`page_cache`]), or the process a control group ([`group`]). What is
+//! asked for is what temp space counts; what is read and written is what the system counts for this process
+//! ([`counters`]). Inputs are read into memory beforehand, so that bytes from the disk are those of temp space. Request
+//! sizes are the disk's, whoever else uses it.
 
 pub mod counters;
 mod extents;
@@ -113,8 +114,8 @@ pub struct Arguments {
     /// How much of it may be dirty, in MiB.
     #[arg(long, default_value_t = 75)]
     dirty_mib: u64,
-    /// Have the system limit the page cache, by a control group with so much memory beside what a query may have: it takes rights on the
-    /// machine. How much may be dirty is then the system's rule.
+    /// Have the system limit the page cache, by a control group with so much memory beside what a query may have: it
+    /// takes rights on the machine. How much may be dirty is then the system's rule.
     #[arg(long)]
     cgroup: bool,
     /// How much is written or dropped together, in MiB.

@@ -1,12 +1,15 @@
-//! A page cache of a given size, for real files: temp files whose pages leave memory as they would if there were no more of it.
+//! A page cache of a given size, for real files: temp files whose pages leave memory as they would if there were no
+//! more of it.
 //!
-//! The system limits the page cache of a group of processes, which takes rights on the machine that a benchmark need not have. So the
-//! limit is kept here: a file notes which of its pages were read or written last. Beyond the limit the pages that were used the
-//! longest ago are written to the disk (`sync_file_range`) and dropped (`posix_fadvise`), and beyond the limit for dirty ones
-//! those that are dirty the longest are sent to the disk. These are the rules of the simulated [`cache`](super::super::cache).
-//! What else the system does stays as it is: read-ahead, flushing of what is dirty for half a minute, merging of requests.
+//! The system limits the page cache of a group of processes, which takes rights on the machine that a benchmark need
+//! not have. So the limit is kept here: a file notes which of its pages were read or written last. Beyond the limit the
+//! pages that were used the longest ago are written to the disk (`sync_file_range`) and dropped (`posix_fadvise`), and
+//! beyond the limit for dirty ones those that are dirty the longest are sent to the disk. These are the rules of the
+//! simulated [`cache`](super::super::cache). What else the system does stays as it is: read-ahead, flushing of what is
+//! dirty for half a minute, merging of requests.
 //!
-//! Invariant: what is dropped or sent is only ever a copy of what the file holds, so whatever is noted wrongly costs time, not rows.
+//! Invariant: what is dropped or sent is only ever a copy of what the file holds, so whatever is noted wrongly costs
+//! time, not rows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};

@@ -53,8 +53,8 @@ pub struct Ran {
     pub counters: Counters,
 }
 
-/// Runs a query and drops its rows; with `ordered`, an error if the first column is not in ascending order (looked at where
-/// batches begin and end, which is where a merge of ranges could go wrong).
+/// Runs a query and drops its rows; with `ordered`, an error if the first column is not in ascending order (looked at
+/// where batches begin and end, which is where a merge of ranges could go wrong).
 pub fn run(setup: &Setup, sql: &str, ordered: bool) -> Result<Ran> {
     let files: Arc<dyn TempFiles> = match setup.cache {
         Some(limit) => Arc::new(LimitedFiles::new(limit)),

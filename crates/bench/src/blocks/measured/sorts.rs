@@ -159,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// What the engine logs is what the simulator reads: requests that a cache without limits makes no request of the disk for,
-    /// and one of a few clusters many.
+    /// What the engine logs is what the simulator reads: requests that a cache without limits makes no request of the
+    /// disk for, and one of a few clusters many.
     #[test]
     fn the_engines_log_is_replayed() {
         let root = std::env::temp_dir().join(format!("diligence-bench-sorts-{}", std::process::id()));

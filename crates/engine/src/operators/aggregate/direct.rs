@@ -1,9 +1,9 @@
 //! Groups found by array lookup, where keys have few values.
 //!
-//! Columns that arrive as codes into a small dictionary (or as picks of a few values, as after a join with a small table),
-//! booleans, integers from a small range and a few short strings are each turned into a small number; together they are an
-//! index into an array of group numbers. The array only remembers what the hash table said: an index that is met for the first time
-//! is looked up there, and when a dictionary changes the array is forgotten.
+//! Columns that arrive as codes into a small dictionary (or as picks of a few values, as after a join with a small
+//! table), booleans, integers from a small range and a few short strings are each turned into a small number; together
+//! they are an index into an array of group numbers. The array only remembers what the hash table said: an index that
+//! is met for the first time is looked up there, and when a dictionary changes the array is forgotten.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Groups that are complete: what the source reads, and what goes to temp space as rows while nobody has read it and somebody else
-//! needs the memory.
+//! Groups that are complete: what the source reads, and what goes to temp space as rows while nobody has read it and
+//! somebody else needs the memory.
 //!
 //! ```text
 //!   waiting --> being read --> gone
@@ -117,8 +117,8 @@ impl FinishedParts {
         Self { groups, state: Mutex::new(Parts { waiting: parts.into(), ..Parts::default() }) }
     }
 
-    /// The next groups to be read, a batch at most, or a file. Pending while groups are on their way to one; `None` if there will be
-    /// nothing more.
+    /// The next groups to be read, a batch at most, or a file. Pending while groups are on their way to one; `None` if
+    /// there will be nothing more.
     pub fn poll_take(&self, setup: &Setup, waker: &Waker) -> Poll<Option<Piece>> {
         let mut parts = self.state.lock();
         loop {
@@ -191,7 +191,8 @@ pub(super) struct Retiring {
 }
 
 impl Retiring {
-    /// Writes some of it; ready with true when all is written. After `Pending` the waker is woken when it is worth going on.
+    /// Writes some of it; ready with true when all is written. After `Pending` the waker is woken when it is worth
+    /// going on.
     pub fn poll(&mut self, program: &Program, setup: &Setup, waker: &Waker) -> Poll<Result<bool>> {
         if self.batch.is_none() {
             let rows = self.groups.batch_rows(setup).min(self.groups.groups - self.next);

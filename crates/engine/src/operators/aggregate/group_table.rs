@@ -17,8 +17,8 @@ use crate::memory::Reservation;
 pub(super) const PARTITION_BITS: u32 = 8;
 pub(super) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
-/// What a chunk is counted with beyond its arrays, as the divisor: the allocator keeps arrays of several pieces in a page, which is free only when all of
-/// them are, and has blocks of some sizes only.
+/// What a chunk is counted with beyond its arrays, as the divisor: the allocator keeps arrays of several pieces in a
+/// page, which is free only when all of them are, and has blocks of some sizes only.
 const CHUNK_REST_DIVISOR: usize = 4;
 
 /// Groups that are merged at a time: their numbers stay in the L1 cache.
@@ -39,8 +39,8 @@ pub(super) struct GroupTable {
     pub repeats: bool,
 }
 
-/// Groups that are not found by key any more, sorted by partition: waiting to be merged. It holds all that it needs, so that its
-/// memory is free when it goes.
+/// Groups that are not found by key any more, sorted by partition: waiting to be merged. It holds all that it needs, so
+/// that its memory is free when it goes.
 pub(super) struct Chunk {
     pub keys: Keys,
     pub states: Vec<State>,
@@ -137,8 +137,8 @@ impl GroupTable {
         self.states.iter_mut().try_for_each(|state| state.resize(groups))
     }
 
-    /// Takes all groups out, sorted by partition and cut into `pieces` of as many partitions each, without the empty ones; the table
-    /// is empty afterwards. `reservation` has their bytes.
+    /// Takes all groups out, sorted by partition and cut into `pieces` of as many partitions each, without the empty
+    /// ones; the table is empty afterwards. `reservation` has their bytes.
     pub fn take_chunks(&mut self, pieces: usize, mut reservation: Reservation) -> Result<Vec<Chunk>> {
         self.resize_states()?;
         self.repeats = false;
@@ -190,8 +190,8 @@ impl GroupTable {
         Ok(chunks)
     }
 
-    /// Takes DISTINCT's pairs out of the one group of no GROUP BY, as the states that have them; what stands elsewhere in these is
-    /// nothing. `None` if there are no pairs.
+    /// Takes DISTINCT's pairs out of the one group of no GROUP BY, as the states that have them; what stands elsewhere
+    /// in these is nothing. `None` if there are no pairs.
     pub fn take_pairs(&mut self) -> Result<Option<Vec<State>>> {
         let mut taken = self.program.states()?;
         let mut any = false;

@@ -1,7 +1,7 @@
 //! Columns of a batch turned into key words, column by column.
 //!
-//! Whatever physical form a column arrives in (narrow decimals, dictionaries, offsets or views), equal values give equal
-//! words. A column with few values behind dictionary codes or picks has its values turned into words once.
+//! Whatever physical form a column arrives in (narrow decimals, dictionaries, offsets or views), equal values give
+//! equal words. A column with few values behind dictionary codes or picks has its values turned into words once.
 
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ impl KeyBytes for EncodedKeys {
 }
 
 impl EncodedKeys {
-    /// Keys as they came out of temp space: their words, and the views of long strings of each byte column, or nothing where
-    /// there are none.
+    /// Keys as they came out of temp space: their words, and the views of long strings of each byte column, or nothing
+    /// where there are none.
     pub fn stored(words: &FixedSizeBinaryArray, long: &[ArrayRef]) -> Self {
         let rows = words.len();
         let stride = words.value_length() as usize / 8;
@@ -99,8 +99,8 @@ impl EncodedKeys {
         self.bytes.iter().map(of).sum()
     }
 
-    /// Encodes the rows of `columns`, one per column of the layout. Where `masked` is true the column is NULL in every row.
-    /// `stride_min` is the stride of the table that the keys are for.
+    /// Encodes the rows of `columns`, one per column of the layout. Where `masked` is true the column is NULL in every
+    /// row. `stride_min` is the stride of the table that the keys are for.
     pub fn encode(
         &mut self,
         layout: &KeyLayout,
@@ -137,8 +137,8 @@ impl EncodedKeys {
         Ok(())
     }
 
-    /// As [`encode`](Self::encode) for one grouping set: `columns` are the group columns, of which some are masked, and the
-    /// layout's last column may be the grouping id.
+    /// As [`encode`](Self::encode) for one grouping set: `columns` are the group columns, of which some are masked, and
+    /// the layout's last column may be the grouping id.
     pub fn encode_set(
         &mut self,
         layout: &KeyLayout,

@@ -5,12 +5,13 @@
 //!                two words for a 128-bit value or for a string          |  (only while there is a NULL, see below)
 //! ```
 //!
-//! * A string (or anything without a fixed width) takes two words. Up to [`INLINE_BYTES`](crate::batch::views::INLINE_BYTES) bytes it lies in them whole:
-//!   length, then bytes, as in an Arrow view. A longer one leaves its length, its first four bytes and a hash of all of it;
-//!   its bytes lie in an arena, and whoever finds equal words compares those too.
+//! * A string (or anything without a fixed width) takes two words. Up to
+//!   [`INLINE_BYTES`](crate::batch::views::INLINE_BYTES) bytes it lies in them whole: length, then bytes, as in an
+//!   Arrow view. A longer one leaves its length, its first four bytes and a hash of all of it; its bytes lie in an
+//!   arena, and whoever finds equal words compares those too.
 //! * NULL has value bits of zero and its null bit set. Null bits use spare bits of value words where all of them fit;
-//!   otherwise they get words of their own at the end, and a table without any NULL leaves those out. That is why the hash
-//!   skips null words that are zero: keys keep their hash when a table gets its null words later.
+//!   otherwise they get words of their own at the end, and a table without any NULL leaves those out. That is why the
+//!   hash skips null words that are zero: keys keep their hash when a table gets its null words later.
 //!
 //! Invariant: two keys are equal exactly if their words are, and the bytes of their long strings.
 
@@ -86,7 +87,8 @@ impl KeyLayout {
             }
         }
 
-        // Whole words first, then narrower values into the first word that has room: widest first, so nothing is wasted.
+        // Whole words first, then narrower values into the first word that has room: widest first, so nothing is
+        // wasted.
         let mut used_bits: Vec<u32> = Vec::new();
         let mut order = (0..placed.len()).collect::<Vec<_>>();
         order.sort_by_key(|&index| std::cmp::Reverse(placed[index].kind.bits()));
@@ -119,8 +121,9 @@ impl KeyLayout {
         Ok(Self { columns: placed, value_words, null_words, bytes_slots })
     }
 
-    /// The layout of a group's key and a value of it beside each other: how DISTINCT's pairs lie in temp space. The group's words
-    /// come first, [`words_max`](Self::words_max) of them; the last column is the value, placed as in `pairs`.
+    /// The layout of a group's key and a value of it beside each other: how DISTINCT's pairs lie in temp space. The
+    /// group's words come first, [`words_max`](Self::words_max) of them; the last column is the value, placed as in
+    /// `pairs`.
     pub fn beside(&self, pairs: &KeyLayout) -> Self {
         let mut columns = self.columns.clone();
         columns.iter_mut().for_each(|column| column.null_bit = None);
@@ -205,7 +208,8 @@ pub(super) fn hash_key(words: &[u64], value_words: usize) -> u64 {
     hash_from(SEED, words, value_words)
 }
 
-/// Another hash of a key for every level of partitioning from 1 on: keys that one level cannot tell apart, the next can.
+/// Another hash of a key for every level of partitioning from 1 on: keys that one level cannot tell apart, the next
+/// can.
 pub(super) fn hash_level(level: u32, words: &[u64], value_words: usize) -> u64 {
     let seed = SEED ^ u64::from(level).wrapping_mul(COMBINE_MULTIPLIER);
     folded(hash_from(seed, words, value_words), MULTIPLIER)

@@ -1,8 +1,9 @@
 //! Group keys and the hash table that finds a group's number by its key.
 //!
-//! Groups are numbered from 0 in the order of their first row. The table is open addressing with linear probing over slots of
-//! 64 bits: the upper half is a tag (the upper half of the hash), the lower half the group's number. Keys lie beside it in
-//! the order of their numbers, so a key is stored once, is never moved by a rehash, and can be read out in order.
+//! Groups are numbered from 0 in the order of their first row. The table is open addressing with linear probing over
+//! slots of 64 bits: the upper half is a tag (the upper half of the hash), the lower half the group's number. Keys lie
+//! beside it in the order of their numbers, so a key is stored once, is never moved by a rehash, and can be read out in
+//! order.
 
 use std::ops::Range;
 use std::sync::Arc;

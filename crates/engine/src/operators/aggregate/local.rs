@@ -4,16 +4,16 @@
 //!   GATHERING --a full table had hardly brought rows together--> SPREADING --some flushes--> GATHERING
 //! ```
 //!
-//! *Gathering* looks every key up in a table that fits the L2 cache. When it is full it is flushed, sorted by partition.
-//! *Spreading* does not look up anything: rows go to their partitions as groups of one, because a look would cost more
-//! than it saves; now and then it is tried again.
+//! *Gathering* looks every key up in a table that fits the L2 cache. When it is full it is flushed, sorted by
+//! partition. *Spreading* does not look up anything: rows go to their partitions as groups of one, because a look would
+//! cost more than it saves; now and then it is tried again.
 //!
-//! A flush makes a chunk for each *piece* of the partitions, and chunks stay with the packet. When they hold many bytes the packet
-//! merges those of one piece after another, one per batch (*consolidation*): so a packet holds at most some times what its groups
-//! need, however many rows there are.
+//! A flush makes a chunk for each *piece* of the partitions, and chunks stay with the packet. When they hold many bytes
+//! the packet merges those of one piece after another, one per batch (*consolidation*): so a packet holds at most some
+//! times what its groups need, however many rows there are.
 //!
-//! Where memory is refused, or somebody else needs it, the largest piece goes to temp space ([`spill`](super::spill)), and from then on
-//! what is flushed of it does so at once; the other pieces stay.
+//! Where memory is refused, or somebody else needs it, the largest piece goes to temp space ([`spill`](super::spill)),
+//! and from then on what is flushed of it does so at once; the other pieces stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,8 +43,9 @@ const TABLES_SHARE: usize = 8;
 /// A table of so few bytes is not flushed for its size.
 const TABLE_BYTES_MIN: usize = 32 * 1024;
 
-/// Somewhat fewer than a power of two, and a number of full batches: so the arrays of a flush's pieces, all of about the same size, fit what allocators have
-/// blocks for, which are powers of two and quarters between them. With the power of two itself half of them are a little larger.
+/// Somewhat fewer than a power of two, and a number of full batches: so the arrays of a flush's pieces, all of about
+/// the same size, fit what allocators have blocks for, which are powers of two and quarters between them. With the
+/// power of two itself half of them are a little larger.
 const LOCAL_GROUPS: usize = 26 * 1024;
 
 /// When tables are flushed and how work is split. Tests make everything small.
@@ -149,7 +150,8 @@ impl LocalGroups {
 
     /// Adds what is pending; writes groups where memory is refused.
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
-        // Whether the next batch has what it needs, as firmly as can be: to ask for that may have asked for what is held here.
+        // Whether the next batch has what it needs, as firmly as can be: to ask for that may have asked for what is
+        // held here.
         let mut is_sure = false;
         loop {
             if let Some(outgoing) = self.outgoing.front_mut() {
@@ -269,8 +271,8 @@ impl Groups {
         if let Err(error) = self.settle() {
             return Ok(Added::Pressed(error));
         }
-        // Nothing is looked up while spreading, so a table need not stay in the cache, and longer runs of a partition are
-        // merged faster.
+        // Nothing is looked up while spreading, so a table need not stay in the cache, and longer runs of a partition
+        // are merged faster.
         let full = self.tuning.local_groups * if self.spread > 0 { 4 } else { 1 };
         let mut tidied = Ok(());
         let is_full = self.table.groups() >= full || self.table.bytes() >= self.table_bytes_max;
@@ -333,7 +335,8 @@ impl Groups {
         self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4
     }
 
-    /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be overdrawn.
+    /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be
+    /// overdrawn.
     fn settle(&mut self) -> Result<()> {
         let more = self.table.bytes().saturating_sub(self.reservation.bytes());
         if !self.program.grouped && !self.program.has_distinct() {

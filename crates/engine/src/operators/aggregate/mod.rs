@@ -2,13 +2,14 @@
 //!
 //! The life of a row: a packet evaluates the group columns and the arguments of a batch ([`program`]), turns the group
 //! columns into key words ([`key_encoding`]), finds the number of each row's group in its own table ([`key_table`], or
-//! [`direct`] for few values), and adds the arguments to vectors of states by these numbers ([`states`]). A full table is
-//! sorted by hash partition and cut into chunks, one for each piece of the partitions ([`group_table`], [`local`]). When all packets
-//! are done, partitions are merged independently of each other ([`sink`]), and packets of the next pipeline read them
-//! ([`finished`], [`source`]).
+//! [`direct`] for few values), and adds the arguments to vectors of states by these numbers ([`states`]). A full table
+//! is sorted by hash partition and cut into chunks, one for each piece of the partitions ([`group_table`], [`local`]).
+//! When all packets are done, partitions are merged independently of each other ([`sink`]), and packets of the next
+//! pipeline read them ([`finished`], [`source`]).
 //!
-//! Where memory is short, pieces of the partitions go to temp space, the largest first; the others stay, and both are brought together
-//! in the end ([`spill`]). Groups that are complete and that nobody has read yet go there, too, when somebody else needs their memory.
+//! Where memory is short, pieces of the partitions go to temp space, the largest first; the others stay, and both are
+//! brought together in the end ([`spill`]). Groups that are complete and that nobody has read yet go there, too, when
+//! somebody else needs their memory.
 //!
 //! This is Gamma's local and global aggregation (DeWitt et al., "The Gamma Database Machine Project", section 4.4)
 //! with the partitions of a hybrid hash join for the global phase.
@@ -19,8 +20,8 @@
 //! Invariants:
 //! * The answer does not depend on the number of packets, on flushes or on physical forms; sums of floats aside, whose
 //!   additions are associated differently.
-//! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known about it. It shares
-//!   no memory with others, so that a piece is free when its chunks are written.
+//! * A flushed chunk is a set of groups with partial states in the order of their partitions; nothing else is known
+//!   about it. It shares no memory with others, so that a piece is free when its chunks are written.
 
 mod arena;
 mod direct;

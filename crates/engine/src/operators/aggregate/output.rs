@@ -36,8 +36,8 @@ pub(crate) enum AverageKind {
 }
 
 impl AverageKind {
-    /// How DataFusion's `avg` computes on these types, if natively done here. Decimals of more than 25 digits are summed
-    /// up in 256 bits there, so that a sum never overflows: those are left to it.
+    /// How DataFusion's `avg` computes on these types, if natively done here. Decimals of more than 25 digits are
+    /// summed up in 256 bits there, so that a sum never overflows: those are left to it.
     pub fn new(argument: &DataType, result: &DataType) -> Option<Self> {
         match (argument, result) {
             (DataType::Float64, DataType::Float64) => Some(Self::Float),
@@ -57,7 +57,8 @@ impl AverageKind {
         }
     }
 
-    /// The sum of a decimal argument, divided by a count that is not zero. `None` if that is more than the result's digits.
+    /// The sum of a decimal argument, divided by a count that is not zero. `None` if that is more than the result's
+    /// digits.
     #[inline(always)]
     pub fn divide(&self, sum: i128, count: i64) -> Option<i128> {
         let Self::Decimal { factor, precision, .. } = self else { return None };

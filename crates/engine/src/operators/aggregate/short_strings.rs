@@ -28,8 +28,8 @@ impl ShortStrings {
         [16, 64, STRINGS_MAX].into_iter().find(|&room| self.views.len() <= room).unwrap_or(STRINGS_MAX)
     }
 
-    /// The number of each row's string, NULL rows included (those get any number). `None` if a string is long or there are
-    /// too many.
+    /// The number of each row's string, NULL rows included (those get any number). `None` if a string is long or there
+    /// are too many.
     pub fn code(&mut self, strings: &StringViewArray) -> Option<Vec<u32>> {
         strings.views().iter().map(|&view| self.number(view)).collect()
     }

@@ -1,11 +1,11 @@
 //! Where the packets' groups come together (Gamma's global aggregation), and what the source reads.
 //!
-//! Small tables are merged one into another. Large ones arrive as chunks sorted by partition; every piece of merging takes
-//! some partitions of all chunks, so pieces share nothing and run on any workers at the same time.
+//! Small tables are merged one into another. Large ones arrive as chunks sorted by partition; every piece of merging
+//! takes some partitions of all chunks, so pieces share nothing and run on any workers at the same time.
 //!
 //! If groups are in temp space, or as far as there is no memory for merging, the source merges what is left (see
-//! [`spill`](super::spill)), a piece at a time. What is complete, or left, is at rest until the source comes to it: it goes to temp space
-//! if its memory is needed.
+//! [`spill`](super::spill)), a piece at a time. What is complete, or left, is at rest until the source comes to it: it
+//! goes to temp space if its memory is needed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -126,7 +126,8 @@ impl Shared {
         self.has_spilled.load(Ordering::Acquire)
     }
 
-    /// Reserves what spilling needs before the aggregate holds much more than that: later there may be no memory for it.
+    /// Reserves what spilling needs before the aggregate holds much more than that: later there may be no memory for
+    /// it.
     pub fn prepare_spill(&self, setup: &Setup, held_bytes: usize) -> Result<()> {
         match &setup.temp {
             Some(temp) if self.spill.get().is_none() && held_bytes > 2 * self.spill_bytes(setup, temp) => {
@@ -175,8 +176,8 @@ impl Shared {
         self.spill.get().map_or(Poll::Ready(()), |spill| spill.poll_underway(waker))
     }
 
-    /// Takes out the groups of the largest piece, whoever holds them, to be written; if there are only tables, the largest of these.
-    /// `None` if nobody holds anything, or there is no temp space.
+    /// Takes out the groups of the largest piece, whoever holds them, to be written; if there are only tables, the
+    /// largest of these. `None` if nobody holds anything, or there is no temp space.
     pub fn evict(&self, setup: &Setup) -> Result<Option<VecDeque<Outgoing>>> {
         let Some(spill) = self.spill(setup, true)? else { return Ok(None) };
         let working = self.groups.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
@@ -505,8 +506,8 @@ impl Reclaim for Shared {
 }
 
 impl Shared {
-    /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any more, but a reader
-    /// waits for it. Pending as well if there is nothing: then the reader is woken by others.
+    /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any
+    /// more, but a reader waits for it. Pending as well if there is nothing: then the reader is woken by others.
     pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut reclaiming = self.reclaiming.lock();
         if reclaiming.is_none() {

@@ -1,5 +1,5 @@
-//! Finished groups as batches. Packets take the next piece of any partition; nobody waits for anybody, unless groups are in temp space:
-//! then packets take pieces of that work, too, and whoever has merged a partition gives its groups.
+//! Finished groups as batches. Packets take the next piece of any partition; nobody waits for anybody, unless groups
+//! are in temp space: then packets take pieces of that work, too, and whoever has merged a partition gives its groups.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};

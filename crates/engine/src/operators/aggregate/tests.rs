@@ -1,5 +1,5 @@
-//! Proves the aggregate against the slow judge: random rows in random physical forms, dealt to several packets, with tables so
-//! small that they are flushed all the time.
+//! Proves the aggregate against the slow judge: random rows in random physical forms, dealt to several packets, with
+//! tables so small that they are flushed all the time.
 
 use std::sync::Arc;
 use std::task::Waker;

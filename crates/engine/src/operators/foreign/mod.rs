@@ -1,12 +1,13 @@
 //! DataFusion operators that we do not have natively, fed by our pipelines.
 //!
-//! A foreign operator is a DataFusion `ExecutionPlan` whose leaves are [`InputExec`]s, each standing for one of our plans.
-//! For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other packet
-//! when an input has nothing yet.
+//! A foreign operator is a DataFusion `ExecutionPlan` whose leaves are [`InputExec`]s, each standing for one of our
+//! plans. For every run the leaves are bound to ports; one packet polls the operator's stream, waiting like any other
+//! packet when an input has nothing yet.
 //!
-//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). The operators that lowering
-//! leaves to DataFusion keep no rows beside that: UNNEST takes one batch apart, of so few rows that the result is about a batch again,
-//! in rows and in bytes ([`pieces`]); table functions make a batch at a time; and writers of files reserve what they collect.
+//! **Memory.** What an operator reserves at DataFusion's memory pool counts as its query's (`pool`). The operators that
+//! lowering leaves to DataFusion keep no rows beside that: UNNEST takes one batch apart, of so few rows that the result
+//! is about a batch again, in rows and in bytes ([`pieces`]); table functions make a batch at a time; and writers of
+//! files reserve what they collect.
 
 mod pieces;
 mod pool;

@@ -1,5 +1,5 @@
-//! Batches for operators that may take their lists apart: of so few rows that all elements together are about a batch, each with all else that is in its
-//! row.
+//! Batches for operators that may take their lists apart: of so few rows that all elements together are about a batch,
+//! each with all else that is in its row.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use arrow::datatypes::DataType;
 use crate::batch::bytes_needed;
 use crate::pipeline;
 
-/// List elements that come to a batch, each beside the other columns of its row: all but the narrowest list, which is taken for the one whose elements
-/// they are.
+/// List elements that come to a batch, each beside the other columns of its row: all but the narrowest list, which is
+/// taken for the one whose elements they are.
 pub(super) fn elements_max(batch: &RecordBatch, batch_rows: usize, batch_bytes: usize) -> usize {
     let (lists, others): (Vec<_>, Vec<_>) = batch.columns().iter().partition(|column| is_list(column.data_type()));
     let bytes_of = |column: &ArrayRef| bytes_needed(column);
@@ -23,7 +23,8 @@ fn is_list(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
-/// How many rows of a batch from `first` on have at most `elements_max` list elements, by each column; one if the first has more.
+/// How many rows of a batch from `first` on have at most `elements_max` list elements, by each column; one if the first
+/// has more.
 pub(super) fn rows_within(batch: &RecordBatch, first: usize, elements_max: usize) -> usize {
     let left = batch.num_rows() - first;
     let fits = |rows: usize| {

@@ -1,5 +1,5 @@
-//! DataFusion's memory pool over a query's own account: what its operators reserve counts as the query's, and is refused as
-//! the query's.
+//! DataFusion's memory pool over a query's own account: what its operators reserve counts as the query's, and is
+//! refused as the query's.
 
 use std::fmt;
 

@@ -1,7 +1,9 @@
-//! The build side from chunks to a table and arrays: planned at once, worked on in independent pieces, finished at once.
+//! The build side from chunks to a table and arrays: planned at once, worked on in independent pieces, finished at
+//! once.
 //!
-//! What finishing needs is reserved *before* it begins ([`finishing_bytes`]), by whoever handed the chunks over: here nothing is
-//! refused any more. A *compact* table is one that takes no more memory than hashing does, for joins that are short of it.
+//! What finishing needs is reserved *before* it begins ([`finishing_bytes`]), by whoever handed the chunks over: here
+//! nothing is refused any more. A *compact* table is one that takes no more memory than hashing does, for joins that
+//! are short of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -155,8 +157,8 @@ impl Needs {
     }
 }
 
-/// Bytes that are held for each row while a table is made, and those of its words in many keys: the codes of a single one are in the table, unless
-/// they have all of 64 bits.
+/// Bytes that are held for each row while a table is made, and those of its words in many keys: the codes of a single
+/// one are in the table, unless they have all of 64 bits.
 fn work_bytes_per_row(config: &Config) -> usize {
     let words = config.keys.iter().filter(|key| key.kind.is_word()).count();
     WORK_BYTES_PER_ROW + if config.keys.len() > 1 { 8 * words } else { 0 }
@@ -212,8 +214,8 @@ pub(super) fn finishing_bytes<'a>(
 }
 
 impl Assembling {
-    /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are only made if
-    /// there is memory for them.
+    /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are
+    /// only made if there is memory for them.
     pub fn new(config: &Arc<Config>, all: AllIn, filters: &Filters, packets: usize, is_compact: bool) -> Result<Self> {
         let AllIn { chunks, columns, mut reservation } = all;
         let (chunks, order, sorted) = ordered(chunks);
@@ -271,8 +273,8 @@ impl Assembling {
         Ok(())
     }
 
-    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only. `hold` says
-    /// how its memory is held from now on.
+    /// After all pieces of work: what the probe side wants. Fills the filters, which is for complete build sides only.
+    /// `hold` says how its memory is held from now on.
     pub fn finish(
         self,
         filters: &Filters,

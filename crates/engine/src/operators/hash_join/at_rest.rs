@@ -1,4 +1,5 @@
-//! A complete build side at rest: in memory, where the probe side reads it, until it is done or somebody else needs the memory.
+//! A complete build side at rest: in memory, where the probe side reads it, until it is done or somebody else needs the
+//! memory.
 //!
 //! ```text
 //!   Coming ----> Ready ------------------------------> Done      the probe side has ended
@@ -8,12 +9,14 @@
 //!                        probe side let     being written)
 //!                        go of it)
 //! ```
-//! From `Leaving` on all partitions count as spilled: rows of the probe side are written as well. Nobody has to read a table for
-//! it to go: it may be one that the probe side has not come to yet.
+//! From `Leaving` on all partitions count as spilled: rows of the probe side are written as well. Nobody has to read a
+//! table for it to go: it may be one that the probe side has not come to yet.
 //!
-//! A table that another query reads stays where it is: it is not this query's any more ([`shared_table`](super::shared_table)).
+//! A table that another query reads stays where it is: it is not this query's any more
+//! ([`shared_table`](super::shared_table)).
 //!
-//! Invariant: a row's mark, that it has found a partner, is written with it: so the table goes only when nobody marks rows any more.
+//! Invariant: a row's mark, that it has found a partner, is written with it: so the table goes only when nobody marks
+//! rows any more.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -145,7 +148,8 @@ impl Shared {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was on its way to temp space.
+    /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was
+    /// on its way to temp space.
     pub fn end_probe(&self, config: &Arc<Config>) -> Option<Dump> {
         let offered = self.offered.lock().take();
         offered.into_iter().for_each(|(offer, table)| offer.end(&table));

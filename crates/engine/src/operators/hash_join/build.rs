@@ -1,10 +1,10 @@
 //! The build side: packets keep chunks, the finishing parts make the table and the columns of them.
 //!
-//! While memory lasts, a packet keeps its batches as they come. When a reservation is refused, its own or that of what finishing
-//! will need, or when somebody else needs memory, the join is *partitioned*: from then on rows go to the store of their
-//! partition, as long as that is in memory. What was kept before is split chunk by chunk, last first, so that the memory
-//! of a chunk, and of its strings, is free before the next is copied. Whenever memory is short, the partition that holds
-//! most goes to temp space (dynamic destaging), written by whichever packets come by.
+//! While memory lasts, a packet keeps its batches as they come. When a reservation is refused, its own or that of what
+//! finishing will need, or when somebody else needs memory, the join is *partitioned*: from then on rows go to the
+//! store of their partition, as long as that is in memory. What was kept before is split chunk by chunk, last first, so
+//! that the memory of a chunk, and of its strings, is free before the next is copied. Whenever memory is short, the
+//! partition that holds most goes to temp space (dynamic destaging), written by whichever packets come by.
 //!
 //! Invariants:
 //! * The last packet to finish has seen to it that what finishing needs is reserved: finishing is never refused.
@@ -39,8 +39,8 @@ const STEPS_MAX: usize = 64;
 /// The part of the memory that may be borrowed while chunks are split.
 const BORROWED_SHARE: usize = 64;
 
-/// The part of the partitions that is in temp space from the first, if memory was refused: what is split makes room for the blocks and clusters of
-/// partitions, and more rows may come.
+/// The part of the partitions that is in temp space from the first, if memory was refused: what is split makes room for
+/// the blocks and clusters of partitions, and more rows may come.
 const SPILLED_SHARE: usize = 16;
 
 /// The sink that builds.
@@ -57,7 +57,8 @@ pub(super) struct Build {
 /// What finished packets have handed over.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Packets that have not finished. The last one so far sees to what finishing needs: before, it is not known what others will free.
+    /// Packets that have not finished. The last one so far sees to what finishing needs: before, it is not known what
+    /// others will free.
     open: usize,
     /// Of packets that finished before the join was partitioned.
     unsplit: Vec<Incoming>,
@@ -274,8 +275,8 @@ impl BuildState {
         self.begin_partitions(most_bytes).map(|_| ()).ok_or(error)
     }
 
-    /// All that the query has by now is about what it may have; or `most_bytes`, if that is more: `usize::MAX` if it has enough, and is only asked
-    /// for some.
+    /// All that the query has by now is about what it may have; or `most_bytes`, if that is more: `usize::MAX` if it
+    /// has enough, and is only asked for some.
     fn begin_partitions(&self, most_bytes: usize) -> Option<&Arc<Partitions>> {
         let bytes = self.memory.reserved_bytes();
         let is_first = self.shared.partitions.get().is_none();
@@ -287,9 +288,9 @@ impl BuildState {
         Some(partitions)
     }
 
-    /// How many of so many partitions can stay in memory at most, with a table of their rows, if none came any more: with the others in temp space
-    /// from the first, what is split into partitions makes room for their blocks and clusters. Without that each refusal would send
-    /// another partition there that holds next to nothing yet.
+    /// How many of so many partitions can stay in memory at most, with a table of their rows, if none came any more:
+    /// with the others in temp space from the first, what is split into partitions makes room for their blocks and
+    /// clusters. Without that each refusal would send another partition there that holds next to nothing yet.
     fn resident_partitions(&self, partitions: usize, bytes: usize, most_bytes: usize) -> usize {
         let gathered = self.shared.gathered.lock();
         let known = gathered.unsplit.iter().chain([&self.incoming]);
@@ -306,7 +307,8 @@ impl BuildState {
     fn work(&mut self, waker: &Waker) -> Result<Accept> {
         let shared = self.shared.clone();
         let Some(partitions) = shared.partitions.get() else { return Ok(Accept::More) };
-        // Room for the blocks and clusters of partitions: memory was full. Whoever finishes last reserves anew what finishing needs.
+        // Room for the blocks and clusters of partitions: memory was full. Whoever finishes last reserves anew what
+        // finishing needs.
         self.incoming.release_finishing();
         let finishing = shared.gathered.lock().finishing.take();
         drop(finishing);
@@ -340,8 +342,8 @@ impl BuildState {
         Ok(Accept::More)
     }
 
-    /// A write that was begun, then rows of spilled partitions, then chunks that free memory (also those of packets that have finished),
-    /// then rows that take it.
+    /// A write that was begun, then rows of spilled partitions, then chunks that free memory (also those of packets
+    /// that have finished), then rows that take it.
     fn next(&mut self, partitions: &Partitions, resident: &Resident) -> Option<Todo> {
         if !matches!(self.todo.front(), Some(Todo::Write(..)))
             && let Some((partition, batch, reservation)) = self.next_spilled(partitions, resident)
@@ -380,7 +382,8 @@ impl BuildState {
         let reservation = reservation.map(Arc::new);
         let hashes = self.config.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
-        // Before whatever else there is: the rows that came last wait for chunks, and each chunk's rows are to be gone before the next is split.
+        // Before whatever else there is: the rows that came last wait for chunks, and each chunk's rows are to be gone
+        // before the next is split.
         for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)?.into_iter().rev() {
             partitions.belong(partition);
             self.todo.push_front(Todo::Place(partition, batch, reservation.clone()));
@@ -404,7 +407,8 @@ impl BuildState {
         // What the rows were copied from is free soon: their chunk, and the block that its strings are in.
         let mut soon_free = self.incoming.pinned_bytes() + reservation.as_ref().map_or(0, |chunk| chunk.bytes());
         if reservation.is_some() {
-            // Of each chunk some rows go to temp space; until enough have, the partitions' first blocks are made of nothing.
+            // Of each chunk some rows go to temp space; until enough have, the partitions' first blocks are made of
+            // nothing.
             soon_free = soon_free.max(self.memory.limit_bytes() / BORROWED_SHARE);
         }
         let mut borrowed = 0;

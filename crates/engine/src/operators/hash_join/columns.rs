@@ -1,4 +1,5 @@
-//! The columns that a join keeps of its build side: chunk by chunk in each packet, then one contiguous array per column.
+//! The columns that a join keeps of its build side: chunk by chunk in each packet, then one contiguous array per
+//! column.
 //!
 //! Why contiguous: the output of a join is *picks* into these arrays, and picks reach into one array.
 //! Why strings are copied into blocks of our own: a view holds all the buffers of its array alive, and an array made of
@@ -22,13 +23,15 @@ use super::shared_vec::SharedVec;
 use crate::batch::prefetch::{AHEAD, prefetch_text};
 use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, views};
 
-/// Bytes in the first block of string data of a packet, and in the largest. A block has a part of the bytes before it, so a packet
-/// of a small build side is small, one of a large build side has few blocks, and little is allocated in vain.
+/// Bytes in the first block of string data of a packet, and in the largest. A block has a part of the bytes before it,
+/// so a packet of a small build side is small, one of a large build side has few blocks, and little is allocated in
+/// vain.
 const BLOCK_BYTES_MIN: usize = if cfg!(test) { 200 } else { 16 << 10 };
 pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
 const BLOCK_PART: usize = 8;
 
-/// Bytes that one piece of copying work moves: less than a millisecond, or a few where the system has to find fresh memory for the copy.
+/// Bytes that one piece of copying work moves: less than a millisecond, or a few where the system has to find fresh
+/// memory for the copy.
 const COPY_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 
 /// One packet's part of one column.
@@ -431,8 +434,8 @@ fn view_array(
     blocks: Vec<Buffer>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
-    // SAFETY: each view is either short and a copy of a valid one, or points at bytes that `own_view` copied from a valid one
-    // into the block whose number it has; text stays the text it was.
+    // SAFETY: each view is either short and a copy of a valid one, or points at bytes that `own_view` copied from a
+    // valid one into the block whose number it has; text stays the text it was.
     match logical {
         DataType::Utf8View => Arc::new(unsafe { StringViewArray::new_unchecked(views, blocks, nulls) }),
         _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, blocks, nulls) }),

@@ -1,7 +1,8 @@
-//! A complete table on its way to temp space: its rows, with what is known of their partners, into the files of their partitions.
+//! A complete table on its way to temp space: its rows, with what is known of their partners, into the files of their
+//! partitions.
 //!
-//! A table by codes has no words any more; they are made again from the codes. So rows go in the order of the table, and those
-//! that cannot match, which are not in it, at the end.
+//! A table by codes has no words any more; they are made again from the codes. So rows go in the order of the table,
+//! and those that cannot match, which are not in it, at the end.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};

@@ -2,8 +2,8 @@
 //!
 //! Output columns are picks of the probe batch and of the held arrays; values do not move here.
 //!
-//! Invariant: for each probe batch, rows come out in the order of the probe rows (DataFusion's plans rely on it for inner
-//! and right joins).
+//! Invariant: for each probe batch, rows come out in the order of the probe rows (DataFusion's plans rely on it for
+//! inner and right joins).
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub(super) fn marks_held(join_type: JoinType) -> bool {
     matches!(join_type, Left | Full | LeftSemi | LeftAnti | LeftMark)
 }
 
-/// Whether nothing can come out when the held side has no row that can find a partner. Those of the held side that come out
-/// nevertheless are not the probe's business.
+/// Whether nothing can come out when the held side has no row that can find a partner. Those of the held side that come
+/// out nevertheless are not the probe's business.
 pub(super) fn needs_held_rows(join_type: JoinType) -> bool {
     use JoinType::*;
     !matches!(join_type, Right | Full | RightAnti | RightMark)
@@ -250,7 +250,8 @@ impl PairJoin {
         InWork { probe: self.shape.probe_part(&batch), batch, matched, emitted: 0, batch_rows }
     }
 
-    /// Takes pairs in the order of the probe rows. All pairs of the probe rows before `complete` have been given with these.
+    /// Takes pairs in the order of the probe rows. All pairs of the probe rows before `complete` have been given with
+    /// these.
     pub fn consume(
         &self,
         held: &Held,
@@ -410,7 +411,8 @@ impl PairJoin {
         Ok(())
     }
 
-    /// For joins in which each probe row has at most one partner and no condition is left: `found` rows and their partners.
+    /// For joins in which each probe row has at most one partner and no condition is left: `found` rows and their
+    /// partners.
     pub fn emit_unique(
         &self,
         held: &Held,

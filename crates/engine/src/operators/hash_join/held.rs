@@ -1,5 +1,5 @@
-//! The held side of a join when it is in: its columns, which of its rows have found a partner, and what is said about the rows that
-//! come to it.
+//! The held side of a join when it is in: its columns, which of its rows have found a partner, and what is said about
+//! the rows that come to it.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(super) struct Held {
     pub _lent: Option<Arc<SharedTable>>,
 }
 
-/// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those without one, and
-/// all of which only that matters, come out when they have met all blocks.
+/// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those
+/// without one, and all of which only that matters, come out when they have met all blocks.
 pub(super) struct Later {
     pub matched: Arc<Bits>,
     /// The number of the present batch's first row.
@@ -53,7 +53,8 @@ impl Later {
 /// The held side as probe packets and the source of unmatched rows see it.
 #[derive(Default)]
 pub(super) struct Published {
-    /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out decides.
+    /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out
+    /// decides.
     pub held: Mutex<Option<Arc<Held>>>,
     /// From the end of the probe side on: for the source of unmatched rows.
     pub remaining: Mutex<Option<Arc<Held>>>,

@@ -1,11 +1,13 @@
 //! The held side of a join coming in, in chunks: those of a packet, which it hands over when it finishes, or those of a
 //! [partition](super::resident).
 //!
-//! With its rows a chunk reserves what finishing will need for them at least, so that a build side that is too large is known to be as soon as
-//! memory is short, while all packets are there to split what has come, and not when the table is to be made.
+//! With its rows a chunk reserves what finishing will need for them at least, so that a build side that is too large is
+//! known to be as soon as memory is short, while all packets are there to split what has come, and not when the table
+//! is to be made.
 //!
-//! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room and try
-//! again; and what is taken out again takes its reservation with it, but for what finishing would have needed, which is free then.
+//! Invariant: a batch that is refused for lack of memory leaves everything as it was, so that the caller can make room
+//! and try again; and what is taken out again takes its reservation with it, but for what finishing would have needed,
+//! which is free then.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -109,7 +111,8 @@ impl Incoming {
         for (own, column) in self.columns.iter_mut().zip(columns) {
             held += own.append(column)?;
         }
-        // More than expected is a dictionary with more values than its rows need, copied once for all chunks that share it.
+        // More than expected is a dictionary with more values than its rows need, copied once for all chunks that share
+        // it.
         self.reservation.overdraw(held.saturating_sub(room.column_bytes));
         self.reservation.shrink(room.column_bytes.saturating_sub(held));
         self.rows += rows;

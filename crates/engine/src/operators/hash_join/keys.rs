@@ -1,11 +1,12 @@
 //! Join keys in the two forms that hashing and comparing work on: 64-bit words and byte strings.
 //!
-//! Everything of at most 64 bits (integers, dates, times, floats, booleans, decimals of up to 18 digits) becomes a *word*
-//! whose unsigned order is the order of the values; strings and binaries become views; the rest (wide decimals, intervals,
-//! nested types) is written as byte strings by `arrow-row`, which keeps equality.
+//! Everything of at most 64 bits (integers, dates, times, floats, booleans, decimals of up to 18 digits) becomes a
+//! *word* whose unsigned order is the order of the values; strings and binaries become views; the rest (wide decimals,
+//! intervals, nested types) is written as byte strings by `arrow-row`, which keeps equality.
 //!
-//! Invariant: two equal values of one logical type have the same word, or the same bytes, and so the same hash, whatever
-//! physical form they come in. Floats are equal as everywhere ([`floats`](crate::batch::floats)), also inside of nested values.
+//! Invariant: two equal values of one logical type have the same word, or the same bytes, and so the same hash,
+//! whatever physical form they come in. Floats are equal as everywhere ([`floats`](crate::batch::floats)), also inside
+//! of nested values.
 
 use std::sync::Arc;
 

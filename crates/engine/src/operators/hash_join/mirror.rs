@@ -1,6 +1,6 @@
-//! Role reversal (Graefe, *Query Evaluation Techniques for Large Databases*, 1993, section 5.2): of a spilled pair, the table is made of the
-//! probe side's rows if they are fewer bytes. Then the same join runs in a mirror: its left side are the probe rows as they
-//! came in, its right side are the build rows as they are in temp space.
+//! Role reversal (Graefe, *Query Evaluation Techniques for Large Databases*, 1993, section 5.2): of a spilled pair, the
+//! table is made of the probe side's rows if they are fewer bytes. Then the same join runs in a mirror: its left side
+//! are the probe rows as they came in, its right side are the build rows as they are in temp space.
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType};

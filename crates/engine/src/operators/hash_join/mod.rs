@@ -1,4 +1,5 @@
-//! Joins: on equal keys, by one hash table, built by all packets of the build side together and read by all of the probe side.
+//! Joins: on equal keys, by one hash table, built by all packets of the build side together and read by all of the
+//! probe side.
 //!
 //! ```text
 //!   build packets --chunks--> parts: table, columns, runtime filters --> probe packets --picks--> output
@@ -6,11 +7,13 @@
 //! ```
 //!
 //! The *left* input is the build side. [`keys`] turns keys into words and hashes and [`packing`] words into codes;
-//! [`incoming`] collects the build side's rows and [`columns`] keeps them; [`table`] finds the rows of a key and [`table_work`] makes it; [`build`] and
+//! [`incoming`] collects the build side's rows and [`columns`] keeps them; [`table`] finds the rows of a key and
+//! [`table_work`] makes it; [`build`] and
 //! [`probe`] are the sink and the operator; [`emit`] knows the join types.
 //!
-//! That is all as long as the build side fits. When a reservation is refused, the join becomes a *hybrid* one (DeWitt et al.,
-//! *Implementation Techniques for Main Memory Database Systems*, SIGMOD 1984; for Gamma, see section 9 of its evaluation):
+//! That is all as long as the build side fits. When a reservation is refused, the join becomes a *hybrid* one (DeWitt
+//! et al., *Implementation Techniques for Main Memory Database Systems*, SIGMOD 1984; for Gamma, see section 9 of its
+//! evaluation):
 //! ```text
 //!   build rows --hash--> partitions in memory  --> table     <-- probe rows of these
 //!                   \--> partitions on disk                       \--> partitions on disk, of the others
@@ -18,15 +21,17 @@
 //! ```
 //! [`shared_table`] is how a table is had by several queries at once.
 //!
-//! [`partitions`] has the files; [`build`] decides what stays (dynamic destaging: the largest partition goes whenever memory is short);
-//! [`pairs`] joins what was written, by the same means. [`rows`] knows how build rows look on disk; [`dump`] writes a table that
-//! is complete already. A pair that does not fit is split into pairs of the next level; where most of it fits, only the rest is written
-//! again ([`overflow`]: Gamma's own way, Simple hash join).
+//! [`partitions`] has the files; [`build`] decides what stays (dynamic destaging: the largest partition goes whenever
+//! memory is short);
+//! [`pairs`] joins what was written, by the same means. [`rows`] knows how build rows look on disk; [`dump`] writes a
+//! table that is complete already. A pair that does not fit is split into pairs of the next level; where most of it
+//! fits, only the rest is written again ([`overflow`]: Gamma's own way, Simple hash join).
 //!
 //! Invariants:
 //! * Output columns are picks of the probe batch and of contiguous build arrays: no value is copied here.
 //! * Packets share nothing that they write to on the way, except single bits of matched rows, where the join type asks.
-//! * A hash table is made of parts by the upper bits of the hash, each on its own; partitions are told by other bits of it.
+//! * A hash table is made of parts by the upper bits of the hash, each on its own; partitions are told by other bits of
+//!   it.
 //! * Whatever is in temp space, and whenever it went there: the same rows come out, each once.
 
 mod assemble;
@@ -103,8 +108,8 @@ pub struct JoinParts {
     pub build: Arc<dyn Sink>,
     /// What happens to the right input's batches.
     pub probe: Arc<dyn Operator>,
-    /// What comes out after all probe packets have finished, one after another, each with its name: build rows without a partner,
-    /// and all that has to do with rows in temp space.
+    /// What comes out after all probe packets have finished, one after another, each with its name: build rows without
+    /// a partner, and all that has to do with rows in temp space.
     pub after_probe: Vec<(Arc<dyn Source>, &'static str)>,
     /// The table, as something that can give memory back.
     at_rest: Arc<TableAtRest>,
@@ -276,8 +281,8 @@ impl Config {
         }
     }
 
-    /// Whether rows can be told apart by their keys. Not without keys, nor in a null-aware join with a condition: there a NULL meets
-    /// all rows.
+    /// Whether rows can be told apart by their keys. Not without keys, nor in a null-aware join with a condition: there
+    /// a NULL meets all rows.
     fn can_partition(&self) -> bool {
         !(self.keys.is_empty() || self.null_aware && self.pairs.has_residual())
     }
@@ -304,7 +309,8 @@ struct Shared {
     offered: Mutex<Option<(Offer, Arc<SharedTable>)>>,
     /// The complete table is on its way to temp space, or there: for packets that look before each batch.
     is_leaving: AtomicBool,
-    /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or somebody has them.
+    /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or
+    /// somebody has them.
     buffers: Mutex<Option<SpillBuffers>>,
     /// Where to spill, until it is known that nothing is; and a reservation for buffers that are made only then.
     temp: Mutex<Option<(TempSpace, Reservation)>>,
@@ -330,7 +336,8 @@ impl Shared {
         self.temp.lock().is_some()
     }
 
-    /// The buffers of spill files, which are made now if there was no memory for them before. `None` if there is far too little, and will be.
+    /// The buffers of spill files, which are made now if there was no memory for them before. `None` if there is far
+    /// too little, and will be.
     fn buffers(&self) -> Option<SpillBuffers> {
         let mut buffers = self.buffers.lock();
         if buffers.is_none() {
@@ -351,8 +358,8 @@ impl Shared {
         self.temp.lock().take();
     }
 
-    /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which filters are
-    /// made, while the build side comes in. `None` without temp space.
+    /// From now on rows are partitioned; `memory_bytes` is about what the join may have, `filters` the keys of which
+    /// filters are made, while the build side comes in. `None` without temp space.
     fn partition(&self, config: &Config, memory_bytes: usize, filters: Option<&[usize]>) -> Option<&Arc<Partitions>> {
         let buffers = self.buffers()?;
         if let Some(filters) = filters.filter(|_| !config.keys.is_empty()) {

@@ -6,9 +6,9 @@
 //!                         \--> from the cut on: a file             \--> from the cut on: a file
 //!                                          \__________ a pair of the next level _________/
 //! ```
-//! Only what does not fit is written, and once more read, where [splitting](super::splitting) writes the whole pair. When the table still
-//! does not fit, the cut is lowered, and rows that were below it follow the others. Simple is the better of the two while at least half
-//! of a pair stays in memory: what is left then fits at once, as a rule.
+//! Only what does not fit is written, and once more read, where [splitting](super::splitting) writes the whole pair.
+//! When the table still does not fit, the cut is lowered, and rows that were below it follow the others. Simple is the
+//! better of the two while at least half of a pair stays in memory: what is left then fits at once, as a rule.
 //!
 //! Invariant: when the build side is in, the table has all build rows below the cut, and the file all others.
 
@@ -28,8 +28,8 @@ use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::temp::SpillBuffers;
 
-/// Of the rows that fitted, the percentage that is meant to stay: some memory is needed to write the others, and rows are not
-/// quite evenly spread.
+/// Of the rows that fitted, the percentage that is meant to stay: some memory is needed to write the others, and rows
+/// are not quite evenly spread.
 const KEPT_PERCENT: u128 = 90;
 
 /// Clusters that writing the others takes.
@@ -119,8 +119,8 @@ impl Overflow {
         Ok(kept)
     }
 
-    /// The rows of the probe side that are to be looked up; the others are put aside, if they may have a partner or come
-    /// out without one.
+    /// The rows of the probe side that are to be looked up; the others are put aside, if they may have a partner or
+    /// come out without one.
     pub fn tell_probe(&mut self, batch: Batch, config: &Config) -> Result<Option<Batch>> {
         let keys = config.probe_keys(&batch)?;
         let hashes = config.hashes(&keys, batch.rows());

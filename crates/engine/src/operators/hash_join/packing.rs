@@ -1,5 +1,5 @@
-//! Keys that are words, packed into one *code* each: per key the distance from the smallest build key, side by side in 64
-//! bits where they fit, so that one comparison compares all keys, and a small range of codes needs no hashing.
+//! Keys that are words, packed into one *code* each: per key the distance from the smallest build key, side by side in
+//! 64 bits where they fit, so that one comparison compares all keys, and a small range of codes needs no hashing.
 
 use arrow::buffer::NullBuffer;
 
@@ -8,8 +8,8 @@ use super::keys::{KeyColumn, KeyData};
 /// The code of a row that cannot match anything.
 pub(super) const NO_CODE: u64 = u64::MAX;
 
-/// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 24 to 32 bytes
-/// that a hash table has per row; and where both sides come in the order of the keys it is read in order.
+/// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 24 to 32
+/// bytes that a hash table has per row; and where both sides come in the order of the keys it is read in order.
 const DENSE_CODES_PER_ROW: u64 = 128;
 
 /// Codes that are worth a dense table however few rows there are: 256 KiB, a part of the second-level cache.

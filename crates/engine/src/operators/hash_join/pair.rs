@@ -17,8 +17,8 @@ use crate::batch::Batch;
 use crate::memory::Reservation;
 use crate::temp::{BatchFile, BatchReader, ReadOptions, SpillBuffers};
 
-/// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not fit then is
-/// one key, or as good as that.
+/// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not
+/// fit then is one key, or as good as that.
 pub(super) const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
 
 /// The share of a side, in percent, above which a partition of it is taken for one that cannot be split.
@@ -159,8 +159,8 @@ impl Work {
         }
     }
 
-    /// More build rows than were loaded do not fit: whether only what does not fit goes to temp space again. If somebody else needs
-    /// memory, that is the way only for what has gone it already.
+    /// More build rows than were loaded do not fit: whether only what does not fit goes to temp space again. If
+    /// somebody else needs memory, that is the way only for what has gone it already.
     pub fn overflows(
         &mut self,
         loading: &mut Loading,
@@ -182,7 +182,8 @@ impl Work {
     }
 }
 
-/// The next batch. If there is no memory for it, what is being written goes to the disk as it is, and gives back its clusters.
+/// The next batch. If there is no memory for it, what is being written goes to the disk as it is, and gives back its
+/// clusters.
 fn read(reader: &mut BatchReader, overflow: &Option<Overflow>, waker: &Waker) -> Poll<Result<Option<Batch>>> {
     let mut next = reader.poll_next(waker).map(Option::transpose);
     if let (Poll::Ready(Err(error)), Some(overflow)) = (&next, overflow)

@@ -16,8 +16,8 @@
 //!
 //! Invariants:
 //! * A table is made of rows for which finishing is reserved as well: it is never given up half way.
-//! * Whatever the order of pairs and blocks, a build row comes out once, with its pair, and a probe row without a partner once, when
-//!   it has met all build rows of its pair.
+//! * Whatever the order of pairs and blocks, a build row comes out once, with its pair, and a probe row without a
+//!   partner once, when it has met all build rows of its pair.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -218,8 +218,8 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    /// Takes the buffers that the join has anyhow, or others, and reserves about what a table needs. `None` if others are
-    /// at work and there is no memory for it beside them.
+    /// Takes the buffers that the join has anyhow, or others, and reserves about what a table needs. `None` if others
+    /// are at work and there is no memory for it beside them.
     fn take_buffers(&mut self, table_bytes: usize, is_alone: bool) -> Result<Option<Reservation>> {
         let shared = self.shared.buffers.lock().take();
         let own = if shared.is_some() { CLUSTERS_FREE } else { CLUSTERS_FREE + CLUSTERS_MIN };
@@ -479,7 +479,8 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    /// What comes out may be kept by whoever is downstream: it must not keep the last clusters that there are to read with.
+    /// What comes out may be kept by whoever is downstream: it must not keep the last clusters that there are to read
+    /// with.
     fn unpinned(&self, batch: Batch) -> Result<Batch> {
         match self.buffers()?.at_hand() {
             0 | 1 => copied(&batch),

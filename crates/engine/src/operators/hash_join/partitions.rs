@@ -1,17 +1,18 @@
 //! The partitions of a join that does not fit: which of them stay in memory, and the files of the others.
 //!
-//! A row belongs to the partition that its key's hash, mixed anew for each level, says: rows of equal keys are in one partition on
-//! both sides, the bits that place a row in a hash table stay evenly spread within a partition, and a partition of a
-//! partition is told by other bits.
+//! A row belongs to the partition that its key's hash, mixed anew for each level, says: rows of equal keys are in one
+//! partition on both sides, the bits that place a row in a hash table stay evenly spread within a partition, and a
+//! partition of a partition is told by other bits.
 //!
-//! All packets write into the same files, so a join needs a cluster per partition and not one per partition and packet. A batch that
-//! is not written to its end owns its file until it is. Clusters are submitted as soon as they are full, or, where SHJ (Sort-Hash
-//! Join, section 3.2 of the paper on block request sequences) pays, as groups of one file: see [`Partitions::group`].
+//! All packets write into the same files, so a join needs a cluster per partition and not one per partition and packet.
+//! A batch that is not written to its end owns its file until it is. Clusters are submitted as soon as they are full,
+//! or, where SHJ (Sort-Hash Join, section 3.2 of the paper on block request sequences) pays, as groups of one file: see
+//! [`Partitions::group`].
 //!
 //! Invariants:
 //! * A partition that has been spilled once stays so: nobody keeps rows of it in memory.
-//! * Writing does not fail for lack of memory, since the buffers have a minimum: where another cluster is refused, the clusters at
-//!   hand are closed, however little they hold, and come back when they are written.
+//! * Writing does not fail for lack of memory, since the buffers have a minimum: where another cluster is refused, the
+//!   clusters at hand are closed, however little they hold, and come back when they are written.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -27,20 +28,20 @@ use crate::sync::{
 };
 use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 
-/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, batches fall into
-/// pieces of a few rows.
+/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more,
+/// batches fall into pieces of a few rows.
 pub(super) const FAN_OUT_MIN: usize = 4;
 const FAN_OUT_MAX: usize = 32;
 
 /// The share of the memory that the clusters being filled may have, one for each file.
 const CLUSTERS_SHARE: usize = 4;
 
-/// The share of the memory that may wait in full clusters for others of their file: small, since what waits keeps partitions out of
-/// memory, and disks without a moving arm gain little by it.
+/// The share of the memory that may wait in full clusters for others of their file: small, since what waits keeps
+/// partitions out of memory, and disks without a moving arm gain little by it.
 const GROUPS_SHARE: usize = if cfg!(test) { 4 } else { 16 };
 
-/// Consecutive clusters of one file that are worth holding back for (G in formula (2) of the SHJ paper must be greater than what is
-/// allocated at once): temp space allocates single clusters out of large extents.
+/// Consecutive clusters of one file that are worth holding back for (G in formula (2) of the SHJ paper must be greater
+/// than what is allocated at once): temp space allocates single clusters out of large extents.
 const GROUP_CLUSTERS: usize = 2;
 
 /// How often a packet asks again for a cluster that others took before it.
@@ -111,7 +112,8 @@ impl Partitions {
         }
     }
 
-    /// Formula (2) of the SHJ paper: with |M| clusters and N partitions, G = 2 (|M| - N) / N consecutive requests are of one file.
+    /// Formula (2) of the SHJ paper: with |M| clusters and N partitions, G = 2 (|M| - N) / N consecutive requests are
+    /// of one file.
     fn group(clusters: usize, fan_out: usize) -> usize {
         2 * clusters.saturating_sub(fan_out) / fan_out
     }
@@ -182,8 +184,8 @@ impl Partitions {
         }
     }
 
-    /// Writes a batch for the packet `owner`. After `Pending` it is called again with the same batch when the waker was woken, and
-    /// the packet writes nothing else meanwhile.
+    /// Writes a batch for the packet `owner`. After `Pending` it is called again with the same batch when the waker was
+    /// woken, and the packet writes nothing else meanwhile.
     pub fn poll_write(
         &self,
         side: Side,

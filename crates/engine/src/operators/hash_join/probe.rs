@@ -1,10 +1,11 @@
 //! The probe side: each batch looks its keys up and gives picks.
 //!
 //! Three ways through a batch, the fastest that fits:
-//! * no two build rows have the same keys and no condition is left: each row has at most one partner, found in one pass;
+//! * no two build rows have the same keys and no condition is left: each row has at most one partner, found in one
+//!   pass;
 //! * only existence is asked for and no condition is left: one pass, without pairs;
-//! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and condition
-//!   are then tested column by column.
+//! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and
+//!   condition are then tested column by column.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,8 +61,8 @@ impl Operator for Probe {
 
 /// One packet of the probe side.
 ///
-/// While no partition is in temp space, each batch is looked up and that is all. Otherwise its rows are told apart: those of
-/// partitions in temp space are written, the others looked up.
+/// While no partition is in temp space, each batch is looked up and that is all. Otherwise its rows are told apart:
+/// those of partitions in temp space are written, the others looked up.
 struct ProbeState {
     lookups: Lookups,
     shared: Arc<Shared>,
@@ -110,8 +111,8 @@ fn no_table() -> Error {
 }
 
 impl ProbeState {
-    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any, find what they
-    /// find in the table, which is nothing for those that have no partner at all.
+    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any,
+    /// find what they find in the table, which is nothing for those that have no partner at all.
     fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
         let config = self.lookups.config.clone();
         let keys = config.probe_keys(&input)?;
@@ -320,8 +321,8 @@ impl Lookups {
         Ok(())
     }
 
-    /// Marks the build rows that have a partner. A run whose first row is marked is marked already, or by another packet
-    /// at this moment.
+    /// Marks the build rows that have a partner. A run whose first row is marked is marked already, or by another
+    /// packet at this moment.
     fn mark_runs(&self, held: &Held, table: &Table) {
         let Some(matched) = &held.matched else { return };
         let mut rows = Vec::with_capacity(2 * self.batch_rows);

@@ -1,7 +1,7 @@
 //! The partitions of a build side that are in memory while it comes in: a store for each, to which all packets add.
 //!
-//! Because stores are shared, whichever packet is short of memory can take rows out of a partition that goes to temp space: nobody
-//! waits for the packet that brought them, and no more partitions are spilled than memory is short of.
+//! Because stores are shared, whichever packet is short of memory can take rows out of a partition that goes to temp
+//! space: nobody waits for the packet that brought them, and no more partitions are spilled than memory is short of.
 //!
 //! Invariants:
 //! * Rows of a spilled partition leave its store, and none come in.
@@ -55,7 +55,8 @@ impl Resident {
         Self { stores: (0..partitions).map(store).collect() }
     }
 
-    /// Keeps rows in memory. Up to `borrow_bytes` they are kept even if they are refused, and `borrowed` says how many were.
+    /// Keeps rows in memory. Up to `borrow_bytes` they are kept even if they are refused, and `borrowed` says how many
+    /// were.
     pub fn keep(
         &self,
         partition: usize,
@@ -106,7 +107,8 @@ impl Resident {
         None
     }
 
-    /// Spills the partition that holds most, if that is anything, and so many bytes: from then on its rows are there to be popped.
+    /// Spills the partition that holds most, if that is anything, and so many bytes: from then on its rows are there to
+    /// be popped.
     pub fn spill_largest(&self, partitions: &Partitions, bytes_min: usize) -> bool {
         let is_worth = |partition: usize| self.bytes(partition) >= bytes_min.max(1);
         let resident = |partition: &usize| is_worth(*partition) && !partitions.is_spilled(*partition);

@@ -1,9 +1,10 @@
-//! Rows of the build side in the three forms that they have on their way: evaluated from a batch, as a chunk in memory, and as
-//! a batch that goes to temp space.
+//! Rows of the build side in the three forms that they have on their way: evaluated from a batch, as a chunk in memory,
+//! and as a batch that goes to temp space.
 //!
-//! A *spilled batch* has the kept columns, one column of words for each key that has words (NULL where the key is), and, where
-//! the join type asks, whether the row has found a partner. Byte strings of keys are among the kept columns already. Hashes are
-//! not written: they are made again from the keys, which costs less than eight bytes per row of reading and writing.
+//! A *spilled batch* has the kept columns, one column of words for each key that has words (NULL where the key is),
+//! and, where the join type asks, whether the row has found a partner. Byte strings of keys are among the kept columns
+//! already. Hashes are not written: they are made again from the keys, which costs less than eight bytes per row of
+//! reading and writing.
 
 use std::sync::Arc;
 

@@ -6,11 +6,11 @@
 //!              |  `-> Build ---> runs; then offers what it has built, if that is in memory as a whole
 //!              +--- woken
 //! ```
-//! What readers share nobody writes to. Which rows have found a partner is noted in bits of the reader's own, and the filters for its scans, which
-//! watch themselves, are its own as well.
+//! What readers share nobody writes to. Which rows have found a partner is noted in bits of the reader's own, and the
+//! filters for its scans, which watch themselves, are its own as well.
 //!
-//! Invariant: what pays for a table is given back when its last reader has let go of it, whoever made it. Before it is lent it belongs to the
-//! query that made it, and may go to temp space; afterwards it does not.
+//! Invariant: what pays for a table is given back when its last reader has let go of it, whoever made it. Before it is
+//! lent it belongs to the query that made it, and may go to temp space; afterwards it does not.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -87,7 +87,8 @@ impl SharedTable {
         self.paid.0.lock().fate == Fate::Leaving
     }
 
-    /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody reads it.
+    /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody
+    /// reads it.
     pub fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent {
         let mut payment = self.paid.0.lock();
         match payment.fate {

@@ -1,7 +1,8 @@
 //! A fixed number of values that several workers fill, each its own range, and that is a plain vector afterwards.
 //!
 //! This is the one place of the join with shared mutable memory: finishing work is cut into parts that write disjoint
-//! ranges of one array, and no safe type lends disjoint ranges, known only at run time, to threads that we do not start.
+//! ranges of one array, and no safe type lends disjoint ranges, known only at run time, to threads that we do not
+//! start.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -15,8 +16,8 @@ pub(super) struct SharedVec<T> {
     owned: PhantomData<T>,
 }
 
-// SAFETY: it owns its values like a vector, and only hands out references through an unsafe method whose contract is that
-// ranges do not overlap.
+// SAFETY: it owns its values like a vector, and only hands out references through an unsafe method whose contract is
+// that ranges do not overlap.
 unsafe impl<T: Send> Send for SharedVec<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for SharedVec<T> {}
@@ -36,8 +37,8 @@ impl<T: Copy> SharedVec<T> {
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub unsafe fn range_mut(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "a part reached beyond the shared array");
-        // SAFETY: the range is inside the allocation (checked above), its values are initialized, and it is used by this
-        // caller alone (the contract).
+        // SAFETY: the range is inside the allocation (checked above), its values are initialized, and it is used by
+        // this caller alone (the contract).
         unsafe { std::slice::from_raw_parts_mut(self.pointer.add(range.start), range.end - range.start) }
     }
 
@@ -59,16 +60,16 @@ impl<T: Copy> SharedVec<T> {
 /// Bytes from which huge pages are asked for: below, what is wasted at the ends weighs more.
 const HUGE_BYTES: usize = 8 << 20;
 
-/// Asks the system to back large memory that nobody has touched yet by huge pages. Random lookups in a large table miss the
-/// TLB on nearly every row otherwise, and the first touch of each small page costs a fault.
+/// Asks the system to back large memory that nobody has touched yet by huge pages. Random lookups in a large table miss
+/// the TLB on nearly every row otherwise, and the first touch of each small page costs a fault.
 fn prefer_huge_pages(pointer: *mut u8, bytes: usize) {
     #[cfg(target_os = "linux")]
     if bytes >= HUGE_BYTES {
         const PAGE: usize = 4096;
         let start = pointer.align_offset(PAGE);
         let len = (bytes - start) / PAGE * PAGE;
-        // SAFETY: whole pages inside memory that is ours; the advice does not change what is in them. If it is not taken,
-        // nothing is lost.
+        // SAFETY: whole pages inside memory that is ours; the advice does not change what is in them. If it is not
+        // taken, nothing is lost.
         unsafe { libc::madvise(pointer.add(start).cast(), len, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]

@@ -1,9 +1,9 @@
-//! Runtime filters of a build side that does not fit (Gamma's bit vector filters): a Bloom filter for each key that a scan wants to
-//! know, and, unless a scan knows the only key, one of whole rows' hashes, which keeps probe rows without a partner from being written.
-//! They are filled as rows are told apart by partition.
+//! Runtime filters of a build side that does not fit (Gamma's bit vector filters): a Bloom filter for each key that a
+//! scan wants to know, and, unless a scan knows the only key, one of whole rows' hashes, which keeps probe rows without
+//! a partner from being written. They are filled as rows are told apart by partition.
 //!
-//! Invariant: every row of the build side is told apart once and added then, wherever it stays; so when the build side is complete, the
-//! filter is. It is only shown to a scan then, and only if it has not become too full.
+//! Invariant: every row of the build side is told apart once and added then, wherever it stays; so when the build side
+//! is complete, the filter is. It is only shown to a scan then, and only if it has not become too full.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 const MEMORY_SHARE: usize = 16;
 const BYTES_MAX: usize = 32 << 20;
 
-/// Bits for each key when there are as many as the filter is made for, and how many times as many are too many: with six bits
-/// a key a tenth of the others passes, with less it is hardly worth looking.
+/// Bits for each key when there are as many as the filter is made for, and how many times as many are too many: with
+/// six bits a key a tenth of the others passes, with less it is hardly worth looking.
 const BITS_PER_KEY: usize = 12;
 const OVERFULL: usize = 2;
 

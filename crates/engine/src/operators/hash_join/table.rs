@@ -2,18 +2,20 @@
 //!
 //! Where all keys are words that fit into one [code](super::packing), there are two tables, and a third for the rest:
 //!
-//! * [`Dense`]: codes in a small range. One bit per code and a count per 64 codes give the code's *rank*, and with it the
-//!   rows: exact, without hashing, a quarter byte per code. (A rank bitmap instead of an array of rows keeps the tables
-//!   of a star's dimensions in the cache.)
-//! * [`Hashed`] by code: a directory of 64-bit entries, each with the position of the first entry of its bucket and 32 bits
-//!   of tags, and the entries of a bucket side by side (the "unchained" hash table of Birler, Schmidt, Fent, Neumann,
-//!   *Simple, Efficient, and Robust Hash Tables for Join Processing*, DaMoN 2024). Most misses cost one cache line, hits two.
+//! * [`Dense`]: codes in a small range. One bit per code and a count per 64 codes give the code's *rank*, and with it
+//!   the rows: exact, without hashing, a quarter byte per code. (A rank bitmap instead of an array of rows keeps the
+//!   tables of a star's dimensions in the cache.)
+//! * [`Hashed`] by code: a directory of 64-bit entries, each with the position of the first entry of its bucket and 32
+//!   bits of tags, and the entries of a bucket side by side (the "unchained" hash table of Birler, Schmidt, Fent,
+//!   Neumann, *Simple, Efficient, and Robust Hash Tables for Join Processing*, DaMoN 2024). Most misses cost one cache
+//!   line, hits two.
 //! * [`Hashed`] by hash, where keys are strings or too wide: the same with the hash in the place of the code; what it
 //!   finds must be compared key by key.
 //!
 //! All are built in parts that own disjoint ranges of codes or of hashes.
 //!
-//! Invariant: rows of equal code (or hash) stand side by side, so that a key's rows are one run from its first *position*.
+//! Invariant: rows of equal code (or hash) stand side by side, so that a key's rows are one run from its first
+//! *position*.
 
 use super::packing::{NO_CODE, Packing};
 use crate::batch::prefetch::prefetch;
@@ -126,8 +128,8 @@ pub(in crate::operators) struct Hashed {
     pub packing: Option<Packing>,
     pub(super) part_bits: u32,
     pub(super) slot_bits: u32,
-    /// Bits 32..64: tags; bits 0..32: the position of the bucket's first entry. After each part's slots, one more without
-    /// tags that says where the last bucket ends.
+    /// Bits 32..64: tags; bits 0..32: the position of the bucket's first entry. After each part's slots, one more
+    /// without tags that says where the last bucket ends.
     pub(super) directory: Vec<u64>,
     /// The word and the row.
     pub(super) entries: Vec<[u64; 2]>,
@@ -147,8 +149,8 @@ fn slot_of(hash: u64, part_bits: u32, slot_bits: u32) -> usize {
     ((hash >> 1) >> (63 - slot_bits)) as usize + ((hash >> 1) >> (63 - part_bits)) as usize
 }
 
-/// Rows that are looked up together: each step asks for the cache lines of the next, for all of them, before that begins.
-/// Few enough for the lines to stay in the first-level cache.
+/// Rows that are looked up together: each step asks for the cache lines of the next, for all of them, before that
+/// begins. Few enough for the lines to stay in the first-level cache.
 const LOOKUP_ROWS: usize = 256;
 
 impl Hashed {
@@ -254,8 +256,8 @@ impl Table {
         }
     }
 
-    /// Appends build rows of a run that starts at `position` until there are `room` of them; the position to go on from, or
-    /// `None` at the end of the run.
+    /// Appends build rows of a run that starts at `position` until there are `room` of them; the position to go on
+    /// from, or `None` at the end of the run.
     #[inline(always)]
     pub fn run(&self, word: u64, position: u32, end: u32, room: usize, rows: &mut Vec<u32>) -> Option<u32> {
         match self {

@@ -1,5 +1,5 @@
-//! Building a [table](super::table) from the chunks of the build side, in parts that own disjoint ranges of codes or of hashes
-//! and that any workers may do at the same time.
+//! Building a [table](super::table) from the chunks of the build side, in parts that own disjoint ranges of codes or of
+//! hashes and that any workers may do at the same time.
 
 use arrow::buffer::NullBuffer;
 
@@ -381,8 +381,8 @@ impl HashedWork {
     }
 }
 
-/// All chunks, each part starting elsewhere: what the first part that comes to a chunk computes for all, others find done
-/// instead of waiting for it.
+/// All chunks, each part starting elsewhere: what the first part that comes to a chunk computes for all, others find
+/// done instead of waiting for it.
 fn staggered(chunks: &[Chunk], part: usize, parts: usize) -> impl Iterator<Item = &Chunk> {
     let (before, from) = chunks.split_at(chunks.len() * part / parts);
     from.iter().chain(before)
@@ -391,8 +391,8 @@ fn staggered(chunks: &[Chunk], part: usize, parts: usize) -> impl Iterator<Item 
 /// The rows of a part: the slot in the part, the row, the word; and their tags.
 type PartRows = (Scratch<(u32, u32, u64)>, Scratch<u64>);
 
-/// A list that one part of the work needs for itself while it works. It counts as reserved even where that is refused: a part is
-/// a small share of the build side, unless one key has most of its rows.
+/// A list that one part of the work needs for itself while it works. It counts as reserved even where that is refused:
+/// a part is a small share of the build side, unless one key has most of its rows.
 struct Scratch<T> {
     values: Vec<T>,
     reservation: Reservation,

@@ -255,7 +255,8 @@ fn run(
     run_giving_back(dice, parts, setup, left, right, schema, threads, None)
 }
 
-/// The same, with a join that is asked for the memory of its table from when `after` batches of both sides have been pushed.
+/// The same, with a join that is asked for the memory of its table from when `after` batches of both sides have been
+/// pushed.
 #[allow(clippy::too_many_arguments, reason = "a test's helper")]
 fn run_giving_back(
     dice: &mut Dice,
@@ -323,7 +324,8 @@ fn run_giving_back(
     let mut out = Output::default();
     out.set_waker(waker);
     let mut rows = Vec::new();
-    // Rows out of temp space come as they were written; and a pair with its roles reversed is probed with rows of the build side.
+    // Rows out of temp space come as they were written; and a pair with its roles reversed is probed with rows of the
+    // build side.
     let rows_max = diligence_base::limits::BATCH_ROWS_MAX.max(setup.batch_rows);
     let mut take = |out: &mut Output| {
         while let Some(batch) = out.take() {

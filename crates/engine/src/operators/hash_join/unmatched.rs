@@ -1,5 +1,5 @@
-//! Rows of the held side that come out after all probe packets have finished: those without a partner (left, full and anti
-//! joins), those with one (semi joins), or all with their marks.
+//! Rows of the held side that come out after all probe packets have finished: those without a partner (left, full and
+//! anti joins), those with one (semi joins), or all with their marks.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,8 +1,9 @@
 //! Which of up to 64 queries want a row, by the value of one column.
 //!
-//! The constants that the queries compare a column with, in order, cut its values into *classes*: below the first constant, the first
-//! constant itself, between the first and the second, and so on. For all values of a class the queries' comparisons come out the
-//! same, so a table from class to mask answers for all queries at once: one search per value, however many queries there are.
+//! The constants that the queries compare a column with, in order, cut its values into *classes*: below the first
+//! constant, the first constant itself, between the first and the second, and so on. For all values of a class the
+//! queries' comparisons come out the same, so a table from class to mask answers for all queries at once: one search
+//! per value, however many queries there are.
 //!
 //! ```text
 //!   constants            10        20        20 queries: q0: x < 20, q1: x >= 10, q2: x = 20
@@ -10,8 +11,9 @@
 //!   mask        q0      q0q1 q0q1 q1q2  q1
 //! ```
 //!
-//! (SharedDB and CJOIN call such a mask a query set: Giannikis et al., "SharedDB: Killing One Thousand Queries With One Stone", VLDB
-//! 2012, section 3; Candea et al., "A Scalable, Predictable Join Operator for Highly Concurrent Data Warehouses", VLDB 2009.)
+//! (SharedDB and CJOIN call such a mask a query set: Giannikis et al., "SharedDB: Killing One Thousand Queries With One
+//! Stone", VLDB 2012, section 3; Candea et al., "A Scalable, Predictable Join Operator for Highly Concurrent Data
+//! Warehouses", VLDB 2009.)
 //!
 //! Invariant: NULL is in no class; no query that compares the column wants it.
 
@@ -66,8 +68,8 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The form of a constant; `None` for NULL and for types whose comparisons are left as they are: floats, wide decimals, nested
-    /// types.
+    /// The form of a constant; `None` for NULL and for types whose comparisons are left as they are: floats, wide
+    /// decimals, nested types.
     pub fn of(value: &ScalarValue) -> Option<Self> {
         use ScalarValue::*;
         Some(match value {
@@ -99,7 +101,8 @@ pub(crate) struct Lookup {
     keys: Vec<Key>,
     /// The same as they were written.
     constants: Vec<ScalarValue>,
-    /// The kind of each class, of which there are twice as many as constants, and one: classes of one kind have the same mask.
+    /// The kind of each class, of which there are twice as many as constants, and one: classes of one kind have the
+    /// same mask.
     kinds: Vec<u32>,
     /// By kind, each once. The first is zero, the mask of NULL.
     masks: Vec<u64>,
@@ -114,8 +117,8 @@ struct Table {
 }
 
 impl Lookup {
-    /// The lookup for queries that say this of the column, in the order of their bits; a query without terms wants every value, NULL
-    /// included, and may not be among them.
+    /// The lookup for queries that say this of the column, in the order of their bits; a query without terms wants
+    /// every value, NULL included, and may not be among them.
     pub fn new(queries: &[Terms]) -> Result<Self> {
         let unknown = || Error::bug("a parameter of a type without an order");
         let mut sorted = Vec::new();
@@ -286,7 +289,8 @@ impl Lookup {
         self.keys.binary_search(key).map_or_else(|gap| gap * 2, |point| point * 2 + 1)
     }
 
-    /// Conditions on the column that hold for every value that some query wants: they prune clusters, and drop rows early.
+    /// Conditions on the column that hold for every value that some query wants: they prune clusters, and drop rows
+    /// early.
     pub fn union(&self, table: &Schema, index: usize) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let column = || Arc::new(ColumnExpr::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
         let literal = |point: usize| Arc::new(Literal::new(self.constants[point].clone())) as Arc<dyn PhysicalExpr>;

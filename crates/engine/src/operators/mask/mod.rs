@@ -1,10 +1,11 @@
 //! Says of each row which of several queries want it, and drops the rows that none does.
 //!
-//! The masks come out as picks of the few different ones, as after a join with a small table: grouping by them costs an array
-//! lookup then. Where they are not few, they come out flat.
+//! The masks come out as picks of the few different ones, as after a join with a small table: grouping by them costs an
+//! array lookup then. Where they are not few, they come out flat.
 //!
-//! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make a row's *code*, its
-//! place in a grid, where it is known which mask that is: no row's mask has to be computed, or looked for among the known ones.
+//! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make
+//! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
+//! looked for among the known ones.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 

@@ -8,14 +8,14 @@
 //!                     +------- of the next step -----+
 //! ```
 //!
-//! The step is a plan of its own, which reads the work table and is compiled anew for each round ([`NestedRun`]). Its operators are
-//! those of any other plan, and spill as they do. For UNION ALL all rows are new; for UNION those that were not given before ([`seen`]):
-//! while these fit in memory, each row is looked up as it comes. When they do not, the candidates of a round are collected, grouped
-//! so that each is there once, and an anti-join with what is in temp space gives the new ones: one after the other, so that
-//! groups and hash table do not need memory at once.
+//! The step is a plan of its own, which reads the work table and is compiled anew for each round ([`NestedRun`]). Its
+//! operators are those of any other plan, and spill as they do. For UNION ALL all rows are new; for UNION those that
+//! were not given before ([`seen`]): while these fit in memory, each row is looked up as it comes. When they do not,
+//! the candidates of a round are collected, grouped so that each is there once, and an anti-join with what is in temp
+//! space gives the new ones: one after the other, so that groups and hash table do not need memory at once.
 //!
-//! This is semi-naive evaluation (Bancilhon and Ramakrishnan, "An Amateur's Introduction to Recursive Query Processing Strategies",
-//! SIGMOD 1986, section 3), as SQL:1999 defines it for linear recursion.
+//! This is semi-naive evaluation (Bancilhon and Ramakrishnan, "An Amateur's Introduction to Recursive Query Processing
+//! Strategies", SIGMOD 1986, section 3), as SQL:1999 defines it for linear recursion.
 //!
 //! Invariants:
 //! * Work tables, the rows seen and the step's operators all reserve what they hold, and all can go to temp space.
@@ -46,8 +46,8 @@ use crate::sync::Mutex;
 const CANDIDATES: WorkTableId = WorkTableId(0);
 const SEEN: WorkTableId = WorkTableId(1);
 
-/// Two clusters to read a step's rows, one each to write the next step's and those that may have been seen, and one more for what
-/// is being written.
+/// Two clusters to read a step's rows, one each to write the next step's and those that may have been seen, and one
+/// more for what is being written.
 const CLUSTERS_MIN: usize = 5;
 
 /// The name in `system.memory` and in errors.

@@ -86,8 +86,9 @@ impl Seen {
         pick(batch, picks)
     }
 
-    /// Puts the rows of a batch that are not in the set into it, and gives them back. `None`: the set had to leave for temp space, and
-    /// whether rows are new is no longer known from it; unless they are `known_as_new`. After `Pending`, call it again with the same batch.
+    /// Puts the rows of a batch that are not in the set into it, and gives them back. `None`: the set had to leave for
+    /// temp space, and whether rows are new is no longer known from it; unless they are `known_as_new`. After
+    /// `Pending`, call it again with the same batch.
     pub fn poll_insert(
         &mut self,
         batch: &Batch,

@@ -1,8 +1,8 @@
 //! Reads a table: the source of most pipelines.
 //!
-//! I/O and decoding are separate: the scan keeps a few clusters in flight on the I/O stage and hands fetched ones to the
-//! packets that pull (`read_ahead`); only decoding happens in a packet. So a slow disk or object store never holds a worker.
-//! What other scans have decoded of the same clusters is neither fetched nor decoded again ([`Scans`]).
+//! I/O and decoding are separate: the scan keeps a few clusters in flight on the I/O stage and hands fetched ones to
+//! the packets that pull (`read_ahead`); only decoding happens in a packet. So a slow disk or object store never holds
+//! a worker. What other scans have decoded of the same clusters is neither fetched nor decoded again ([`Scans`]).
 //!
 //! Invariants:
 //! * What is fetched is reserved before it is read, and what decoding needs before it begins.
@@ -90,8 +90,8 @@ pub struct ScanSource {
 }
 
 impl ScanSource {
-    /// A scan whose clusters come in file order if `ordered`. What is read is decided when the pipeline starts, because the
-    /// join filters are known only then.
+    /// A scan whose clusters come in file order if `ordered`. What is read is decided when the pipeline starts, because
+    /// the join filters are known only then.
     pub(crate) fn new(
         scan: Scan,
         runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,

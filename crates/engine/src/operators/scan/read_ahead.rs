@@ -6,18 +6,20 @@
 //!      +-------------------+-------- when memory is short ----------+------------------+
 //! ```
 //!
-//! Unless packets get the clusters in order, what other scans have decoded as a whole goes from `clusters` to a packet at once, which chooses it when it is
-//! about to go on: first of all what another scan has just read. As long as there is something like that, nothing is ordered: by then others may have left
-//! more. What was fetched goes first, because others may wait for what is to be left of it.
+//! Unless packets get the clusters in order, what other scans have decoded as a whole goes from `clusters` to a packet
+//! at once, which chooses it when it is about to go on: first of all what another scan has just read. As long as there
+//! is something like that, nothing is ordered: by then others may have left more. What was fetched goes first, because
+//! others may wait for what is to be left of it.
 //!
-//! Reading ahead is a luxury; reading at all is not. So a refused reservation is an error only if no cluster is anywhere to
-//! the right of `clusters`: otherwise the packet waits for memory that this very scan holds. What a packet needs to decode
-//! the cluster that it holds goes before what was read ahead, which is then dropped and read again later.
+//! Reading ahead is a luxury; reading at all is not. So a refused reservation is an error only if no cluster is
+//! anywhere to the right of `clusters`: otherwise the packet waits for memory that this very scan holds. What a packet
+//! needs to decode the cluster that it holds goes before what was read ahead, which is then dropped and read again
+//! later.
 //!
 //! Invariants:
 //! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
-//! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and one of them when another
-//!   packet finds something decoded, as there may be more.
+//! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and
+//!   one of them when another packet finds something decoded, as there may be more.
 //! * Nothing is read, and nothing is reserved but for reads that cannot be broken off, once all packets have left.
 //! * The lock is taken a few times per cluster, not per batch.
 
@@ -327,8 +329,8 @@ impl ReadAhead {
             queue.reading -= 1;
             queue.requests.remove(&ready.index);
             if self.ordered && queue.clusters.front().is_some_and(|(first, _)| *first < ready.index) {
-                // A cluster that was put back comes before it and may need its memory, which is given back before anybody
-                // can ask for it.
+                // A cluster that was put back comes before it and may need its memory, which is given back before
+                // anybody can ask for it.
                 let Ready { index, cluster, .. } = ready;
                 queue.clusters.push_front((index, cluster));
                 queue.sort_clusters();
@@ -366,8 +368,8 @@ impl ReadAhead {
         Next::Wait
     }
 
-    /// Reserves what decoding a held cluster needs, if need be in place of what was read ahead. False if the packet has to
-    /// wait for the memory of others: it is to put its cluster back.
+    /// Reserves what decoding a held cluster needs, if need be in place of what was read ahead. False if the packet has
+    /// to wait for the memory of others: it is to put its cluster back.
     pub fn make_room(&self, reservation: &mut Reservation, bytes: usize) -> Result<bool> {
         if reservation.grow(bytes).is_ok() {
             return Ok(true);

@@ -1,5 +1,5 @@
-//! Normalized keys: one code per row, so that comparing two rows is comparing two numbers, or two strings of bytes, with
-//! direction and the place of NULLs already folded in.
+//! Normalized keys: one code per row, so that comparing two rows is comparing two numbers, or two strings of bytes,
+//! with direction and the place of NULLs already folded in.
 //!
 //! ```text
 //!   keys of fixed width, together <= 64 bits    u64     ORDER BY o_totalprice DESC           decimal(15, 2): 51 bits
@@ -7,15 +7,16 @@
 //!   anything else                               bytes   ORDER BY s_name                      Arrow's row format
 //! ```
 //!
-//! A fixed-width value is first turned into its *rank* among all values of its type, `0..=top`. A descending key turns the
-//! rank around (`top - rank`). If the key can be NULL, values move up by one and NULL takes what is free below them (0) or
-//! above them (`top + 2`). A decimal's rank spans its precision and not its storage, so that several keys fit a number.
+//! A fixed-width value is first turned into its *rank* among all values of its type, `0..=top`. A descending key turns
+//! the rank around (`top - rank`). If the key can be NULL, values move up by one and NULL takes what is free below them
+//! (0) or above them (`top + 2`). A decimal's rank spans its precision and not its storage, so that several keys fit a
+//! number.
 //!
-//! The *lead* of a row is a u64 made of its first key alone. Leads order rows like keys do, except that different keys may
-//! share one: cheap to compute, it is what top-N looks at before it looks at keys.
+//! The *lead* of a row is a u64 made of its first key alone. Leads order rows like keys do, except that different keys
+//! may share one: cheap to compute, it is what top-N looks at before it looks at keys.
 //!
-//! Invariant: codes depend on logical values only. The same value in a narrow and in a wide physical form, in any packet,
-//! has the same code.
+//! Invariant: codes depend on logical values only. The same value in a narrow and in a wide physical form, in any
+//! packet, has the same code.
 
 use std::fmt;
 use std::ops::{Add, BitOr, Shl, Sub};
@@ -185,7 +186,8 @@ impl KeyEncoder {
             Form::Narrow(_) => rows * size_of::<u64>(),
             Form::Wide(_) => rows * size_of::<u128>(),
             Form::Bytes { .. } => {
-                // Arrow's rows cut strings into blocks of 32 bytes with one more each, and shorter strings into blocks of 8.
+                // Arrow's rows cut strings into blocks of 32 bytes with one more each, and shorter strings into blocks
+                // of 8.
                 let key = |column: &ArrayRef| bytes_needed(column.as_ref()) / 8 * 9 + rows * 34;
                 rows * size_of::<usize>() + columns.iter().map(key).sum::<usize>()
             }
@@ -288,7 +290,8 @@ impl FixedKey {
         Some(Self { logical, options: key.options, nullable, top, bits: u128::BITS - most.leading_zeros() })
     }
 
-    /// Shifts the key's part into the codes of its rows. The column comes in its logical type or, for a decimal, narrower.
+    /// Shifts the key's part into the codes of its rows. The column comes in its logical type or, for a decimal,
+    /// narrower.
     fn append<K: Code>(&self, column: &ArrayRef, codes: &mut [K]) -> Result<()> {
         /// The rank of a signed integer: its distance from the smallest one.
         macro_rules! signed {

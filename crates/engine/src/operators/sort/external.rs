@@ -1,5 +1,5 @@
-//! The end of a sort that went to the disk: merges until the rest can be merged at once, and then merges that by ranges, many packets at
-//! the same time, for one packet that wants the rows in order.
+//! The end of a sort that went to the disk: merges until the rest can be merged at once, and then merges that by
+//! ranges, many packets at the same time, for one packet that wants the rows in order.
 //!
 //! ```text
 //!   mergers     one of them   writes what is left in memory, and merges runs, while there are too many for the memory
@@ -14,7 +14,8 @@
 //!       +------- reader gone --------+
 //! ```
 //!
-//! What the last merge has in memory of runs that never left it can be given back, however slowly its rows are read: leaving.rs.
+//! What the last merge has in memory of runs that never left it can be given back, however slowly its rows are read:
+//! leaving.rs.
 //!
 //! Invariant: of ranges whose rows nobody has read yet there are no more than memory was reserved for.
 
@@ -41,8 +42,8 @@ use crate::temp::SpillBuffers;
 /// Ranges that packets may be ahead of the reader, for each packet: one is merged while one waits to be read.
 const RANGES_PER_PACKET: usize = 2;
 
-/// The last merge leaves one part in so many of what the query may have to those who read its rows, up to a bound: a writer of Parquet
-/// holds a row group. Runs that are still in memory are written for it.
+/// The last merge leaves one part in so many of what the query may have to those who read its rows, up to a bound: a
+/// writer of Parquet holds a row group. Runs that are still in memory are written for it.
 const LEFT_DIVISOR: usize = 4;
 const LEFT_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -1,9 +1,10 @@
 //! Runs being merged, from front to back, in ranges.
 //!
-//! Of each run some *pieces* are in memory: of a run on the disk the piece that is worked on, of a run in memory all of it. The rows
-//! up to the *frontier* are those that nothing can come before any more: the frontier is the first among the last rows that are in
-//! memory of those runs that go on on the disk. These rows are a *range*: a merge of its own that anybody can do, at the same time as
-//! others. Ranges follow one another as in memory (merge.rs), and are cut in the same way where they are large.
+//! Of each run some *pieces* are in memory: of a run on the disk the piece that is worked on, of a run in memory all of
+//! it. The rows up to the *frontier* are those that nothing can come before any more: the frontier is the first among
+//! the last rows that are in memory of those runs that go on on the disk. These rows are a *range*: a merge of its own
+//! that anybody can do, at the same time as others. Ranges follow one another as in memory (merge.rs), and are cut in
+//! the same way where they are large.
 //!
 //! ```text
 //!     run 0   ====|=======                piece of rows 0..11, the run goes on        <- its last row is the frontier
@@ -13,13 +14,15 @@
 //!          last range    frontier: what lies between is the next range
 //! ```
 //!
-//! So the quantiles that a range partitioned merge needs (Graefe & Thakkar 1992, section 2.2) are not sampled beforehand: they are
-//! the ends of clusters. Each cluster is read once, and a range needs no more than a piece of each run, even if all keys are equal.
+//! So the quantiles that a range partitioned merge needs (Graefe & Thakkar 1992, section 2.2) are not sampled
+//! beforehand: they are the ends of clusters. Each cluster is read once, and a range needs no more than a piece of each
+//! run, even if all keys are equal.
 //!
 //! Invariants:
 //! * No row of a range comes after one of a later range.
 //! * A range finishes at least the piece whose last row is the frontier.
-//! * What is in memory of runs that never left it can be taken out between two ranges, and come back as a run on the disk.
+//! * What is in memory of runs that never left it can be taken out between two ranges, and come back as a run on the
+//!   disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -91,8 +91,8 @@ pub(super) fn concat_batches(batches: &[Batch], schema: &SchemaRef) -> Result<Ba
     Ok(Batch::from_arrays(arrays, batches.iter().map(Batch::rows).sum()))
 }
 
-/// The batch with flat columns that keep little alive beyond their own rows. A dictionary that is not the column's logical
-/// type is decoded, because the blocks of a sort do not share one.
+/// The batch with flat columns that keep little alive beyond their own rows. A dictionary that is not the column's
+/// logical type is decoded, because the blocks of a sort do not share one.
 pub(super) fn settle(batch: &Batch, schema: &SchemaRef) -> Result<Batch> {
     let arrays = schema
         .fields()
@@ -140,8 +140,9 @@ fn pick_rows(block: &Batch, picks: &[Pick], text: Text) -> Result<Batch> {
     Ok(Batch::from_arrays(arrays, picks.len()))
 }
 
-/// The picked rows of columns of views, their text copied on the way: first views and then text, so that each is read in the order of
-/// the blocks. `None` if not all of them are views of one type, or if their text does not fit into one buffer.
+/// The picked rows of columns of views, their text copied on the way: first views and then text, so that each is read
+/// in the order of the blocks. `None` if not all of them are views of one type, or if their text does not fit into one
+/// buffer.
 fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef> {
     let data_type = arrays[0].data_type();
     if arrays.iter().any(|array| array.data_type() != data_type) {
@@ -181,8 +182,8 @@ fn gather_text(arrays: &[ArrayRef], rows: &[(usize, usize)]) -> Option<ArrayRef>
     }
     let buffers = if text.is_empty() { Vec::new() } else { vec![Buffer::from_vec(text)] };
     let gathered = ScalarBuffer::from(gathered);
-    // SAFETY: these are views of valid arrays of this type, those of long strings moved to where the same bytes were copied to; those
-    // under NULLs are empty.
+    // SAFETY: these are views of valid arrays of this type, those of long strings moved to where the same bytes were
+    // copied to; those under NULLs are empty.
     Some(unsafe {
         match data_type {
             DataType::Utf8View => Arc::new(StringViewArray::new_unchecked(gathered, buffers, nulls)) as ArrayRef,

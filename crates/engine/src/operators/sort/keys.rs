@@ -1,7 +1,7 @@
 //! The codes of many rows: collected in the order of arrival, then put in order.
 //!
-//! A sort moves small entries (a code or its first bytes, and a row number), never rows. Where code and row number fit one
-//! machine word together, that word is the entry.
+//! A sort moves small entries (a code or its first bytes, and a row number), never rows. Where code and row number fit
+//! one machine word together, that word is the entry.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -85,8 +85,8 @@ impl Keys {
         }
     }
 
-    /// The rows of the `count` smallest codes in no order, and the row of the largest among them. There must be at least
-    /// `count` rows, and `count` must not be zero.
+    /// The rows of the `count` smallest codes in no order, and the row of the largest among them. There must be at
+    /// least `count` rows, and `count` must not be zero.
     pub fn smallest(&self, count: usize) -> (Vec<u32>, usize) {
         fn select<T>(
             mut entries: Vec<T>,
@@ -181,7 +181,8 @@ impl SortedKeys {
         }
     }
 
-    /// The codes of picked rows of several runs, which must be in order, as a column to be written. Fails if they have 2 GiB.
+    /// The codes of picked rows of several runs, which must be in order, as a column to be written. Fails if they have
+    /// 2 GiB.
     pub fn column(runs: &[&SortedKeys], picks: &[Pick]) -> Result<ArrayRef> {
         macro_rules! numbers {
             ($form:ident, $Array:ident) => {{
@@ -216,7 +217,8 @@ impl SortedKeys {
 }
 
 impl SortedBytes {
-    /// First all bytes, then all differences: what is read here and there must not be waited for to know how far two codes agree.
+    /// First all bytes, then all differences: what is read here and there must not be waited for to know how far two
+    /// codes agree.
     fn new(rows: &Rows, order: &[u32]) -> Self {
         let mut bytes = Vec::with_capacity(order.iter().map(|&row| rows.row_len(row as usize)).sum());
         let mut offsets = Vec::with_capacity(order.len() + 1);
@@ -299,8 +301,8 @@ fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     at + a[at..length].iter().zip(&b[at..length]).take_while(|(a, b)| a == b).count()
 }
 
-/// `N` bytes from a place as a number, zeros where the code has ended. No code of a sort is the beginning of another, so
-/// the zeros are never taken for bytes.
+/// `N` bytes from a place as a number, zeros where the code has ended. No code of a sort is the beginning of another,
+/// so the zeros are never taken for bytes.
 fn number_at<const N: usize>(key: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     match key.get(at..at + N) {
@@ -319,9 +321,9 @@ const WORD_BYTES: usize = 6;
 const WORD_MAX: usize = 0xFFFE;
 const VALUE_BITS: u32 = 48;
 
-/// The offset-value code of `key` with respect to `base`, which is not larger (Conner's offset-value coding, as used for
-/// merging by tree-of-losers priority queues). Both are read as words of six bytes. The code says which word is the first
-/// that differs, and what it is in `key`:
+/// The offset-value code of `key` with respect to `base`, which is not larger (Conner's offset-value coding, as used
+/// for merging by tree-of-losers priority queues). Both are read as words of six bytes. The code says which word is the
+/// first that differs, and what it is in `key`:
 ///
 /// ```text
 ///   63                  48 47                                  0
@@ -329,8 +331,9 @@ const VALUE_BITS: u32 = 48;
 /// ```
 ///
 /// Of two keys with codes for the same base the one with the smaller code is smaller: it equals the base for longer, or
-/// has the smaller value where both leave it. Then the code of the larger key for the smaller one is the code it has. Only
-/// if both codes are equal are keys looked at, from the next word on. `from_word`: words before it are known to be equal.
+/// has the smaller value where both leave it. Then the code of the larger key for the smaller one is the code it has.
+/// Only if both codes are equal are keys looked at, from the next word on. `from_word`: words before it are known to be
+/// equal.
 pub(super) fn difference(base: &[u8], key: &[u8], from_word: usize) -> u64 {
     let from = (from_word * WORD_BYTES).min(base.len()).min(key.len());
     let at = from + equal_bytes(&base[from..], &key[from..]);
@@ -347,8 +350,8 @@ fn code_at(key: &[u8], word: usize) -> u64 {
     ((0xFFFF - word) as u64) << VALUE_BITS | number_at::<WORD_BYTES>(key, word * WORD_BYTES)
 }
 
-/// Compares two keys that have the same offset-value code for the same base: their order, and the code of the larger one
-/// for the smaller one.
+/// Compares two keys that have the same offset-value code for the same base: their order, and the code of the larger
+/// one for the smaller one.
 pub(super) fn settle(code: u64, a: &[u8], b: &[u8]) -> (Ordering, u64) {
     if code == 0 {
         return (Ordering::Equal, 0);

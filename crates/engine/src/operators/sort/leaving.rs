@@ -1,5 +1,6 @@
-//! Runs in memory that leave it while they are merged, because somebody else needs the memory: what is left of them becomes one run on the
-//! disk, with which the merge goes on. A slow reader holds a few clusters then, and not what was in memory when it began to read.
+//! Runs in memory that leave it while they are merged, because somebody else needs the memory: what is left of them
+//! becomes one run on the disk, with which the merge goes on. A slow reader holds a few clusters then, and not what was
+//! in memory when it began to read.
 
 use std::task::Waker;
 

@@ -1,10 +1,10 @@
 //! Merging sorted runs by ranges, so that many packets can work on one merge.
 //!
-//! Each run gives samples at regular distances, which are exact quantiles because the run is in order. The samples of all
-//! runs, in order, give the *splitters*: rows that cut the order of all rows into ranges of about equal size. A splitter is
-//! a row of a run and not a key: rows with equal keys are ordered by run and place, so even if all keys are equal the
-//! ranges have equal sizes. A range is merged by a tree of losers over the runs' rows in it; for keys of bytes the tree
-//! compares offset-value codes and looks at keys only where codes are equal.
+//! Each run gives samples at regular distances, which are exact quantiles because the run is in order. The samples of
+//! all runs, in order, give the *splitters*: rows that cut the order of all rows into ranges of about equal size. A
+//! splitter is a row of a run and not a key: rows with equal keys are ordered by run and place, so even if all keys are
+//! equal the ranges have equal sizes. A range is merged by a tree of losers over the runs' rows in it; for keys of
+//! bytes the tree compares offset-value codes and looks at keys only where codes are equal.
 //!
 //! Invariant: the ranges are disjoint, cover all rows, and follow one another in the order `(key, run, place)`.
 
@@ -119,8 +119,8 @@ macro_rules! with_form {
     }};
 }
 
-/// Rows that cut what lies between two bounds into `ranges` ranges of about equal size: at most `ranges - 1`, in order. There must
-/// be a run.
+/// Rows that cut what lies between two bounds into `ranges` ranges of about equal size: at most `ranges - 1`, in order.
+/// There must be a run.
 pub(super) fn splitters(runs: &[&SortedKeys], from: &Bounds, to: &Bounds, ranges: usize) -> Vec<Splitter> {
     with_form!(runs, form => find_splitters(&form, from, to, ranges))
 }

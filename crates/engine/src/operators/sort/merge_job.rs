@@ -1,5 +1,5 @@
-//! Merging some runs into one, in small steps: how the rows that a packet holds become a run on the disk, and how runs on the disk
-//! become a longer one.
+//! Merging some runs into one, in small steps: how the rows that a packet holds become a run on the disk, and how runs
+//! on the disk become a longer one.
 
 use std::task::{Poll, Waker};
 
@@ -165,8 +165,8 @@ pub(super) struct MergeMemory {
 }
 
 impl MergeMemory {
-    /// The memory to read so many of the runs, the first ones, as there is memory for, but at least two: then perhaps the minimal
-    /// buffers. What is spare is needed besides, whatever their number.
+    /// The memory to read so many of the runs, the first ones, as there is memory for, but at least two: then perhaps
+    /// the minimal buffers. What is spare is needed besides, whatever their number.
     pub fn for_some(
         runs: &[&DiskRun],
         spare: Spare,

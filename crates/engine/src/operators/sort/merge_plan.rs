@@ -1,11 +1,12 @@
 //! Which runs are merged when: the block requests of a sort, as numbers and without doing anything.
 //!
-//! Runs have *levels*: what packets sort in memory is level 0, and a merge makes a run one level above the highest that it reads.
-//! The last merge writes nothing: its rows go to whoever wants them. Whatever the plan, at the end as few and as short runs are
-//! merged as it takes to let the last merge read all that are left: a Huffman tree of merges (Knuth, volume 3, section 5.4.9).
+//! Runs have *levels*: what packets sort in memory is level 0, and a merge makes a run one level above the highest that
+//! it reads. The last merge writes nothing: its rows go to whoever wants them. Whatever the plan, at the end as few and
+//! as short runs are merged as it takes to let the last merge read all that are left: a Huffman tree of merges (Knuth,
+//! volume 3, section 5.4.9).
 //!
-//! The plans are those of Wang & Cherniack, *Improving Query I/O Performance by Permuting and Refining Block Request Sequences*
-//! (2006), sections 3.1 and 4.1:
+//! The plans are those of Wang & Cherniack, *Improving Query I/O Performance by Permuting and Refining Block Request
+//! Sequences* (2006), sections 3.1 and 4.1:
 //!
 //! ```text
 //!   EMS       lazy: merges once the input has ended
@@ -15,16 +16,17 @@
 //!   cost      whatever writes least: lazy, and frees clusters one by one
 //! ```
 //!
-//! While the input goes on, its rows and those who bring them have most of the memory. An eager merge gets what is left, which may be
-//! enough for two runs: each row is written again for every few others. The end has all the memory, and merges what it must.
+//! While the input goes on, its rows and those who bring them have most of the memory. An eager merge gets what is
+//! left, which may be enough for two runs: each row is written again for every few others. The end has all the memory,
+//! and merges what it must.
 
 use std::fmt;
 use std::str::FromStr;
 
 use diligence_base::Error;
 
-/// Clusters of memory per run that is merged: one is read while the one before is worked on (Graefe & Thakkar, *Tuning a Parallel
-/// Database Algorithm on a Shared-memory Multiprocessor*, 1992, section 6: read-ahead).
+/// Clusters of memory per run that is merged: one is read while the one before is worked on (Graefe & Thakkar, *Tuning
+/// a Parallel Database Algorithm on a Shared-memory Multiprocessor*, 1992, section 6: read-ahead).
 pub(super) const CLUSTERS_PER_INPUT: usize = 2;
 
 /// Clusters of memory for what a merge writes: one is filled while the one before is written.
@@ -81,8 +83,8 @@ impl SortPlan {
         Self { recycle_up_to: 0, ..self }
     }
 
-    /// Whether a merge that makes a run of this level frees each cluster when it is read. The last merge, which makes none, always
-    /// does: nothing is written that the clusters could be scattered by.
+    /// Whether a merge that makes a run of this level frees each cluster when it is read. The last merge, which makes
+    /// none, always does: nothing is written that the clusters could be scattered by.
     pub(super) fn recycles(&self, level: usize) -> bool {
         level <= self.recycle_up_to
     }
@@ -139,14 +141,15 @@ pub(super) fn fan_in(memory_clusters: usize) -> usize {
     (memory_clusters.saturating_sub(CLUSTERS_WRITTEN) / CLUSTERS_PER_INPUT).max(FAN_IN_MIN)
 }
 
-/// What to merge next, by place, when the input has ended, the last merge can read `last` runs and those before it `fan_in`, at least 2
-/// each. `None` if the last one can read all of them.
+/// What to merge next, by place, when the input has ended, the last merge can read `last` runs and those before it
+/// `fan_in`, at least 2 each. `None` if the last one can read all of them.
 ///
-/// The last merge reads fewer: beside its runs there are rows that wait to be read. So the two must not be mixed up: to merge all runs
-/// that can be merged, where fewer would do, writes the whole input once more.
+/// The last merge reads fewer: beside its runs there are rows that wait to be read. So the two must not be mixed up: to
+/// merge all runs that can be merged, where fewer would do, writes the whole input once more.
 pub(super) fn merge_late(runs: &[RunSize], fan_in: usize, last: usize) -> Option<Vec<usize>> {
     let surplus = runs.len().checked_sub(last).filter(|surplus| *surplus > 0)?;
-    // A merge of `fan_in` runs makes `fan_in - 1` fewer. The shortest runs are in the one that is not full, which comes first.
+    // A merge of `fan_in` runs makes `fan_in - 1` fewer. The shortest runs are in the one that is not full, which comes
+    // first.
     Some(shortest(runs, (surplus - 1) % (fan_in - 1) + 2))
 }
 
@@ -239,7 +242,8 @@ mod tests {
 
     #[test]
     fn levels_are_the_logarithm_of_the_runs() {
-        // The last merge is a level of its own: 64 runs at a fan-in of 4 make two levels on the disk and the last merge.
+        // The last merge is a level of its own: 64 runs at a fan-in of 4 make two levels on the disk and the last
+        // merge.
         for (pages, fan_in, levels) in
             [(4, 4, 0), (5, 4, 1), (16, 4, 1), (17, 4, 2), (64, 4, 2), (65, 4, 3), (1024, 2, 9)]
         {

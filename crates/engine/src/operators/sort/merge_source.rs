@@ -1,4 +1,5 @@
-//! The pipeline that merges what a sort has on the disk. Its rows go to another pipeline's packet, in order, and not into its sink.
+//! The pipeline that merges what a sort has on the disk. Its rows go to another pipeline's packet, in order, and not
+//! into its sink.
 
 use std::sync::Arc;
 

@@ -20,15 +20,16 @@
 //!   another        asked  runs in memory that are merged become one on the disk                  leaving.rs
 //! ```
 //!
-//! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each of which is a
-//! run again: so merging what was read is merging runs in memory.
+//! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each
+//! of which is a run again: so merging what was read is merging runs in memory.
 //!
 //! Rows with equal keys come in any order. How runs are cut depends on how packets shared the work, so which order they
 //! come in, and which of them a top-N keeps, may differ from run to run of the same query.
 //!
 //! Invariants:
 //! * All runs of one sort have keys of one form, whatever physical form the batches had.
-//! * Bytes are reserved before they are held, by the packet that holds them; finished runs take their reservation along.
+//! * Bytes are reserved before they are held, by the packet that holds them; finished runs take their reservation
+//!   along.
 
 mod encoding;
 mod external;
@@ -122,7 +123,8 @@ pub struct MergeParts {
 /// How the work is cut.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    /// Rows in a run, about. 64 Ki entries of 16 bytes fit a core's second-level cache and are sorted in a quantum or two.
+    /// Rows in a run, about. 64 Ki entries of 16 bytes fit a core's second-level cache and are sorted in a quantum or
+    /// two.
     run_rows: usize,
     /// Bytes in a run, about: wide rows make shorter runs, so that their payload is put in order in the cache.
     run_bytes: usize,
@@ -130,11 +132,11 @@ struct Sizes {
     range_rows: usize,
     /// Ranges of a merge at most. Above this many rows ranges grow, because each costs a search in every run.
     ranges_max: usize,
-    /// The most rows that are wanted for which top-N is used. Above, it would hold and throw away as many rows as a sort
-    /// orders, in steps that are longer than a quantum.
+    /// The most rows that are wanted for which top-N is used. Above, it would hold and throw away as many rows as a
+    /// sort orders, in steps that are longer than a quantum.
     top_rows_max: usize,
-    /// The most rows that are wanted for which top-N trusts that they fit in memory, and reserves nothing for writing them to the disk
-    /// before they turn out to be long. There may be a thousand small top-Ns at once.
+    /// The most rows that are wanted for which top-N trusts that they fit in memory, and reserves nothing for writing
+    /// them to the disk before they turn out to be long. There may be a thousand small top-Ns at once.
     top_rows_few: usize,
     /// Rows that top-N holds beyond twice the rows wanted, before it throws away.
     top_slack_rows: usize,

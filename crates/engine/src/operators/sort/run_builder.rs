@@ -1,15 +1,15 @@
-//! One packet's part of a sort: collects rows, and makes a run of them whenever there are enough. When memory is short its runs become
-//! one on the disk.
+//! One packet's part of a sort: collects rows, and makes a run of them whenever there are enough. When memory is short
+//! its runs become one on the disk.
 //!
 //! ```text
 //!   batch --> pending --> collected, keys --close_run--> runs in memory --spill--> one run on the disk --> perhaps merged with others
 //! ```
 //!
-//! What making a run of the collected rows takes is reserved before they are collected. So whenever memory is refused, what is held
-//! can be written without asking for more.
+//! What making a run of the collected rows takes is reserved before they are collected. So whenever memory is refused,
+//! what is held can be written without asking for more.
 //!
-//! The first time only some of the runs are written, and more each time after: if little does not fit, little is written, and if much
-//! does not, there are few runs and long ones.
+//! The first time only some of the runs are written, and more each time after: if little does not fit, little is
+//! written, and if much does not, there are few runs and long ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ const SMALL_BATCHES_MAX: usize = 64;
 /// A batch with fewer rows is small.
 const SMALL_BATCH_ROWS: usize = 1024;
 
-/// The first spill writes at least so much of what is held: one part in so many. Each one writes twice as much as the one before, up to
-/// everything.
+/// The first spill writes at least so much of what is held: one part in so many. Each one writes twice as much as the
+/// one before, up to everything.
 const FIRST_SPILL_DIVISOR: usize = 8;
 
 /// A packet's rows that are not in a run yet, and its runs.
@@ -56,10 +56,11 @@ pub(super) struct RunBuilder {
     memory: QueryMemory,
     /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
     reservation: Reservation,
-    /// What a packet that may use the disk has reserved whatever happens: for the first rows that it collects, and for a batch on its
-    /// way to the disk.
+    /// What a packet that may use the disk has reserved whatever happens: for the first rows that it collects, and for
+    /// a batch on its way to the disk.
     work: Reservation,
-    /// Bytes of `runs`; what else is reserved belongs to `collected` and `keys`, or is what is needed to make a run of them.
+    /// Bytes of `runs`; what else is reserved belongs to `collected` and `keys`, or is what is needed to make a run of
+    /// them.
     run_bytes: usize,
     /// The same for what is read and written.
     minimal: Option<SpillBuffers>,
@@ -118,8 +119,8 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Bytes to reserve for what is held with so many rows more, and for what making a run of the collected ones takes; beyond what is
-    /// reserved for work.
+    /// Bytes to reserve for what is held with so many rows more, and for what making a run of the collected ones takes;
+    /// beyond what is reserved for work.
     fn needed_bytes(&self, rows: usize, payload_bytes: usize, key_bytes: usize) -> usize {
         /// For each row the entry that is sorted, its number, the place it comes from, and its pick in a merge.
         const ROW_BYTES: usize = size_of::<(u128, u64)>() + 3 * size_of::<Pick>();
@@ -145,8 +146,8 @@ impl RunBuilder {
         self.reservation.shrink(self.reservation.bytes().saturating_sub(needed));
         let missing = needed - self.reservation.bytes();
         if self.reservation.grow(missing).is_err() {
-            // Rows and keys may turn out longer than they looked, and are held already. A run has taken what was reserved for work as
-            // long as its rows were collected; it is there still, since none are collected now.
+            // Rows and keys may turn out longer than they looked, and are held already. A run has taken what was
+            // reserved for work as long as its rows were collected; it is there still, since none are collected now.
             let spare = if self.keys.len() == 0 { self.batch_bytes() } else { 0 };
             self.reservation.overdraw(missing.saturating_sub(spare));
         }
@@ -223,8 +224,8 @@ impl RunBuilder {
             && self.run_bytes + self.collected.bytes > self.batch_bytes()
     }
 
-    /// Makes a run of what is collected, or if nothing is, spills what is held, so that there is room for a batch. If nothing is held
-    /// either, a half of the batch must do.
+    /// Makes a run of what is collected, or if nothing is, spills what is held, so that there is room for a batch. If
+    /// nothing is held either, a half of the batch must do.
     fn make_room(&mut self, batch: Batch, error: Error) -> Result<()> {
         if self.minimal.is_none() {
             return Err(error);
@@ -282,8 +283,8 @@ impl RunBuilder {
         let mut of_runs = self.reservation.split(self.reservation.bytes().saturating_sub(kept));
         let pieces = pieces_of(written, &mut of_runs)?;
         let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.work);
-        // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it will not, more
-        // runs are merged before that.
+        // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it
+        // will not, more runs are merged before that.
         let fan_in = merge_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
         self.job = Some(Job { merge, fan_in });
         Ok(())

@@ -21,7 +21,8 @@ use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, Sp
 /// Clusters of memory with which two runs can be merged into one: one of each, and one that is written.
 const CLUSTERS_MIN: usize = 3;
 
-/// The buffers with which a packet can always go on, however little other memory there is: enough to write a run, and to merge two.
+/// The buffers with which a packet can always go on, however little other memory there is: enough to write a run, and
+/// to merge two.
 ///
 /// They are reserved when the packet starts and stay so until its sort ends.
 pub(super) fn minimal_buffers(space: &TempSpace, reservation: Reservation) -> Result<SpillBuffers> {
@@ -65,8 +66,8 @@ impl DiskRun {
 pub(super) struct RunReader(BatchReader);
 
 impl RunReader {
-    /// The next rows of the run: a run themselves. `None` at the end. After `Pending` the waker is woken when it is worth asking
-    /// again.
+    /// The next rows of the run: a run themselves. `None` at the end. After `Pending` the waker is woken when it is
+    /// worth asking again.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Run>>> {
         self.0.poll_next(waker).map(|batch| batch.map(|batch| piece(&batch?)))
     }
@@ -110,8 +111,8 @@ impl RunWriter {
         let key_bytes = if codes.data_type() == &DataType::Binary { BYTES_HELD_BESIDE * codes.len() } else { 0 };
         let batch = Batch::from_arrays(vec![codes], payload.rows()).beside(payload);
         let bytes = held_bytes(&batch)?;
-        // What is longer than a cluster is put together in memory of its own when it is read. A batch is made to fill a cluster,
-        // so one that is much longer has a row, or a few, that are.
+        // What is longer than a cluster is put together in memory of its own when it is read. A batch is made to fill a
+        // cluster, so one that is much longer has a row, or a few, that are.
         let row_bytes = |row: usize| batch.slice(row, 1).bytes();
         let is_uneven = bytes > 2 * self.cluster_bytes;
         let long_bytes = if is_uneven { (0..batch.rows()).map(row_bytes).max().unwrap_or(0) } else { 0 };

@@ -61,8 +61,8 @@ pub(super) struct Disk {
     pub rows_wanted: usize,
 }
 
-/// Clusters of memory that a packet has reserved from beginning to end, beside its buffers: one for rows while it collects, one for a
-/// batch on its way to the disk.
+/// Clusters of memory that a packet has reserved from beginning to end, beside its buffers: one for rows while it
+/// collects, one for a batch on its way to the disk.
 const WORK_CLUSTERS: usize = 2;
 
 impl Disk {
@@ -109,7 +109,8 @@ struct Merge {
     payloads: Vec<Batch>,
     /// One less than ranges.
     splitters: Vec<Splitter>,
-    /// Where they cut the runs, between the merges of the range before one and of the range behind it: the first of them looks, the second takes it.
+    /// Where they cut the runs, between the merges of the range before one and of the range behind it: the first of
+    /// them looks, the second takes it.
     cuts: Vec<Mutex<Option<Bounds>>>,
     /// The order of each range's rows, once it is merged.
     ranges: Vec<OnceLock<Vec<Pick>>>,
@@ -180,9 +181,10 @@ impl Shared {
         })
     }
 
-    /// The same of a packet that may go to the disk: others may go on for long, as those of a union's other inputs do. So until they end, what it has
-    /// reserved can be asked for, and one of them [takes the runs back](Self::take_left). Only as many packets as run at once leave more than what
-    /// their runs, of so many bytes, hold.
+    /// The same of a packet that may go to the disk: others may go on for long, as those of a union's other inputs do.
+    /// So until they end, what it has reserved can be asked for, and one of them [takes the runs
+    /// back](Self::take_left). Only as many packets as run at once leave more than what their runs, of so many bytes,
+    /// hold.
     pub fn leave(
         &self,
         more: Vec<Run>,

@@ -9,7 +9,8 @@
 //!
 //! Memory comes back when the last row is written, not before: a payload has rows of all parts of the order.
 //!
-//! Invariant: rows come out once and in order, wherever they are. Rows that are read while they are written are skipped in the file.
+//! Invariant: rows come out once and in order, wherever they are. Rows that are read while they are written are skipped
+//! in the file.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};

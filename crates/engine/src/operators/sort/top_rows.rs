@@ -1,10 +1,11 @@
 //! One packet's part of a top-N: keeps the first rows that it has seen and little more.
 //!
-//! Once a packet holds as many rows as are wanted, the largest of their keys is a *threshold*: no row that is not below it
-//! can matter. The lead of the lowest threshold of all packets is shared. So after the first batches almost every row is
-//! thrown away by one comparison of numbers, before its payload or even its key is looked at.
+//! Once a packet holds as many rows as are wanted, the largest of their keys is a *threshold*: no row that is not below
+//! it can matter. The lead of the lowest threshold of all packets is shared. So after the first batches almost every
+//! row is thrown away by one comparison of numbers, before its payload or even its key is looked at.
 //!
-//! Where many rows are wanted, or long ones, and memory is short, all that is held goes to a sort; rows below the threshold follow.
+//! Where many rows are wanted, or long ones, and memory is short, all that is held goes to a sort; rows below the
+//! threshold follow.
 //!
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
@@ -59,8 +60,8 @@ enum Overflow {
 }
 
 impl TopRows {
-    /// `wanted` must not be zero. Fails with kind `Resource` if many rows are wanted and there is no memory for the least that a sort
-    /// needs.
+    /// `wanted` must not be zero. Fails with kind `Resource` if many rows are wanted and there is no memory for the
+    /// least that a sort needs.
     pub fn new(shared: Arc<Shared>, wanted: usize, setup: &Setup) -> Result<Self> {
         let reservation = setup.memory.reservation(shared.name());
         let (keys, threshold) = (shared.encoder.empty(), shared.encoder.empty());
@@ -144,8 +145,8 @@ impl TopRows {
         let columns = columns.iter().map(|column| found.column(column)).collect::<Result<Vec<_>>>()?;
         encoder.append(&columns, found.rows.len(), &mut found.keys)?;
         let near = match (&found.keys, &self.threshold) {
-            // Leads are codes here, so a packet that has enough rows up to the bound makes equal rows unwanted too. All ones
-            // also mean that there is no bound.
+            // Leads are codes here, so a packet that has enough rows up to the bound makes equal rows unwanted too. All
+            // ones also mean that there is no bound.
             (Keys::Narrow(codes), Keys::Narrow(threshold)) => {
                 let limit = threshold.first().map_or(bound, |&threshold| threshold.min(bound));
                 let unlimited = limit == u64::MAX;
@@ -171,7 +172,8 @@ impl TopRows {
 }
 
 impl TopRows {
-    /// Keeps rows that may matter. Fails with kind `Resource` if there is no memory; if rows were not added, they come back.
+    /// Keeps rows that may matter. Fails with kind `Resource` if there is no memory; if rows were not added, they come
+    /// back.
     fn keep(&mut self, kept: Batch, keys: Keys, leads: Option<Vec<u64>>) -> Result<(), (Error, Option<Batch>)> {
         let added = |error| (error, None);
         let bytes = held_bytes(&kept).map_err(added)? + keys.bytes();

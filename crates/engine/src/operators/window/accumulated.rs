@@ -1,7 +1,8 @@
 //! Any aggregate, by DataFusion's accumulators.
 //!
-//! Rows that enter a frame are given to the accumulator, rows that leave it are taken back. What cannot be taken back is
-//! accumulated anew for each frame: out of memory where frames are short, or else out of the rows themselves, once more for each frame.
+//! Rows that enter a frame are given to the accumulator, rows that leave it are taken back. What cannot be taken back
+//! is accumulated anew for each frame: out of memory where frames are short, or else out of the rows themselves, once
+//! more for each frame.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -57,7 +58,8 @@ struct Held {
 impl Accumulated {
     pub fn new(function: Arc<AggregateFunctionExpr>, arguments: &[Expr], filtered: bool, reach: Reach) -> Self {
         let types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
-        // Where all values have left, `bit_xor` has zero instead of NULL; moments keep what rows that left have rounded off.
+        // Where all values have left, `bit_xor` has zero instead of NULL; moments keep what rows that left have rounded
+        // off.
         let is_wrong = function.fun().name() == "bit_xor" || is_of_moments(&function);
         let slides = matches!(reach, Reach::Sliding | Reach::Rest);
         let retracts = slides && !is_wrong && function.create_sliding_accumulator().is_ok();

@@ -1,12 +1,12 @@
 //! What is known of a frame's rows by what is known of parts of it: sums of floats, or moments.
 //!
-//! What was added to a float cannot be taken away again: it may have rounded others off, or be infinite. So a frame that slides is
-//! summed up anew, out of *blocks*: summaries of 8 rows, of 8 such summaries, and so on, at fixed places. A frame of n rows costs some
-//! 16 log n merges (the segment tree of Leis et al., "Efficient Processing of Window Functions in Analytical SQL
-//! Queries", PVLDB 8(10), 2015, section 4).
+//! What was added to a float cannot be taken away again: it may have rounded others off, or be infinite. So a frame
+//! that slides is summed up anew, out of *blocks*: summaries of 8 rows, of 8 such summaries, and so on, at fixed
+//! places. A frame of n rows costs some 16 log n merges (the segment tree of Leis et al., "Efficient Processing of
+//! Window Functions in Analytical SQL Queries", PVLDB 8(10), 2015, section 4).
 //!
-//! Only summaries of [`FAR`] rows are kept for the whole frame. Of the block in which it begins and of the one in which it ends, the
-//! summaries of fewer rows are made when the rows come to these sides.
+//! Only summaries of [`FAR`] rows are kept for the whole frame. Of the block in which it begins and of the one in which
+//! it ends, the summaries of fewer rows are made when the rows come to these sides.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -62,7 +62,8 @@ struct Ends<T: Summary> {
     end: Near<T>,
     /// By the number of `FAR` rows.
     between: Levels<T>,
-    /// Where frames end with their partition: the position of each start of one, and the summary of the rows before in the same block.
+    /// Where frames end with their partition: the position of each start of one, and the summary of the rows before in
+    /// the same block.
     partitions: VecDeque<(u64, T)>,
 }
 

@@ -1,5 +1,5 @@
-//! The rows that are still of use to somebody, in the order in which they came: those that have not gone on, and those behind them
-//! that frames to come begin with.
+//! The rows that are still of use to somebody, in the order in which they came: those that have not gone on, and those
+//! behind them that frames to come begin with.
 //!
 //! ```text
 //!   released        files                  batches              newest
@@ -10,7 +10,8 @@
 //!              start         rows that go on     end       two those where frames begin and end
 //! ```
 //!
-//! All readers go forward. So the oldest batches go to temp space first, and rows that the last reader has passed are forgotten.
+//! All readers go forward. So the oldest batches go to temp space first, and rows that the last reader has passed are
+//! forgotten.
 //!
 //! Invariant: a reader gets rows in the order in which they came, wherever they are, however they are cut.
 
@@ -47,8 +48,8 @@ pub(super) struct PartitionBuffer {
     batches: VecDeque<Held>,
     /// The position behind the newest row.
     end: u64,
-    /// Of the batches that can go to temp space: all but the newest, once there are buffers to write them through. Somebody else may ask
-    /// for it.
+    /// Of the batches that can go to temp space: all but the newest, once there are buffers to write them through.
+    /// Somebody else may ask for it.
     revocable: Reservation,
     /// Of all other batches, and of the clusters in memory.
     firm: Reservation,
@@ -157,7 +158,8 @@ impl PartitionBuffer {
         self.batches.front().map_or(self.end, |held| held.first)
     }
 
-    /// Looks at the rows that go on next: how many they are; `None` without any. Fails if what was written cannot be read.
+    /// Looks at the rows that go on next: how many they are; `None` without any. Fails if what was written cannot be
+    /// read.
     pub fn poll_front(&mut self, waker: &Waker) -> Poll<Result<Option<usize>>> {
         if self.front.is_none() {
             let mut reader = std::mem::take(&mut self.front_reader);
@@ -174,8 +176,8 @@ impl PartitionBuffer {
         self.front.as_ref().map(|front| front.batch.slice(front.given, rows))
     }
 
-    /// Takes so many of the rows out that go on next, which [`Self::poll_front`] has found. Of what stays of them for other readers
-    /// only the given columns are kept.
+    /// Takes so many of the rows out that go on next, which [`Self::poll_front`] has found. Of what stays of them for
+    /// other readers only the given columns are kept.
     pub fn pop(&mut self, rows: usize, columns: &[usize]) -> Option<Batch> {
         let taken = self.front(rows)?;
         let front = self.front.as_mut()?;
@@ -255,7 +257,8 @@ impl PartitionBuffer {
         }
     }
 
-    /// Gives back what is reserved for a batch that is not in the queue any more; where it is about to go on, it is still held.
+    /// Gives back what is reserved for a batch that is not in the queue any more; where it is about to go on, it is
+    /// still held.
     fn forget(&mut self, held: &Held) {
         let is_revocable = held.is_settled && self.buffers.is_some();
         if held.is_settled && !is_revocable {
@@ -287,8 +290,8 @@ impl PartitionBuffer {
         if let Some(temp) =
             self.temp.as_ref().filter(|temp| self.buffers.is_none() && self.waiting_bytes > temp.cluster_bytes())
         {
-            // While there is memory: when there is none, it is too late. Without it rows cannot leave. A cluster to fill, and one for each
-            // reader to stand on.
+            // While there is memory: when there is none, it is too late. Without it rows cannot leave. A cluster to
+            // fill, and one for each reader to stand on.
             let memory = SpillMemory { clusters_min: 2 + self.readers, ..SpillMemory::default() };
             self.buffers = SpillBuffers::new(temp, self.firm.sibling(), memory).ok();
         }

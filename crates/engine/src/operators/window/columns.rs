@@ -60,8 +60,8 @@ pub(super) fn columns(calls: &[WindowCall], order_by: &[SortKey], types: &[DataT
     Ok(all)
 }
 
-/// The frame that a call looks at. `lag` and `lead` have one of a single row; where they leave out NULLs, the rows before or
-/// behind.
+/// The frame that a call looks at. `lag` and `lead` have one of a single row; where they leave out NULLs, the rows
+/// before or behind.
 fn frame_of(call: &WindowCall) -> Arc<WindowFrame> {
     let WindowFunction::Shift { offset, ignore_nulls, .. } = call.function else { return call.frame.clone() };
     let rows = |rows: u64| ScalarValue::UInt64(Some(rows));
@@ -145,8 +145,8 @@ impl Columns {
         }
     }
 
-    /// The values of the next rows, so many, those before `until`, for which `is_ready` has said so, at their places. After `Pending`, call it
-    /// again for the same rows.
+    /// The values of the next rows, so many, those before `until`, for which `is_ready` has said so, at their places.
+    /// After `Pending`, call it again for the same rows.
     pub fn poll_take(
         &mut self,
         turn: &mut Turn<'_>,

@@ -1,10 +1,12 @@
 //! The least or the greatest value of a frame, for numbers, times and text.
 //!
-//! Of the values in a frame that slides only those are kept that no later one beats: the first of them is the answer. Each value
-//! enters once and leaves once. Where frames end with their partition, values enter when they come. NaN is greater than every number.
+//! Of the values in a frame that slides only those are kept that no later one beats: the first of them is the answer.
+//! Each value enters once and leaves once. Where frames end with their partition, values enter when they come. NaN is
+//! greater than every number.
 //!
-//! Values that fall from row to row would all be kept. So where there are many, only the first is kept of a *stride* of rows, as long as
-//! frames begin before it. When they begin within it, its rows come once more, on the side of the starts, and it is as it was.
+//! Values that fall from row to row would all be kept. So where there are many, only the first is kept of a *stride* of
+//! rows, as long as frames begin before it. When they begin within it, its rows come once more, on the side of the
+//! starts, and it is as it was.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -134,7 +136,8 @@ struct Extremes<V: Values> {
     partition: u64,
     /// Values on the side of the ends that are in no frame yet. Of whole partitions: the best of each.
     pending: Queue<V>,
-    /// Values in the frame that no later one beats; where frames end with their partition, of each partition that has come.
+    /// Values in the frame that no later one beats; where frames end with their partition, of each partition that has
+    /// come.
     best: Queue<V>,
     /// Where the newest frame starts.
     start: u64,
@@ -144,7 +147,8 @@ struct Extremes<V: Values> {
     strides: VecDeque<Range<u64>>,
     /// Before it values are kept by strides, if that was of use.
     thinned: u64,
-    /// Values on the side of the starts, as far as they may belong to such a stride, and the position behind all that have come.
+    /// Values on the side of the starts, as far as they may belong to such a stride, and the position behind all that
+    /// have come.
     again: Queue<V>,
     again_known: u64,
 }

@@ -1,5 +1,5 @@
-//! Functions over the same frames: rows are brought to both ends of the frames, as far as the functions need them, and functions are
-//! asked for values as far as they know them.
+//! Functions over the same frames: rows are brought to both ends of the frames, as far as the functions need them, and
+//! functions are asked for values as far as they know them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Which rows each row's frame has.
 //!
-//! Frames come as *stretches*: rows side by side that have the same frame. A frame is found as soon as its end is certain: it lies
-//! among the rows that have come, or the partition has ended. Offsets of RANGE are in `range`.
+//! Frames come as *stretches*: rows side by side that have the same frame. A frame is found as soon as its end is
+//! certain: it lies among the rows that have come, or the partition has ended. Offsets of RANGE are in `range`.
 //!
-//! Invariant: starts and ends of frames never go back from row to row, over all partitions; a frame lies in its row's partition.
+//! Invariant: starts and ends of frames never go back from row to row, over all partitions; a frame lies in its row's
+//! partition.
 
 use std::collections::VecDeque;
 use std::task::{Poll, ready};
@@ -235,7 +236,8 @@ impl Frames {
         if let Units::Range(keys) = &self.units { Some(keys) } else { None }
     }
 
-    /// Forgets what no frame to come looks at. Returns the numbers of the first partition and the first peers that one does.
+    /// Forgets what no frame to come looks at. Returns the numbers of the first partition and the first peers that one
+    /// does.
     pub fn forget(&self) -> (u64, u64) {
         if !self.wants_peers() {
             return (self.partition, u64::MAX);

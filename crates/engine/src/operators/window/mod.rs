@@ -1,7 +1,7 @@
 //! Functions of the rows around each row: ranks, neighbours, aggregates over frames.
 //!
-//! Rows come sorted: those of a partition side by side, in the partition's order. They go on in the same order, with one more
-//! column per function, as soon as all functions are certain of their values:
+//! Rows come sorted: those of a partition side by side, in the partition's order. They go on in the same order, with
+//! one more column per function, as soon as all functions are certain of their values:
 //!
 //! ```text
 //!   push   where partitions and peers begin is noted                           rows.rs, starts.rs
@@ -20,11 +20,12 @@
 //!          the batch goes on; what frames to come begin with stays            buffer.rs
 //! ```
 //!
-//! How many rows wait depends on the functions: none for ranks, running aggregates and `lag`; as many as the frame reaches ahead
-//! for frames with a bound, and `lead`; a partition where a value depends on its last row. Rows that wait, and those that frames
-//! still begin with, are in one queue, which goes to temp space from its front. It has three kinds of readers: one takes the rows that go on,
-//! the others are, for each kind of frame, where frames begin and where they end. So what functions keep does not depend on how long frames
-//! are: two batches or so, and a value for some thousand rows between. Two kinds of function have more: aggregates whose value is all rows, such as
+//! How many rows wait depends on the functions: none for ranks, running aggregates and `lag`; as many as the frame
+//! reaches ahead for frames with a bound, and `lead`; a partition where a value depends on its last row. Rows that
+//! wait, and those that frames still begin with, are in one queue, which goes to temp space from its front. It has
+//! three kinds of readers: one takes the rows that go on, the others are, for each kind of frame, where frames begin
+//! and where they end. So what functions keep does not depend on how long frames are: two batches or so, and a value
+//! for some thousand rows between. Two kinds of function have more: aggregates whose value is all rows, such as
 //! `array_agg`, and `nth_value` from the front or the end, which keeps n rows.
 //!
 //! What cannot be taken back from an aggregate (DataFusion's accumulators say so: `string_agg`, for one) is

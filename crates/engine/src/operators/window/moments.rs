@@ -1,11 +1,12 @@
-//! Variances, covariances, correlations and linear regressions, out of the *moments* of a frame: how many rows it has, the means
-//! of their values, and the sums of squares and products of what values differ from these.
+//! Variances, covariances, correlations and linear regressions, out of the *moments* of a frame: how many rows it has,
+//! the means of their values, and the sums of squares and products of what values differ from these.
 //!
-//! Rows are added as DataFusion's accumulators do it (Welford, "Note on a method for calculating corrected sums of squares and
-//! products", Technometrics 4(3), 1962), but never taken back: a value that leaves would leave what it has rounded off. Blocks of rows
-//! are merged instead (Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-//! Variances", Stanford STAN-CS-79-773, 1979; "Algorithms for Computing the Sample Variance", The American Statistician 37(3), 1983).
-//! Nothing is subtracted from a sum of squares, so none is negative; where all values are the same it is zero.
+//! Rows are added as DataFusion's accumulators do it (Welford, "Note on a method for calculating corrected sums of
+//! squares and products", Technometrics 4(3), 1962), but never taken back: a value that leaves would leave what it has
+//! rounded off. Blocks of rows are merged instead (Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm
+//! for Computing Sample Variances", Stanford STAN-CS-79-773, 1979; "Algorithms for Computing the Sample Variance", The
+//! American Statistician 37(3), 1983). Nothing is subtracted from a sum of squares, so none is negative; where all
+//! values are the same it is zero.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Functions whose value is that of one row of the frame: `first_value`, `last_value`, `nth_value`; and `lag` and `lead`, which
-//! are the first value of a frame of one row.
+//! Functions whose value is that of one row of the frame: `first_value`, `last_value`, `nth_value`; and `lag` and
+//! `lead`, which are the first value of a frame of one row.
 //!
-//! A row counted from a frame's front is looked for where frames begin, one counted from its end where they end: so no more than
-//! the rows from there to it are kept. Where all frames of a partition begin or end with it, the rows that may be taken are kept of each.
-//! Where NULLs are left out, only other rows are kept.
+//! A row counted from a frame's front is looked for where frames begin, one counted from its end where they end: so no
+//! more than the rows from there to it are kept. Where all frames of a partition begin or end with it, the rows that
+//! may be taken are kept of each. Where NULLs are left out, only other rows are kept.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,12 @@
 //! Bounds of RANGE frames that lie at a distance from the row's order key: `RANGE BETWEEN 10 PRECEDING AND …`.
 //!
-//! For the keys of each batch the *targets* are computed at once: the keys less the distance, or with it. The first row of a
-//! frame is the first one whose key is not before the target; both only move forward, so that finding all frames of a partition
-//! takes time in proportion to its rows. Each bound reads the keys for itself, and holds those of a batch.
+//! For the keys of each batch the *targets* are computed at once: the keys less the distance, or with it. The first row
+//! of a frame is the first one whose key is not before the target; both only move forward, so that finding all frames
+//! of a partition takes time in proportion to its rows. Each bound reads the keys for itself, and holds those of a
+//! batch.
 //!
-//! A target that its type cannot have lies before all values, or behind them, but NULLs stay where they are: a NULL's frame is
-//! the NULLs.
+//! A target that its type cannot have lies before all values, or behind them, but NULLs stay where they are: a NULL's
+//! frame is the NULLs.
 
 use std::task::{Poll, ready};
 
@@ -178,8 +179,8 @@ impl Cursor {
         }
     }
 
-    /// Moves to the first row whose key is not before the target of `row`; `behind_equal`: and not equal to it. Targets are those of the
-    /// rows from `first` on.
+    /// Moves to the first row whose key is not before the target of `row`; `behind_equal`: and not equal to it. Targets
+    /// are those of the rows from `first` on.
     #[allow(clippy::too_many_arguments, reason = "what belongs to both bounds stays with their owner")]
     fn poll_advance(
         &mut self,

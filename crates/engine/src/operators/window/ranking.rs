@@ -125,7 +125,8 @@ impl Ranking {
     }
 }
 
-/// The tile of a row, from 1 on: tiles are equal, but for the first ones, which have one row more where rows are left over.
+/// The tile of a row, from 1 on: tiles are equal, but for the first ones, which have one row more where rows are left
+/// over.
 fn tile(row: u64, size: u64, tiles: u64) -> u64 {
     let (least, left) = (size / tiles, size % tiles);
     let large = left * (least + 1);

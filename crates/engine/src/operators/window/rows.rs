@@ -2,8 +2,8 @@
 //!
 //! Rows are told by *positions*: numbers from the first row of the input, over all partitions.
 //!
-//! Invariant: both kinds of starts ascend, and every start of a partition is a start of peers. When the input has ended, the
-//! position behind the last row is a start as well, so that every partition ends where the next begins.
+//! Invariant: both kinds of starts ascend, and every start of a partition is a start of peers. When the input has
+//! ended, the position behind the last row is a start as well, so that every partition ends where the next begins.
 
 use arrow::array::ArrayRef;
 use arrow::compute::{concat, partition};

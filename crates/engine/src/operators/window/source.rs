@@ -26,7 +26,8 @@ pub struct WindowSource {
 }
 
 impl WindowSource {
-    /// The window over the rows behind a port; `schema`: its output. Fails if DataFusion cannot make a function's state.
+    /// The window over the rows behind a port; `schema`: its output. Fails if DataFusion cannot make a function's
+    /// state.
     pub fn new(window: &Window, schema: &SchemaRef, input: Receiver) -> Result<Arc<Self>> {
         let functions = Functions::new(window, schema)?;
         Ok(Arc::new(Self { start: Mutex::new(Some((input, functions))) }))
@@ -218,7 +219,8 @@ impl Work {
         self.rows.close();
     }
 
-    /// The oldest rows with their new columns, if they are certain. After `Pending` the waker is woken when it is worth asking again.
+    /// The oldest rows with their new columns, if they are certain. After `Pending` the waker is woken when it is worth
+    /// asking again.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
         // What is in temp space is not read before it is of use.
         let is_stored = self.buffer.is_front_stored();
@@ -243,8 +245,8 @@ impl Work {
         Poll::Ready(self.go_on(until, count).map(Some))
     }
 
-    /// Whether the values of the rows before `until` are certain. Without the rows that go on next it is said only of those that can do
-    /// without.
+    /// Whether the values of the rows before `until` are certain. Without the rows that go on next it is said only of
+    /// those that can do without.
     fn poll_ready(&mut self, front: Option<&Batch>, until: u64, waker: &Waker) -> Poll<Result<bool>> {
         for (columns, memory) in self.columns.iter_mut().zip(&mut self.held) {
             match front {

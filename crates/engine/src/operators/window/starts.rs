@@ -1,8 +1,8 @@
-//! Where partitions and groups of peers begin: positions that ascend, two bytes each where they are dense, and next to nothing where
-//! they are side by side.
+//! Where partitions and groups of peers begin: positions that ascend, two bytes each where they are dense, and next to
+//! nothing where they are side by side.
 //!
-//! A partition of which every row is a group of its own has as many starts as rows, and where a function wants the partition's end they
-//! are all kept.
+//! A partition of which every row is a group of its own has as many starts as rows, and where a function wants the
+//! partition's end they are all kept.
 
 use std::collections::VecDeque;
 use std::ops::Range;

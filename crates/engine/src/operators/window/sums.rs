@@ -1,8 +1,9 @@
-//! Counts, and sums and averages of integers and decimals, by *prefix sums*: a frame's sum is the sum of all rows before its end
-//! less that of all rows before its start.
+//! Counts, and sums and averages of integers and decimals, by *prefix sums*: a frame's sum is the sum of all rows
+//! before its end less that of all rows before its start.
 //!
-//! That is exact, for any frame, at the price of an addition a row and a subtraction a frame. Sums run over partitions and never
-//! start anew. While values fit in 64 bits, 128 bits hold the sum of as many rows as there can be; after that sums have 256.
+//! That is exact, for any frame, at the price of an addition a row and a subtraction a frame. Sums run over partitions
+//! and never start anew. While values fit in 64 bits, 128 bits hold the sum of as many rows as there can be; after that
+//! sums have 256.
 //!
 //! A sum that does not fit the type of its result is an error, as in aggregates.
 
@@ -69,8 +70,8 @@ struct Prefix<T> {
     reach: Reach,
     start: Edge<T>,
     end: Edge<T>,
-    /// Where partitions begin, and the sum of all rows before: from arrival where they also end frames, and on the side of the ends where
-    /// frames begin with them.
+    /// Where partitions begin, and the sum of all rows before: from arrival where they also end frames, and on the side
+    /// of the ends where frames begin with them.
     starts: VecDeque<(u64, T)>,
     /// Of the rows that have come, where frames end with their partition.
     arrived: u64,

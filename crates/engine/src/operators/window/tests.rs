@@ -1,4 +1,5 @@
-//! Windows against the slow judge, whatever the frames, the types, and however rows are cut into batches; and what they hold.
+//! Windows against the slow judge, whatever the frames, the types, and however rows are cut into batches; and what they
+//! hold.
 
 mod large_partition;
 mod moments;

@@ -1,8 +1,8 @@
 //! Medians and percentiles of groups whose values may not fit in memory, by sorting them.
 //!
-//! DataFusion's accumulators keep all values of a group. A sort goes to temp space and so does a window, so where a query's values are
-//! expected to need more than a part of what it may have, they are put in order and numbered, and the aggregate keeps only the two
-//! around the place that is wanted:
+//! DataFusion's accumulators keep all values of a group. A sort goes to temp space and so does a window, so where a
+//! query's values are expected to need more than a part of what it may have, they are put in order and numbered, and
+//! the aggregate keeps only the two around the place that is wanted:
 //!
 //! ```text
 //!                                   Project    k, median(low, high, count)           quantile.rs, steps.rs
@@ -15,16 +15,17 @@
 //!                                    input
 //! ```
 //!
-//! Several percentiles of one value have one window; several values have one each, one above the other. A FILTER makes the value NULL
-//! where it is not true. Where equal values count once (DISTINCT), they have one number (`dense_rank()`), and a second window finds the greatest.
-//! Grouping sets are one sort, too, in which each row comes once for each set (`sets.rs`).
+//! Several percentiles of one value have one window; several values have one each, one above the other. A FILTER makes
+//! the value NULL where it is not true. Where equal values count once (DISTINCT), they have one number
+//! (`dense_rank()`), and a second window finds the greatest. Grouping sets are one sort, too, in which each row comes
+//! once for each set (`sets.rs`).
 //!
 //! Invariants:
-//! * Answers are those of the accumulators, bit by bit. (Where they depend on the order of rows, as medians of an even number of floats with a NaN
-//!   that has a sign, the answer is that of one of these orders.)
-//! * What could answer otherwise is left as it is: keys that have no order of ours, and whatever stands beside an aggregate that may tell the order
-//!   of its rows.
-//!   (Decimals with more digits than their type says, which no expression lets pass, are an error here, as they are in any sort.)
+//! * Answers are those of the accumulators, bit by bit. (Where they depend on the order of rows, as medians of an even
+//!   number of floats with a NaN that has a sign, the answer is that of one of these orders.)
+//! * What could answer otherwise is left as it is: keys that have no order of ours, and whatever stands beside an
+//!   aggregate that may tell the order of its rows. (Decimals with more digits than their type says, which no
+//!   expression lets pass, are an error here, as they are in any sort.)
 //! * Nothing below an aggregate runs more than once.
 
 mod columns;
@@ -50,7 +51,8 @@ use self::rows::rows_most;
 use self::steps::rank_type;
 use super::{Aggregate, AggregateCall, Node, Plan};
 
-/// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays, and each packet has some until they are merged.
+/// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays,
+/// and each packet has some until they are merged.
 const MEMORY_DIVISOR: usize = 8;
 
 /// What a set of values has beside each of them.
@@ -89,7 +91,8 @@ const WITHOUT_ORDER: &[&str] = &[
     "var_pop",
 ];
 
-/// The plan as it runs where a query may have so many bytes: with the values of percentiles sorted where they are expected not to fit.
+/// The plan as it runs where a query may have so many bytes: with the values of percentiles sorted where they are
+/// expected not to fit.
 pub(crate) fn with_sorted_percentiles(plan: &Plan, memory_bytes: usize) -> Result<Cow<'_, Plan>> {
     if !any_is_large(plan, memory_bytes) {
         return Ok(Cow::Borrowed(plan));
@@ -118,7 +121,8 @@ fn large(plan: &Plan, memory_bytes: usize) -> Option<&Aggregate> {
     bytes.is_none_or(|bytes| bytes > memory_bytes / MEMORY_DIVISOR).then_some(aggregate)
 }
 
-/// What an aggregate's percentiles keep of a row, in bytes; `None` if it has none, or if something else in it could answer otherwise.
+/// What an aggregate's percentiles keep of a row, in bytes; `None` if it has none, or if something else in it could
+/// answer otherwise.
 fn can_sort(aggregate: &Aggregate) -> Option<usize> {
     let sets = match (aggregate.has_grouping_id, aggregate.grouping_sets.as_slice()) {
         (true, sets) => sets.len(),

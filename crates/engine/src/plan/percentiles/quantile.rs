@@ -1,8 +1,9 @@
-//! Where a quantile lies among the values of a group, and what it is, to the bit as DataFusion's `median` and `percentile_cont` have it
-//! (datafusion-functions-aggregate 55, `calculate_median` and `calculate_percentile`).
+//! Where a quantile lies among the values of a group, and what it is, to the bit as DataFusion's `median` and
+//! `percentile_cont` have it (datafusion-functions-aggregate 55, `calculate_median` and `calculate_percentile`).
 //!
-//! Floats are in IEEE 754's total order there, in which zeros have a sign and NaNs with a sign come first. Our own orders know one zero and one NaN, so
-//! floats go by their *rank*: an integer whose order is that one, and from which the float comes back with all its bits.
+//! Floats are in IEEE 754's total order there, in which zeros have a sign and NaNs with a sign come first. Our own
+//! orders know one zero and one NaN, so floats go by their *rank*: an integer whose order is that one, and from which
+//! the float comes back with all its bits.
 
 use std::fmt;
 
@@ -40,7 +41,8 @@ impl Quantile {
         }
     }
 
-    /// The places, from 0 on, of the values of which it is made among `count` ones, at least one: equal if it is one of them.
+    /// The places, from 0 on, of the values of which it is made among `count` ones, at least one: equal if it is one of
+    /// them.
     pub fn places(self, count: u64) -> (u64, u64) {
         match self {
             Quantile::Median => ((count - 1) / 2, count / 2),

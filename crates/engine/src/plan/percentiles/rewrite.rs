@@ -36,8 +36,8 @@ struct Value {
     count: Option<usize>,
 }
 
-/// Where columns of an aggregate's input are in the rows that are sorted: what is grouped by first, then what other calls read, then the values, then what is
-/// added for grouping sets.
+/// Where columns of an aggregate's input are in the rows that are sorted: what is grouped by first, then what other
+/// calls read, then the values, then what is added for grouping sets.
 struct Layout {
     /// Expressions that are grouped by.
     groups: usize,
@@ -144,7 +144,8 @@ impl Layout {
         Ok(project(rows, columns))
     }
 
-    /// The rows in the order of a value, with a column for each of its quantiles, and one for the number of values that differ if equal ones count once.
+    /// The rows in the order of a value, with a column for each of its quantiles, and one for the number of values that
+    /// differ if equal ones count once.
     fn numbered(&mut self, rows: Plan, value: usize) -> Result<Plan> {
         let schema = rows.schema.clone();
         let width = schema.fields().len();
@@ -160,7 +161,8 @@ impl Layout {
 
         let number = |function| (Field::new("number", DataType::UInt64, false), call_of_rows(function, Vec::new()));
         let windowed = if value.is_distinct {
-            // The first window lets rows go on as they come; only the second one has them wait for the last of their partition.
+            // The first window lets rows go on as they come; only the second one has them wait for the last of their
+            // partition.
             let numbered = window(sorted, &partition_by, vec![order], vec![number(WindowFunction::DenseRank)]);
             let differing = differing(value.column, width, &numbered.schema)?;
             window(numbered, &partition_by, Vec::new(), vec![differing])
@@ -294,7 +296,8 @@ fn count(values: Expr, input: &SchemaRef) -> Result<(Field, WindowCall)> {
     Ok((Field::new("count", DataType::Int64, false), call))
 }
 
-/// How many values there are in a row's partition, those in the same place of the order counted once: the greatest number of a value. NULL if there are none.
+/// How many values there are in a row's partition, those in the same place of the order counted once: the greatest
+/// number of a value. NULL if there are none.
 fn differing(values: usize, numbers: usize, input: &SchemaRef) -> Result<(Field, WindowCall)> {
     let number = CastExpr::new(column(numbers, input), DataType::Int64, None);
     let number = vec![Expr::new(Arc::new(number), input)?];

@@ -1,5 +1,5 @@
-//! How many rows a plan has at most, as far as one can know. Estimates of filters and groups are guesses, and too low a one would end a query; too
-//! high a one costs the sort of rows that are few.
+//! How many rows a plan has at most, as far as one can know. Estimates of filters and groups are guesses, and too low a
+//! one would end a query; too high a one costs the sort of rows that are few.
 
 use datafusion_common::stats::Precision;
 use diligence_storage::Table;

@@ -1,5 +1,5 @@
-//! Grouping sets as groups of rows: each row comes once for each set, with NULLs in place of the keys that are not in it, and the set's id is one
-//! more key. So there is one sort for all sets, and what is below runs once.
+//! Grouping sets as groups of rows: each row comes once for each set, with NULLs in place of the keys that are not in
+//! it, and the set's id is one more key. So there is one sort for all sets, and what is below runs once.
 //!
 //! ```text
 //!   Union
@@ -10,8 +10,8 @@
 //!     Values               for each set without keys: NULLs, id, false
 //! ```
 //!
-//! A set without keys is a group even where there are no rows. So it always has a row that is none of the input: all NULL, with a mark that tells it from
-//! the others.
+//! A set without keys is a group even where there are no rows. So it always has a row that is none of the input: all
+//! NULL, with a mark that tells it from the others.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ pub(super) fn for_each_set(rows: Plan, aggregate: &Aggregate, id_type: &DataType
     Ok((Plan { rows_estimate, ..Plan::new(Node::Union { inputs: vec![rows, none] }, schema) }, added))
 }
 
-/// Each row with each set: keys that are in the set, the other columns, the set's id, and, if asked for, that it is a row.
+/// Each row with each set: keys that are in the set, the other columns, the set's id, and, if asked for, that it is a
+/// row.
 fn masked(rows: Plan, aggregate: &Aggregate, ids: ArrayRef, with_mark: bool) -> Result<Plan> {
     let sets = &aggregate.grouping_sets;
     let keys = aggregate.groups.len();

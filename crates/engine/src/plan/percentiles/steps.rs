@@ -1,5 +1,5 @@
-//! The three steps that no expression of DataFusion takes: what stands for a value while it is put in order, whether a row is one of those that a quantile is
-//! made of, and the quantile.
+//! The three steps that no expression of DataFusion takes: what stands for a value while it is put in order, whether a
+//! row is one of those that a quantile is made of, and the quantile.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ enum Kind {
     Value(Quantile, DataType),
 }
 
-/// The type of what stands for values while they are put in order: for a float its rank, for a narrow decimal its digits, any other value for itself. `None`
-/// for types of which no quantile is taken here.
+/// The type of what stands for values while they are put in order: for a float its rank, for a narrow decimal its
+/// digits, any other value for itself. `None` for types of which no quantile is taken here.
 pub(super) fn rank_type(values: &DataType) -> Option<DataType> {
     match values {
         DataType::Float16 => Some(DataType::Int16),
@@ -49,7 +49,8 @@ impl Step {
         Arc::new(Self { kind: Kind::Rank(of), operands: vec![value] })
     }
 
-    /// Whether the row with a number (`UInt64`, from 1 on) has a value that the quantile is made of, where so many values (`Int64`, NULL for none) come first.
+    /// Whether the row with a number (`UInt64`, from 1 on) has a value that the quantile is made of, where so many
+    /// values (`Int64`, NULL for none) come first.
     pub fn is_near(
         quantile: Quantile,
         number: Arc<dyn PhysicalExpr>,
@@ -58,7 +59,8 @@ impl Step {
         Arc::new(Self { kind: Kind::IsNear(quantile), operands: vec![number, count] })
     }
 
-    /// The quantile of so many values (`Int64`) of a type, from [what stands for](rank_type) the two that it is made of; NULL where there are none.
+    /// The quantile of so many values (`Int64`) of a type, from [what stands for](rank_type) the two that it is made
+    /// of; NULL where there are none.
     pub fn value(quantile: Quantile, of: DataType, operands: [Arc<dyn PhysicalExpr>; 3]) -> Arc<dyn PhysicalExpr> {
         Arc::new(Self { kind: Kind::Value(quantile, of), operands: operands.into() })
     }
@@ -181,7 +183,8 @@ fn floats<T: Float>(quantile: Quantile, low: &ArrayRef, high: &ArrayRef, counts:
     Arc::new(values::<T::Rank, _>(low, high, value).collect::<PrimitiveArray<T>>())
 }
 
-/// The medians of decimals. Of an odd number there is one in the middle, which is both: a sum of equal ones, halved, is each of them.
+/// The medians of decimals. Of an odd number there is one in the middle, which is both: a sum of equal ones, halved, is
+/// each of them.
 fn decimals<T: ArrowNumericType, R: ArrowPrimitiveType<Native = T::Native>>(
     low: &ArrayRef,
     high: &ArrayRef,

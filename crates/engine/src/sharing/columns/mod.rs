@@ -1,27 +1,31 @@
-//! Columns that are decoded once for several scans (cooperative scans; Zukowski, Héman, Nes & Boncz, "Cooperative Scans: Dynamic
-//! Bandwidth Sharing in a DBMS", VLDB 2007; QPipe's shared scans, Harizopoulos, "Staged Database Systems", section 4.2).
+//! Columns that are decoded once for several scans (cooperative scans; Zukowski, Héman, Nes & Boncz, "Cooperative
+//! Scans: Dynamic Bandwidth Sharing in a DBMS", VLDB 2007; QPipe's shared scans, Harizopoulos, "Staged Database
+//! Systems", section 4.2).
 //!
-//! A scan says which clusters it still needs ([`Scans::attend`]). What others have decoded of a cluster it reads; what nobody has
-//! decoded, and others want as well or wanted before, it decodes as a whole and leaves here. Of the clusters that it still needs it
-//! takes those first that are here already, then those that most others need, and last those at which others are at work. So scans that
-//! run at the same time, wherever each of them began, read and decode every cluster once between them; none waits for another,
-//! and whoever comes late finds first what was done before he came.
+//! A scan says which clusters it still needs ([`Scans::attend`]). What others have decoded of a cluster it reads; what
+//! nobody has decoded, and others want as well or wanted before, it decodes as a whole and leaves here. Of the clusters
+//! that it still needs it takes those first that are here already, then those that most others need, and last those at
+//! which others are at work. So scans that run at the same time, wherever each of them began, read and decode every
+//! cluster once between them; none waits for another, and whoever comes late finds first what was done before he came.
 //!
-//! Of what is here it takes first what any scan has read last, and chooses when it is about to read. Queries take turns on the workers; so
-//! their packets read a cluster one after the other while it is in the processors' caches: a *cohort*, which whoever needs the cluster joins with his
-//! next turn, and in which nobody is made to wait.
+//! Of what is here it takes first what any scan has read last, and chooses when it is about to read. Queries take turns
+//! on the workers; so their packets read a cluster one after the other while it is in the processors' caches: a
+//! *cohort*, which whoever needs the cluster joins with his next turn, and in which nobody is made to wait.
 //!
-//! What a condition says of all rows of a cluster is left in the same way, as a column of bits, and found by scans with an equal condition, whatever
-//! else they want: each sub-predicate is evaluated once for all. It is a part of an answer, so it stays for later scans only while
+//! What a condition says of all rows of a cluster is left in the same way, as a column of bits, and found by scans with
+//! an equal condition, whatever else they want: each sub-predicate is evaluated once for all. It is a part of an
+//! answer, so it stays for later scans only while
 //! [states](super::retained) do; else for those that run at the same time.
 //!
-//! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once, and for some time nothing is left here then: a
-//! query that writes to temp space what does not fit is short again and again. Beyond its part of the budget, what goes first is what saves least for its bytes, values rising with time (as [retained states](super::retained) do), and of that
-//! what no running scan needs.
+//! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once, and for some time
+//! nothing is left here then: a query that writes to temp space what does not fit is short again and again. Beyond its
+//! part of the budget, what goes first is what saves least for its bytes, values rising with time (as [retained
+//! states](super::retained) do), and of that what no running scan needs.
 //!
 //! Invariants:
-//! * A column is here as a whole, in windows of as many rows as the batches of whoever decoded it, or not at all. Scans whose batches are a
-//!   half of these, or another whole part, read them in parts; one whose batches are twice as many rows may leave it anew, in its windows.
+//! * A column is here as a whole, in windows of as many rows as the batches of whoever decoded it, or not at all. Scans
+//!   whose batches are a half of these, or another whole part, read them in parts; one whose batches are twice as many
+//!   rows may leave it anew, in its windows.
 //! * What a reader holds stays counted until he lets it go, also if it is dropped here.
 //! * At most one scan decodes a column of a cluster *for others* at a time; nobody has to wait for it.
 //! * The lock is held for no longer than it takes to look things up. Nothing is dropped, reserved or decoded under it.
@@ -123,8 +127,9 @@ impl Scans {
         self.broker.is_wanted() || self.clock.now_ns() < self.rests_until_ns.load(Ordering::Relaxed)
     }
 
-    /// A scan begins that wants these columns of these clusters, under these conditions over the table's schema, in windows of
-    /// `window_rows`. One that `leaves` something decodes columns as a whole where others want them. `None` if there is nothing to share.
+    /// A scan begins that wants these columns of these clusters, under these conditions over the table's schema, in
+    /// windows of `window_rows`. One that `leaves` something decodes columns as a whole where others want them. `None`
+    /// if there is nothing to share.
     pub fn attend<'a>(
         self: &Arc<Self>,
         table: &Arc<dyn Table>,
@@ -315,8 +320,8 @@ impl Attendance {
         self.answers.iter().copied()
     }
 
-    /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment. They come with their positions among
-    /// those with which the scan began, in that order.
+    /// Which of these clusters, the next of those that the scan still needs, is worth most at the moment. They come
+    /// with their positions among those with which the scan began, in that order.
     pub fn choose(&self, left: &VecDeque<(usize, Arc<dyn Cluster>)>) -> Choice {
         let shelf = self.scans.shelf.lock();
         let Some(table) = shelf.tables.get(&self.table) else { return Choice::Read(0) };
@@ -366,7 +371,8 @@ impl Attendance {
         }
     }
 
-    /// What is here of a cluster that the scan is about to read, and what it is to leave. If it `must_be_here`, `None` unless all is.
+    /// What is here of a cluster that the scan is about to read, and what it is to leave. If it `must_be_here`, `None`
+    /// unless all is.
     pub fn take(self: &Arc<Self>, cluster: &dyn Cluster, must_be_here: bool) -> Option<Arc<ClusterColumns>> {
         let place = cluster.place()?;
         let leaves = self.leaves && !self.scans.rests();

@@ -132,7 +132,8 @@ impl Decoded {
         !self.serves(window_rows) && self.is_even() && window_rows.is_multiple_of(self.window_rows)
     }
 
-    /// Whether no window but the last is short. Text and record batches end some sooner: then smaller windows begin elsewhere.
+    /// Whether no window but the last is short. Text and record batches end some sooner: then smaller windows begin
+    /// elsewhere.
     fn is_even(&self) -> bool {
         self.windows.iter().rev().skip(1).all(|window| window.len() == self.window_rows)
     }

@@ -1,4 +1,5 @@
-//! Queries of a template whose groups cannot be put together from parts, or that have none: one run gives the rows of all, each with a mask.
+//! Queries of a template whose groups cannot be put together from parts, or that have none: one run gives the rows of
+//! all, each with a mask.
 
 use diligence_base::seams::Random;
 

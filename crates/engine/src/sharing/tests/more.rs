@@ -1,5 +1,5 @@
-//! A query whose rows another one has, too, in another order of columns, beside more of them or in finer groups, reads what that one builds,
-//! before it is there as well as while it is built.
+//! A query whose rows another one has, too, in another order of columns, beside more of them or in finer groups, reads
+//! what that one builds, before it is there as well as while it is built.
 
 use std::sync::Arc;
 
@@ -96,7 +96,8 @@ fn the_host_may_leave_and_its_errors_are_its_own() {
     for seed in 0..8 {
         let engine = Engine::start(inline(seed)).unwrap();
         let sums = |low: i64, keys: &[usize]| tables.sums(&Wanted::between(low, 90), keys);
-        // One that runs keeps the next waiting. Its host leaves, and who is left wants something else than what is built.
+        // One that runs keeps the next waiting. Its host leaves, and who is left wants something else than what is
+        // built.
         let first = run(&engine, &sums(0, &[1, 3, 0]));
         let host = run(&engine, &sums(1, &[1, 3, 0]));
         let plan = sums(1, &[3]);

@@ -1,5 +1,6 @@
-//! A state whose rows come in an order serves whoever wants the same order, or the beginning of its key, and rows that are there: at once
-//! and as they are. What may not serve: another order, a longer key, rows behind the cut, and the first rows of other rows.
+//! A state whose rows come in an order serves whoever wants the same order, or the beginning of its key, and rows that
+//! are there: at once and as they are. What may not serve: another order, a longer key, rows behind the cut, and the
+//! first rows of other rows.
 
 use std::sync::Arc;
 
@@ -102,7 +103,8 @@ fn alone(engine: &Arc<Engine>, plan: &Plan) -> Vec<String> {
     rows(engine.run(plan, options(SharingMode::Off)).unwrap())
 }
 
-/// Runs a plan, compares it with itself alone, and says what it shared, if it has made its answer of a kept state with more.
+/// Runs a plan, compares it with itself alone, and says what it shared, if it has made its answer of a kept state with
+/// more.
 fn found(engine: &Arc<Engine>, plan: &Plan) -> Option<String> {
     let (expected, before) = (alone(engine, plan), engine.sharing().subsumed_total);
     assert!(!expected.is_empty());

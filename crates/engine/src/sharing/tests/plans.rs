@@ -372,7 +372,8 @@ impl Tables {
         Plan::new(Node::Union { inputs: vec![first, second] }, schema)
     }
 
-    /// Each group's words with the greatest sum of all groups, which are there once more: `groups` is what a common table expression would be.
+    /// Each group's words with the greatest sum of all groups, which are there once more: `groups` is what a common
+    /// table expression would be.
     pub fn compared(&self, wanted: &Wanted, other: &Wanted) -> Plan {
         let groups = |wanted: &Wanted| {
             let mut groups = self.sums(wanted, &[0, 3]);
@@ -402,7 +403,8 @@ impl Tables {
         plan
     }
 
-    /// The pairs of rows that are wanted with one of `u`, above and beside themselves; `limited`: of which only some are wanted.
+    /// The pairs of rows that are wanted with one of `u`, above and beside themselves; `limited`: of which only some
+    /// are wanted.
     pub fn pairs_twice(&self, wanted: &Wanted, limited: bool) -> Plan {
         let pairs = || {
             let (left, right) = (self.scan_u(0), self.rows(wanted));

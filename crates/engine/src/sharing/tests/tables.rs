@@ -1,4 +1,5 @@
-//! Joins with equal build sides share one hash table and answer as if each had its own, whoever comes, goes, fails or is short of memory.
+//! Joins with equal build sides share one hash table and answer as if each had its own, whoever comes, goes, fails or
+//! is short of memory.
 
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@
 //! ```
 //! Nothing says the types: [`Contents`](super::Contents) does, in memory, since no file outlives its process.
 //!
-//! Views are written with the long strings of the block's rows side by side in one buffer. Nested columns go through Arrow's IPC
-//! format: a stream of one batch with one column.
+//! Views are written with the long strings of the block's rows side by side in one buffer. Nested columns go through
+//! Arrow's IPC format: a stream of one batch with one column.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -294,8 +294,8 @@ fn write_views(all: &Buffer, buffers: &[Buffer], nulls: Option<&NullBuffer>, roo
     }
 }
 
-/// The columns of a block that begins where the buffer begins, without its header. What is packed is unpacked into memory that the buffers'
-/// owner answers for.
+/// The columns of a block that begins where the buffer begins, without its header. What is packed is unpacked into
+/// memory that the buffers' owner answers for.
 pub(super) fn columns_of(
     block: &Buffer,
     rows: usize,
@@ -430,8 +430,9 @@ impl Source<'_> {
             },
         };
         let data = ArrayData::builder(data_type.clone()).len(rows).nulls(nulls).buffers(buffers).child_data(children);
-        // SAFETY: these are the buffers of a valid array of this type, as their cluster's checksum says, with offsets and views
-        // moved to where their strings are; each begins at a multiple of 16 from an address that is one, or is memory of its own.
+        // SAFETY: these are the buffers of a valid array of this type, as their cluster's checksum says, with offsets
+        // and views moved to where their strings are; each begins at a multiple of 16 from an address that is one, or
+        // is memory of its own.
         Ok(make_array(unsafe { data.build_unchecked() }))
     }
 

@@ -1,11 +1,12 @@
 //! Rows in spill files.
 //!
-//! A batch becomes one or a few blocks ([`block`]), each within a cluster, so that a reader needs no more memory than the cluster
-//! that it stands on and its arrays are that cluster: nothing is copied, unless the file is [packed](packing). Only a block that is larger than a cluster, one row or one
-//! dictionary as a rule, is spread over several, and put together again when it is read.
+//! A batch becomes one or a few blocks ([`block`]), each within a cluster, so that a reader needs no more memory than
+//! the cluster that it stands on and its arrays are that cluster: nothing is copied, unless the file is
+//! [packed](packing). Only a block that is larger than a cluster, one row or one dictionary as a rule, is spread over
+//! several, and put together again when it is read.
 //!
-//! What comes back is what was written, in its physical type: narrow forms stay narrow, dictionaries dictionaries, views views.
-//! A dictionary keeps the values that its rows have; strings are laid side by side.
+//! What comes back is what was written, in its physical type: narrow forms stay narrow, dictionaries dictionaries,
+//! views views. A dictionary keeps the values that its rows have; strings are laid side by side.
 
 mod block;
 mod packing;

@@ -1,8 +1,9 @@
-//! Columns in few bytes, for files that are as large as memory and more: there, what is written costs more than what packs it.
+//! Columns in few bytes, for files that are as large as memory and more: there, what is written costs more than what
+//! packs it.
 //!
-//! Of whole numbers, how much greater each is than the least of the block, in as many bytes as the greatest difference wants (frame of
-//! reference; Goldstein, Ramakrishnan & Shaft, "Compressing Relations and Indexes", ICDE 1998). Of views, their lengths, in as many bytes as the
-//! longest wants, and all strings one after another.
+//! Of whole numbers, how much greater each is than the least of the block, in as many bytes as the greatest difference
+//! wants (frame of reference; Goldstein, Ramakrishnan & Shaft, "Compressing Relations and Indexes", ICDE 1998). Of
+//! views, their lengths, in as many bytes as the longest wants, and all strings one after another.
 
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
@@ -25,7 +26,8 @@ pub(super) fn number_width(data_type: &DataType) -> Option<usize> {
     data_type.primitive_width().filter(|width| matches!(width, 4 | 8) && !data_type.is_floating())
 }
 
-/// The least of these values, each of `width` bytes, and the bytes that each packed one has: `width` if it is not worth it.
+/// The least of these values, each of `width` bytes, and the bytes that each packed one has: `width` if it is not worth
+/// it.
 pub(super) fn measure(values: &Buffer, width: usize) -> (i64, usize) {
     let (least, greatest) = match width {
         4 => bounds(values.typed_data::<i32>()).map_or((0, 0), |(least, greatest)| (least.into(), greatest.into())),
@@ -82,7 +84,8 @@ fn read_differences<const WIDTH: usize>(
     }
 }
 
-/// Bytes of the longest of the strings that these views show, and of all of them. What stands under a NULL may say anything.
+/// Bytes of the longest of the strings that these views show, and of all of them. What stands under a NULL may say
+/// anything.
 pub(super) fn measure_texts(all: &[u128], nulls: Option<&NullBuffer>) -> (usize, usize) {
     lengths(all, nulls).fold((0, 0), |(longest, bytes), length| (longest.max(length), bytes + length))
 }

@@ -12,8 +12,8 @@ use crate::batch::Batch;
 use crate::temp::buffers::HeldBytes;
 use crate::temp::reader::SpillReader;
 
-/// Reads rows from a spill file, in batches as they were written or smaller ones. Their arrays lie in the clusters that were read:
-/// whoever keeps some rows for long keeps them [`compacted`](crate::batch::compacted).
+/// Reads rows from a spill file, in batches as they were written or smaller ones. Their arrays lie in the clusters that
+/// were read: whoever keeps some rows for long keeps them [`compacted`](crate::batch::compacted).
 pub struct BatchReader {
     reader: SpillReader,
     contents: Arc<Contents>,
@@ -47,8 +47,8 @@ impl BatchReader {
         self.reader.seek(if row < self.contents.rows { cluster } else { usize::MAX });
     }
 
-    /// The next batch; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an error the reader
-    /// stands where it stood.
+    /// The next batch; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an
+    /// error the reader stands where it stood.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Batch>>> {
         loop {
             match self.step(waker) {

@@ -54,8 +54,8 @@ impl Sizes {
     pub fn new(columns: &[ArrayRef], rows: usize, is_packed: bool) -> Self {
         let sizes: Vec<Size> = columns.iter().map(|column| size_of(column, is_packed)).collect();
         let shared = sizes.iter().map(|size| if let Size::Shared(_, bytes) = size { *bytes } else { 0 });
-        // At most four lengths and four buffers per column: NULLs, keys, and the offsets and strings of a dictionary. Each buffer
-        // may end within a byte and needs padding.
+        // At most four lengths and four buffers per column: NULLs, keys, and the offsets and strings of a dictionary.
+        // Each buffer may end within a byte and needs padding.
         let base = HEADER_BYTES + shared.sum::<usize>() + columns.len() * (4 * 4 + 4 * (ALIGNMENT + 1)) + ALIGNMENT;
         Self { rows, sizes, base }
     }

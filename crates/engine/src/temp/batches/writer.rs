@@ -23,8 +23,8 @@ use crate::temp::writer::{Grouping, SpillWriter};
 /// than the room they fill.
 const REST_PARTS: usize = 16;
 
-/// Blocks that are compressed have one in so many parts of a cluster at most: how well they shrink is known only afterwards, and
-/// what does not fit leaves the rest of a cluster empty.
+/// Blocks that are compressed have one in so many parts of a cluster at most: how well they shrink is known only
+/// afterwards, and what does not fit leaves the rest of a cluster empty.
 const COMPRESSED_PARTS: usize = 8;
 
 /// Writes rows to a spill file. Dropping it drops the file.
@@ -59,17 +59,17 @@ impl BatchWriter {
         }
     }
 
-    /// One that packs what it writes ([`packing`](super::packing)): less to write and to read, for some copying. Its readers need memory for what they
-    /// unpack: up to 16 bytes for each row and column of a batch.
+    /// One that packs what it writes ([`packing`](super::packing)): less to write and to read, for some copying. Its
+    /// readers need memory for what they unpack: up to 16 bytes for each row and column of a batch.
     pub fn packed(buffers: &SpillBuffers, grouping: Grouping) -> Self {
         let mut writer = Self::new(buffers, grouping);
         writer.contents.is_packed = true;
         writer
     }
 
-    /// Writes a batch; picked columns are made flat. After `Pending`, call it again with the same batch when the waker was woken.
-    /// Fails if an earlier write has failed, or if there is no memory for another cluster: then it may be called again with the same
-    /// batch as well, if there is memory after all.
+    /// Writes a batch; picked columns are made flat. After `Pending`, call it again with the same batch when the waker
+    /// was woken. Fails if an earlier write has failed, or if there is no memory for another cluster: then it may be
+    /// called again with the same batch as well, if there is memory after all.
     pub fn poll_write(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
         if self.done < batch.rows() || self.long.is_some() {
             let columns =
@@ -172,7 +172,8 @@ impl BatchWriter {
         self.long = Some(LongBlock { bytes: bytes.into(), written: 0, rows: header.rows, _reservation: reservation });
     }
 
-    /// Goes on with a block that is longer than a cluster. How many rows it had, when it is written; 0 if there is none.
+    /// Goes on with a block that is longer than a cluster. How many rows it had, when it is written; 0 if there is
+    /// none.
     fn poll_long(&mut self, waker: &Waker) -> Poll<Result<usize>> {
         let Some(long) = &mut self.long else { return Poll::Ready(Ok(0)) };
         while long.written < long.bytes.len() {
@@ -222,7 +223,8 @@ impl BatchWriter {
         self.writer.waiting_clusters()
     }
 
-    /// Ends the present cluster, however little it holds: so that a writer gives its memory back. Whether there was one.
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back. Whether there was
+    /// one.
     pub fn close_cluster(&mut self) -> bool {
         let any = self.writer.room() > 0;
         self.writer.close_cluster();
@@ -234,7 +236,8 @@ impl BatchWriter {
         self.writer.submit();
     }
 
-    /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not arrive.
+    /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not
+    /// arrive.
     pub fn finish(self) -> BatchFile {
         debug_assert!(self.done == 0 && self.long.is_none(), "a batch was not written to its end");
         BatchFile { file: self.writer.finish(), contents: Arc::new(self.contents) }

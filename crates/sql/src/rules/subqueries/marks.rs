@@ -1,12 +1,12 @@
 //! EXISTS and IN as values: in a SELECT list, a CASE, under a NOT.
 //!
-//! DataFusion makes mark joins of them in a filter only, and takes their mark for the value of an IN: false where it should be
-//! NULL. Here:
+//! DataFusion makes mark joins of them in a filter only, and takes their mark for the value of an IN: false where it
+//! should be NULL. Here:
 //! - an EXISTS that does not depend on the row is a scalar subquery that counts up to one row;
-//! - any other EXISTS in a projection is the mark of a join below it, which DataFusion's own rule makes for a filter that is
-//!   thrown away then;
-//! - `x IN (S)` is true by its mark, else NULL if S has a NULL, or if x is NULL and S has a row, else false. Only the parts
-//!   that columns without NULL leave over are planned.
+//! - any other EXISTS in a projection is the mark of a join below it, which DataFusion's own rule makes for a filter
+//!   that is thrown away then;
+//! - `x IN (S)` is true by its mark, else NULL if S has a NULL, or if x is NULL and S has a row, else false. Only the
+//!   parts that columns without NULL leave over are planned.
 //!
 //! Comes right before DataFusion's rule: types are coerced, and DISTINCT has become an aggregate.
 
@@ -81,8 +81,8 @@ impl SubqueryValues {
         Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expressions, Arc::new(input))?)))
     }
 
-    /// The input joined to a subquery, and the mark that says whether a row has a partner. `None` if the subquery cannot be
-    /// joined.
+    /// The input joined to a subquery, and the mark that says whether a row has a partner. `None` if the subquery
+    /// cannot be joined.
     fn mark(
         &self,
         input: &LogicalPlan,
@@ -128,7 +128,8 @@ fn of_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     Ok(if changed { Transformed::yes(filter) } else { Transformed::no(filter) })
 }
 
-/// What has no partner in an anti join may still have no row of the subquery at all, which is for each outer row another one.
+/// What has no partner in an anti join may still have no row of the subquery at all, which is for each outer row
+/// another one.
 fn is_correlated_not_in(condition: &Expr) -> bool {
     let (predicate, is_not) = match condition {
         Expr::Not(inner) => (inner.as_ref(), true),

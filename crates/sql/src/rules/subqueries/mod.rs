@@ -1,10 +1,10 @@
 //! Subqueries where DataFusion does not plan them, in forms that it does.
 //!
 //! Before analysis ([`before_analysis`]):
-//! - [`places`]: subqueries inside of aggregates, windows, ORDER BY and join conditions move into a projection or a filter
-//!   below or above;
-//! - [`scalar`]: a scalar subquery with LIMIT 1 becomes an aggregate, and one that may have several rows, or none where its
-//!   column allows no NULL, gets the aggregate [`SingleValue`](single_value::SingleValue).
+//! - [`places`]: subqueries inside of aggregates, windows, ORDER BY and join conditions move into a projection or a
+//!   filter below or above;
+//! - [`scalar`]: a scalar subquery with LIMIT 1 becomes an aggregate, and one that may have several rows, or none where
+//!   its column allows no NULL, gets the aggregate [`SingleValue`](single_value::SingleValue).
 //!
 //! And what would take DataFusion for ever is refused.
 //!
@@ -22,10 +22,12 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use diligence_base::Error;
 use diligence_storage::foreign_error::to_datafusion;
 
-/// The most visits that DataFusion's check of subqueries may take: a tenth of a second. It sees one that is nested n deep 2^n times.
+/// The most visits that DataFusion's check of subqueries may take: a tenth of a second. It sees one that is nested n
+/// deep 2^n times.
 const VISITS_MAX: u64 = 1 << 15;
 
-/// Rewrites the subqueries of a plan as the planner made it. Fails if they nest so deeply that planning would not come to an end.
+/// Rewrites the subqueries of a plan as the planner made it. Fails if they nest so deeply that planning would not come
+/// to an end.
 pub(super) fn before_analysis(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if visits(&plan) > VISITS_MAX {
         let error = Error::input("the statement has too many subqueries within one another").with_code("54001");

@@ -1,7 +1,7 @@
 //! Subqueries move to where they can be planned: into a projection, or into a filter.
 //!
-//! `sum(x) FILTER (WHERE EXISTS (…))` reads a column of a projection below the aggregate; `JOIN … ON a.x = b.x AND EXISTS (…)`
-//! becomes a filter on top, if the join is an inner one.
+//! `sum(x) FILTER (WHERE EXISTS (…))` reads a column of a projection below the aggregate; `JOIN … ON a.x = b.x AND
+//! EXISTS (…)` becomes a filter on top, if the join is an inner one.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! Scalar subqueries that DataFusion refuses, or answers wrongly.
 //!
-//! - A correlated one with `ORDER BY … LIMIT 1` is its `first_value(… ORDER BY …)`: aggregates are what DataFusion can join by
-//!   the outer row.
+//! - A correlated one with `ORDER BY … LIMIT 1` is its `first_value(… ORDER BY …)`: aggregates are what DataFusion can
+//!   join by the outer row.
 //! - A correlated one without an aggregate has at most one row per outer row, or is an error of that row.
 //! - One without a row is NULL, though its column may allow no NULL.
 //!
-//! And those that have one row always, an aggregate of all rows, whatever else asks for them: EXISTS is true, and IN, ANY and ALL compare with
-//! that row. DataFusion would join them by the outer row, and find none where no row was aggregated.
+//! And those that have one row always, an aggregate of all rows, whatever else asks for them: EXISTS is true, and IN,
+//! ANY and ALL compare with that row. DataFusion would join them by the outer row, and find none where no row was
+//! aggregated.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The aggregate behind scalar subqueries: the value of the only row, NULL if there is none, and an error if there are more.
+//! The aggregate behind scalar subqueries: the value of the only row, NULL if there is none, and an error if there are
+//! more.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef};

@@ -66,7 +66,8 @@ impl Page {
     }
 
     fn write(&self) -> Vec<u8> {
-        // Thrift's compact protocol: each field is the distance to its number and its type, 5 for integers, 12 for structures.
+        // Thrift's compact protocol: each field is the distance to its number and its type, 5 for integers, 12 for
+        // structures.
         let integer = |out: &mut Vec<u8>, distance: u8, value: usize| {
             out.push(distance << 4 | 5);
             let mut value = value << 1;

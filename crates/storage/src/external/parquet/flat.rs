@@ -1,8 +1,9 @@
 //! Columns that are neither lists nor structs, decoded straight from their pages.
 //!
 //! One row is one value or NULL. A column is read in portions that need not end where pages do. Values of a portion are
-//! written one after another into a vector, which becomes the array's buffer; where only some rows are wanted, only their
-//! values are written. Encodings that are rare (deltas, split bytes) are left to Parquet's own reader; see `columns`.
+//! written one after another into a vector, which becomes the array's buffer; where only some rows are wanted, only
+//! their values are written. Encodings that are rare (deltas, split bytes) are left to Parquet's own reader; see
+//! `columns`.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 //! chunks (or the pages of the part) that were asked for; decoding works on those bytes alone.
 //!
 //! Before any page is decoded, `survey` goes through the headers of all: what they need is known, and bounded, by then.
-//! Most columns are neither lists nor structs and hold values or codes of a dictionary: `page` and `snappy` give the text
-//! of their pages, `runs` the levels and codes in it, `flat` makes arrays of rows, with `fixed` and `strings` for the kinds
-//! of values. Everything else goes through Parquet's own reader (`columns`).
+//! Most columns are neither lists nor structs and hold values or codes of a dictionary: `page` and `snappy` give the
+//! text of their pages, `runs` the levels and codes in it, `flat` makes arrays of rows, with `fixed` and `strings` for
+//! the kinds of values. Everything else goes through Parquet's own reader (`columns`).
 //!
 //! Invariant: nothing a footer says is believed before it is checked against the length of the file.
 

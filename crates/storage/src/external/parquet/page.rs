@@ -1,7 +1,7 @@
 //! The pages of a column chunk: headers, and text decompressed into buffers that are used again.
 //!
-//! Parquet's own page reader allocates and zeroes a buffer for every page; here a page of numbers is decompressed into the
-//! buffer of the page before it, and a page that is skipped is not decompressed at all.
+//! Parquet's own page reader allocates and zeroes a buffer for every page; here a page of numbers is decompressed into
+//! the buffer of the page before it, and a page that is skipped is not decompressed at all.
 
 use bytes::Bytes;
 use parquet::basic::Compression;
@@ -167,8 +167,8 @@ impl Pages {
         Self { rest, next, compression, text_bytes_max, begun: false, zstandard: None }
     }
 
-    /// The next page's header and its bytes; `None` at the end. There is one dictionary at most, and it comes before all
-    /// pages of data: what was read with one dictionary must not meet another.
+    /// The next page's header and its bytes; `None` at the end. There is one dictionary at most, and it comes before
+    /// all pages of data: what was read with one dictionary must not meet another.
     pub fn next(&mut self) -> Result<Option<(Header, Bytes)>, Malformed> {
         while self.rest.is_empty() {
             match self.next.take() {
@@ -206,8 +206,8 @@ impl Pages {
         Ok(())
     }
 
-    /// The text of a page. `into` may be the text of an earlier page, whose memory is used again; `optional` says whether
-    /// the column may be NULL.
+    /// The text of a page. `into` may be the text of an earlier page, whose memory is used again; `optional` says
+    /// whether the column may be NULL.
     pub fn read(&mut self, header: &Header, bytes: Bytes, into: Text, optional: bool) -> Result<Page, Malformed> {
         let plain =
             self.compression == Compression::UNCOMPRESSED || header.kind == Kind::DataV2 && !header.is_compressed;

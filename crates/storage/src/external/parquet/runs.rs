@@ -1,7 +1,7 @@
 //! Parquet's hybrid of runs and bit-packed groups: definition levels and dictionary codes.
 //!
-//! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/#RLE>. A run is a varint header: with its lowest
-//! bit 0 the rest counts repetitions of one value, with 1 it counts groups of eight bit-packed values.
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/#RLE>. A run is a varint header: with its
+//! lowest bit 0 the rest counts repetitions of one value, with 1 it counts groups of eight bit-packed values.
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;

@@ -4,8 +4,8 @@
 //! decoder writes into memory that was not zeroed before and copies sixteen bytes at a time, writing beyond the end of
 //! what it copies and overwriting that later; the slack at the end of the buffer makes that safe.
 //!
-//! Format: <https://github.com/google/snappy/blob/main/format_description.txt>. A block is the length of its text (a varint),
-//! then elements: literals, and copies of up to 64 bytes from earlier text.
+//! Format: <https://github.com/google/snappy/blob/main/format_description.txt>. A block is the length of its text (a
+//! varint), then elements: literals, and copies of up to 64 bytes from earlier text.
 //!
 //! Invariant: whatever the input, nothing outside of the input and the output's capacity is touched, and the output has
 //! exactly the length that the block says, or there is an error.
@@ -135,8 +135,8 @@ unsafe fn expand(input: &[u8], out: *mut u8, length: usize) -> Result<usize, Mal
         if size > length - to {
             return Err(LONG);
         }
-        // SAFETY: `offset <= to`, so the source is written text; at most 64 bytes are copied, rounded up to whole steps of
-        // 16, so at most `SLACK` bytes after `length` are written.
+        // SAFETY: `offset <= to`, so the source is written text; at most 64 bytes are copied, rounded up to whole steps
+        // of 16, so at most `SLACK` bytes after `length` are written.
         unsafe {
             let to_here = out.add(to);
             let from = to_here.sub(offset);

@@ -147,7 +147,8 @@ fn bytes_in_memory(table: &ParquetTable, column: usize, rows: usize) -> usize {
 
 /// About how many different values the column has. Footers rarely say it. An upper bound is the width of the range of
 /// whole numbers; where all pages are dictionary-coded, the size of the dictionary page tells how many values it has.
-/// Row groups with equal ranges are taken to draw from the same values, row groups with disjoint ranges from different ones.
+/// Row groups with equal ranges are taken to draw from the same values, row groups with disjoint ranges from different
+/// ones.
 fn distinct_count(
     table: &ParquetTable,
     column: usize,
@@ -256,8 +257,8 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     };
     // As written, the dictionary may be compressed: this is too few, by a factor of two or three at most.
     let least = (bytes / width).ceil().max(1.0);
-    // What the whole chunk has uncompressed, less the codes of its rows, is the dictionary again; for many values this is
-    // the better guess.
+    // What the whole chunk has uncompressed, less the codes of its rows, is the dictionary again; for many values this
+    // is the better guess.
     let rows = chunk.num_values().max(1) as f64;
     let no_nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt()) == Some(0);
     let code_bits = least.log2().ceil() + if no_nulls { 0.0 } else { 1.0 };

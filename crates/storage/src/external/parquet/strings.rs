@@ -151,8 +151,8 @@ impl Values for Views {
         let (mut items, mut buffers) = (items, std::mem::take(&mut self.buffers));
         compact(&mut items, &mut buffers);
         let views = ScalarBuffer::from(items);
-        // SAFETY: every view was made of a range of its buffer, of which buffer 0 is the one dictionary there is, if any; NULLs
-        // are empty views; text was checked to be UTF-8 before views of it were made.
+        // SAFETY: every view was made of a range of its buffer, of which buffer 0 is the one dictionary there is, if
+        // any; NULLs are empty views; text was checked to be UTF-8 before views of it were made.
         Ok(unsafe {
             match self.is_text {
                 true => Arc::new(StringViewArray::new_unchecked(views, buffers, nulls)),
@@ -222,8 +222,8 @@ impl Values for Codes {
 
     fn finish(&mut self, items: Vec<i32>, nulls: Option<NullBuffer>) -> Result<ArrayRef, Malformed> {
         let keys = PrimitiveArray::<Int32Type>::new(ScalarBuffer::from(items), nulls);
-        // SAFETY: all codes were checked against the length of the one dictionary there is. NULLs have code 0, which may be
-        // beyond the end of an empty dictionary; that is allowed for NULLs.
+        // SAFETY: all codes were checked against the length of the one dictionary there is. NULLs have code 0, which
+        // may be beyond the end of an empty dictionary; that is allowed for NULLs.
         Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, self.dictionary.clone()) }))
     }
 }

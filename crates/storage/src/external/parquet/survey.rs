@@ -1,8 +1,8 @@
-//! What the page headers of a cluster say, before any page is decoded: who can decode the columns, and how much memory that
-//! needs.
+//! What the page headers of a cluster say, before any page is decoded: who can decode the columns, and how much memory
+//! that needs.
 //!
-//! The footer does not say reliably which encodings there are, nor how long the longest page is. Going through the headers
-//! costs little: they are a few bytes each, and pages are thousands.
+//! The footer does not say reliably which encodings there are, nor how long the longest page is. Going through the
+//! headers costs little: they are a few bytes each, and pages are thousands.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub(super) struct Surveyed {
 /// What the page headers of a chunk say.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// Whether its values are neither lists nor structs, and all pages are of kinds and encodings that are decoded here.
+    /// Whether its values are neither lists nor structs, and all pages are of kinds and encodings that are decoded
+    /// here.
     pub is_supported: bool,
     /// Whether all data pages have codes of the dictionary.
     pub is_all_codes: bool,
@@ -56,8 +57,8 @@ impl Surveyed {
         Some((self.bytes.leaves.get(&leaf)?, self.leaves.get(&leaf)?))
     }
 
-    /// Bytes that decoding holds besides what was fetched, with all columns open: of each the dictionary, the longest page,
-    /// and the values of a batch.
+    /// Bytes that decoding holds besides what was fetched, with all columns open: of each the dictionary, the longest
+    /// page, and the values of a batch.
     pub fn decode_bytes(&self, batch_rows: usize) -> usize {
         let values = batch_rows.saturating_mul(VALUE_BYTES);
         let bytes = self.leaves.values().map(|survey| survey.bytes.saturating_add(values));

@@ -355,7 +355,8 @@ fn positions(seen: &Seen, schema: &Schema, declared: bool) -> Result<Vec<Option<
 }
 
 impl CsvFile {
-    /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin; true then.
+    /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin;
+    /// true then.
     fn parts(&self) -> Result<(Vec<Part>, bool)> {
         if !self.multiline.load(Ordering::Relaxed) || self.text.compression != Compression::Plain {
             return Ok((self.text.parts(true), false));
@@ -509,8 +510,8 @@ impl Cluster for CsvCluster {
     }
 }
 
-/// The records of a part, window by window. Finding the fields of a window and converting a column are two steps, so that
-/// only fields of wanted rows are converted.
+/// The records of a part, window by window. Finding the fields of a window and converting a column are two steps, so
+/// that only fields of wanted rows are converted.
 struct CsvWindows {
     table: Arc<CsvTable>,
     file: usize,
@@ -591,8 +592,8 @@ impl CsvWindows {
         Ok(())
     }
 
-    /// At the end of a part: the next part begins where this one ended, or a line end inside of a field was taken for the
-    /// end of a record.
+    /// At the end of a part: the next part begins where this one ended, or a line end inside of a field was taken for
+    /// the end of a record.
     fn check_end(&self) -> Result<()> {
         let file = &self.table.files[self.file];
         match self.input.next_part() {

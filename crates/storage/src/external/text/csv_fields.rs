@@ -1,9 +1,9 @@
 //! Records of separated values into fields, without converting anything.
 //!
-//! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a doubled
-//! quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field that does
-//! not begin with one is text. Records end with a line feed, or a carriage return and a line feed. Empty lines are no
-//! records.
+//! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a
+//! doubled quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field
+//! that does not begin with one is text. Records end with a line feed, or a carriage return and a line feed. Empty
+//! lines are no records.
 
 use std::borrow::Cow;
 

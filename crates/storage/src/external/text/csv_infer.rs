@@ -137,8 +137,8 @@ fn is_long_integer(raw: &[u8]) -> bool {
     (1..=DECIMAL128_MAX_PRECISION as usize).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Numbers with a point or an exponent; the words `nan` and `inf` that the parser takes are left to strings unless other
-/// values are numbers, so at least one digit is wanted or the exact spelling of other programs.
+/// Numbers with a point or an exponent; the words `nan` and `inf` that the parser takes are left to strings unless
+/// other values are numbers, so at least one digit is wanted or the exact spelling of other programs.
 fn is_float(raw: &[u8]) -> bool {
     let digits = raw.iter().any(u8::is_ascii_digit);
     (digits || matches!(raw, b"NaN" | b"inf" | b"-inf" | b"Infinity" | b"-Infinity"))

@@ -269,7 +269,8 @@ pub(super) fn parse_text<T: std::str::FromStr>(raw: &[u8]) -> Option<T> {
     std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
-/// A decimal number with `scale` digits after the point, rounded half away from zero; `None` if it is not below the limit.
+/// A decimal number with `scale` digits after the point, rounded half away from zero; `None` if it is not below the
+/// limit.
 pub(super) fn parse_decimal(raw: &[u8], scale: u32, limit: i128) -> Option<i128> {
     let (negative, mut digits) = match raw {
         [b'-', digits @ ..] => (true, digits),
@@ -345,8 +346,8 @@ fn split_date(raw: &[u8]) -> Option<(NaiveDate, &[u8])> {
     Some((date, rest))
 }
 
-/// A point in time: a date, or a date, `T` or a space, a time, and perhaps a zone. Without a zone it is in `zone`, or as if
-/// it were UTC.
+/// A point in time: a date, or a date, `T` or a space, a time, and perhaps a zone. Without a zone it is in `zone`, or
+/// as if it were UTC.
 pub(super) fn parse_timestamp(raw: &[u8], zone: Option<&arrow::array::timezone::Tz>) -> Option<DateTime<Utc>> {
     if zone.is_none()
         && let Some(plain) = parse_plain_timestamp(raw)

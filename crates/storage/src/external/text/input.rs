@@ -34,8 +34,8 @@ enum Text {
 }
 
 impl TextInput {
-    /// The text of a part, from its first record on. `wrap` may change the text while it is read; then offsets are those of
-    /// the changed text.
+    /// The text of a part, from its first record on. `wrap` may change the text while it is read; then offsets are
+    /// those of the changed text.
     pub fn new(
         file: &Arc<TextFile>,
         part: &Part,

@@ -1,7 +1,8 @@
 //! Files of JSON objects as a table: one object per line, objects one after another, or one array of objects.
 //!
-//! A field that an object does not have is NULL; a field that the table does not have is left out. The schema is inferred
-//! from the first records, unless it is given: whole numbers are BIGINT, other numbers DOUBLE, objects structs, arrays lists.
+//! A field that an object does not have is NULL; a field that the table does not have is left out. The schema is
+//! inferred from the first records, unless it is given: whole numbers are BIGINT, other numbers DOUBLE, objects
+//! structs, arrays lists.
 
 use std::fmt;
 use std::io::Read;
@@ -325,7 +326,8 @@ fn decoder(schema: &SchemaRef, batch_rows: usize) -> Result<Decoder> {
         .map_err(|error| Error::unsupported(format!("a JSON column cannot be read: {error}")))
 }
 
-/// The field as it is decoded: text not as views, for which Arrow's decoder would take the room of a view for each byte.
+/// The field as it is decoded: text not as views, for which Arrow's decoder would take the room of a view for each
+/// byte.
 fn decoded(field: &FieldRef) -> FieldRef {
     let data_type = match field.data_type() {
         DataType::Utf8View => DataType::Utf8,

@@ -34,8 +34,8 @@ const BEYOND_BYTES: u64 = 64 * 1024;
 /// Bytes that one record may have. A file without line ends would else be read as one record.
 pub(super) const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Text in a window, but for its last record: of long records it has fewer. Half of a batch's bytes, as it is there as text and as columns. The same for
-/// all queries, so that scans find the windows that others have left.
+/// Text in a window, but for its last record: of long records it has fewer. Half of a batch's bytes, as it is there as
+/// text and as columns. The same for all queries, so that scans find the windows that others have left.
 pub(super) const WINDOW_BYTES_MAX: usize = *BATCH_BYTES.end() / 2;
 
 /// Text looked at when a file is opened, to infer its schema.
@@ -98,8 +98,8 @@ impl TextFile {
         (0..count).map(|part| Part::Range(cut(part)..cut(part + 1))).collect()
     }
 
-    /// Reads a part. A range begins one byte early, to see whether a record begins at its first byte, and goes on to the
-    /// end of its last record.
+    /// Reads a part. A range begins one byte early, to see whether a record begins at its first byte, and goes on to
+    /// the end of its last record.
     pub fn fetch(&self, part: &Part) -> Fetch {
         let range = match part {
             Part::Whole => 0..self.source.bytes,

@@ -7,8 +7,8 @@
 //! ```
 //! A piece that stayed and is waiting gives its memory up for whoever needs it: then it is written as well.
 //!
-//! Each phase begins when all work of the one before is done. Parts of a partition that was split come before everything else, so that
-//! temp space is free again soon.
+//! Each phase begins when all work of the one before is done. Parts of a partition that was split come before
+//! everything else, so that temp space is free again soon.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -108,8 +108,8 @@ impl Board {
         resident.into_iter().flat_map(|resident| resident.outgoing(&self.spill)).collect()
     }
 
-    /// The next piece of work, `None` if there will be none. After `Pending` the waker is woken when it is worth asking again. Whoever
-    /// has taken a job says when it is [`done`](Self::done).
+    /// The next piece of work, `None` if there will be none. After `Pending` the waker is woken when it is worth asking
+    /// again. Whoever has taken a job says when it is [`done`](Self::done).
     pub fn poll_take(&self, waker: &Waker) -> Poll<Option<Job>> {
         let mut state = self.state.lock();
         loop {

@@ -1,5 +1,5 @@
-//! The files of partitions, while they are written. All packets write into the same ones, so that an aggregate needs a cluster per
-//! partition, and not one per partition and packet.
+//! The files of partitions, while they are written. All packets write into the same ones, so that an aggregate needs a
+//! cluster per partition, and not one per partition and packet.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -43,7 +43,8 @@ impl PartitionFiles {
         self.slots.len()
     }
 
-    /// The partition of a key. Of groups at level 0 it is told by the upper bits of the hash by which chunks are sorted.
+    /// The partition of a key. Of groups at level 0 it is told by the upper bits of the hash by which chunks are
+    /// sorted.
     #[inline]
     pub fn partition_of(&self, key: &[u64], value_words: usize) -> usize {
         let hash = match (self.level, self.is_pairs) {

@@ -171,8 +171,8 @@ impl Merge {
         })
     }
 
-    /// Works on one cluster's rows or so. After `Pending` the waker is woken when it is worth going on. Not called after the last
-    /// answer.
+    /// Works on one cluster's rows or so. After `Pending` the waker is woken when it is worth going on. Not called
+    /// after the last answer.
     pub fn poll(&mut self, board: &Board, waker: &Waker) -> Poll<Result<Merged>> {
         while let Some(outgoing) = self.outgoing.front_mut() {
             match outgoing.poll(waker) {
@@ -217,8 +217,8 @@ impl Merge {
         Poll::Ready(Ok(self.batch.is_some()))
     }
 
-    /// Looks the rows at hand up, as far as memory allows; if it does not, a piece that is in memory is written, and if there is none,
-    /// the partition is split.
+    /// Looks the rows at hand up, as far as memory allows; if it does not, a piece that is in memory is written, and if
+    /// there is none, the partition is split.
     fn absorb_batch(&mut self, board: &Board) -> Result<()> {
         let Some((batch, mut first)) = self.batch.take() else { return Ok(()) };
         let mut step = STEP_ROWS;

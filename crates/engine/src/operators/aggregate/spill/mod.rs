@@ -9,23 +9,25 @@
 //!                                         +--+ the same
 //! ```
 //!
-//! 1. When memory is refused, or somebody else needs it, a packet takes all chunks of the largest piece of the partitions and writes
-//!    them ([`outgoing`]): keys as their words, states as partial results. From then on that piece's groups are written with each
-//!    flush; the other pieces stay where they are. A table of DataFusion's accumulators, which are not cut, goes as a whole.
-//! 2. The pairs of DISTINCT are written apart, as rows of (group, value), partitioned by both, so that one group may have more
-//!    distinct values than memory holds.
-//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pieces that stayed are
-//!    merged and come out (or are written after all, if that is what another one needs); then the pairs, a partition at a time, become
-//!    counts and sums of their groups (*resolved*); then the groups in temp space are merged, a partition at a time. A partition
-//!    that does not fit is split by another hash ([`merge`]), as often as needed.
+//! 1. When memory is refused, or somebody else needs it, a packet takes all chunks of the largest piece of the
+//!    partitions and writes them ([`outgoing`]): keys as their words, states as partial results. From then on that
+//!    piece's groups are written with each flush; the other pieces stay where they are. A table of DataFusion's
+//!    accumulators, which are not cut, goes as a whole.
+//! 2. The pairs of DISTINCT are written apart, as rows of (group, value), partitioned by both, so that one group may
+//!    have more distinct values than memory holds.
+//! 3. When the input has ended, packets of the next pipeline take pieces of work off a [`board`]: first the pieces that
+//!    stayed are merged and come out (or are written after all, if that is what another one needs); then the pairs, a
+//!    partition at a time, become counts and sums of their groups (*resolved*); then the groups in temp space are
+//!    merged, a partition at a time. A partition that does not fit is split by another hash ([`merge`]), as often as
+//!    needed.
 //!
-//! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as for hybrid
-//! joins), with partial results in place of rows.
+//! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as
+//! for hybrid joins), with partial results in place of rows.
 //!
 //! Invariants:
 //! * Rows of one key are in one partition at every level, and in the order in which they were written.
-//! * Writing never fails for lack of memory: the buffers have a minimum, and where that is not enough, clusters go to the disk
-//!   before they are full.
+//! * Writing never fails for lack of memory: the buffers have a minimum, and where that is not enough, clusters go to
+//!   the disk before they are full.
 
 pub(super) mod board;
 mod files;
@@ -50,8 +52,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
 use files::PartitionFiles;
 
-/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, what is written at
-/// once falls into pieces of a few rows.
+/// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, what
+/// is written at once falls into pieces of a few rows.
 const FAN_OUT_MIN: usize = 4;
 const FAN_OUT_MAX: usize = 64;
 
@@ -98,7 +100,8 @@ impl Spill {
         1 << Self::clusters_share(setup, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
     }
 
-    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one more.
+    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one
+    /// more.
     fn clusters_min(fan_out: usize, packets: usize) -> usize {
         fan_out + packets + 1
     }
@@ -186,8 +189,8 @@ impl Spill {
         self.groups.is_untouched(partition)
     }
 
-    /// Appends rows to a partition's file for `owner`. After `Pending` it is called again with the same batch when the waker was woken,
-    /// and this owner writes nothing else meanwhile.
+    /// Appends rows to a partition's file for `owner`. After `Pending` it is called again with the same batch when the
+    /// waker was woken, and this owner writes nothing else meanwhile.
     fn poll_write(
         &self,
         files: &PartitionFiles,
@@ -204,9 +207,11 @@ impl Spill {
         self.persist(|| reader.poll_next(waker).map(Option::transpose)).map(Result::transpose)
     }
 
-    /// Where a cluster is refused, sends those to the disk that are being filled, and asks again: their buffers come back.
+    /// Where a cluster is refused, sends those to the disk that are being filled, and asks again: their buffers come
+    /// back.
     fn persist<T>(&self, mut ask: impl FnMut() -> Poll<Result<T>>) -> Poll<Result<T>> {
-        // Somebody else may have done the same in between, so the refusal may be out of date when there is nothing to close.
+        // Somebody else may have done the same in between, so the refusal may be out of date when there is nothing to
+        // close.
         let mut in_vain = 0;
         loop {
             match ask() {

@@ -4,8 +4,8 @@
 //!   a row of a group:   key words | long strings of each byte column of the key | states
 //!   a row of a pair:    which state | words of key and value | long strings of each byte column of both
 //! ```
-//! Key words are written as they are, so nothing is encoded or hashed again when they come back. A column that says nothing has the
-//! type Null and takes no room.
+//! Key words are written as they are, so nothing is encoded or hashed again when they come back. A column that says
+//! nothing has the type Null and takes no room.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! DISTINCT: a hash table of (group, value) pairs, and what the values that are new to their group add up to.
 //!
-//! Pairs are keys like those of groups, so strings, decimals and floats are equal here exactly if they are in GROUP BY, and
-//! merging two states is looking up the pairs of one in the other.
+//! Pairs are keys like those of groups, so strings, decimals and floats are equal here exactly if they are in GROUP BY,
+//! and merging two states is looking up the pairs of one in the other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub(in super::super) struct DistinctState {
     sums: Option<SumState>,
     /// True if the pairs are in the order of their groups.
     sorted: bool,
-    /// True if counts and sums are all there is: of pairs that went through temp space, where those of a value are together.
+    /// True if counts and sums are all there is: of pairs that went through temp space, where those of a value are
+    /// together.
     resolved: bool,
     encoded: EncodedKeys,
     pair_ids: Vec<u32>,
@@ -221,8 +222,8 @@ impl DistinctState {
         Ok(state)
     }
 
-    /// The pairs, of which some belong to groups `range`: their keys, the numbers of these, and the column of the group's
-    /// number, if there are several groups.
+    /// The pairs, of which some belong to groups `range`: their keys, the numbers of these, and the column of the
+    /// group's number, if there are several groups.
     pub fn pairs(&mut self, groups: Range<usize>) -> (&Keys, Range<usize>, Option<&KeyColumn>) {
         self.pairs.keys.freeze();
         (&self.pairs.keys, self.pairs_of(groups), self.pairs.layout.columns.get(1))

@@ -1,7 +1,7 @@
 //! The least or the greatest string per group, in the order of bytes.
 //!
-//! Kept as views: short strings lie in them, long ones in an arena. Strings that have been beaten leave gaps there, which are closed
-//! when they take more room than what is left.
+//! Kept as views: short strings lie in them, long ones in an arena. Strings that have been beaten leave gaps there,
+//! which are closed when they take more room than what is left.
 
 use std::any::Any;
 use std::cmp::Ordering;

@@ -118,8 +118,9 @@ impl ForeignState {
         }
     }
 
-    /// Notes where rows go. Accumulators take all groups that are new to them for groups of these rows; one of which a filter has left out all rows
-    /// would have a value that nobody gave it. So those are made known before, as groups without rows.
+    /// Notes where rows go. Accumulators take all groups that are new to them for groups of these rows; one of which a
+    /// filter has left out all rows would have a value that nobody gave it. So those are made known before, as groups
+    /// without rows.
     fn place(&mut self, placement: Placement<'_>) -> Result<()> {
         self.ids.clear();
         match placement.ids {
@@ -164,7 +165,8 @@ impl ForeignState {
         self.columns
     }
 
-    /// Frozen states out of such columns. Accumulators may keep what they merge, but not the clusters that it was read into.
+    /// Frozen states out of such columns. Accumulators may keep what they merge, but not the clusters that it was read
+    /// into.
     pub fn of_columns(&self, columns: &[ArrayRef]) -> Result<Self> {
         let groups = columns.first().map_or(0, |column| column.len());
         let columns = columns.iter().map(compacted).collect::<Result<Vec<_>>>()?;

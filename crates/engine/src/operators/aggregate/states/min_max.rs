@@ -1,5 +1,5 @@
-//! The least or the greatest value per group, for every type with a fixed width and an order, and ([`extreme_bytes`](super::extreme_bytes))
-//! for strings.
+//! The least or the greatest value per group, for every type with a fixed width and an order, and
+//! ([`extreme_bytes`](super::extreme_bytes)) for strings.
 //!
 //! Floats are in total order: NaN is greater than every number. (DataFusion's grouped accumulators take a NaN or not
 //! depending on the order of rows; an answer must not depend on how work was split.)

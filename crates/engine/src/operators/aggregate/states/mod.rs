@@ -1,11 +1,12 @@
 //! What is kept for every group: one [`State`] per thing that the aggregates need, each a vector over the groups.
 //!
-//! Several aggregates may read the same state: `sum(x)` and `avg(x)` share a sum, every count without a filter shares the
-//! count of rows. A state takes a batch's values in one call; where each row belongs is a [`Placement`], the same for all.
+//! Several aggregates may read the same state: `sum(x)` and `avg(x)` share a sum, every count without a filter shares
+//! the count of rows. A state takes a batch's values in one call; where each row belongs is a [`Placement`], the same
+//! for all.
 //!
 //! Invariants:
-//! * A state of an unfiltered aggregate sees a row for every group. So "has this group seen a value?" is written down only
-//!   from the first NULL on.
+//! * A state of an unfiltered aggregate sees a row for every group. So "has this group seen a value?" is written down
+//!   only from the first NULL on.
 //! * A state may know fewer groups than the table: those without a row that counts. Whoever reads it asks for
 //!   [`State::resize`] first.
 
@@ -30,8 +31,8 @@ use foreign::ForeignState;
 use min_max::MinMaxState;
 use sum::SumState;
 
-/// Up to how many groups a batch's values are first added up in lanes: four per group, so that adding to a group does not
-/// wait for the addition just before it to reach memory.
+/// Up to how many groups a batch's values are first added up in lanes: four per group, so that adding to a group does
+/// not wait for the addition just before it to reach memory.
 pub(super) const LANE_GROUPS_MAX: usize = 64;
 pub(super) const LANES: usize = 4;
 
@@ -141,8 +142,9 @@ impl State {
         })
     }
 
-    /// The states of groups `range` as columns, [`column_count`](Self::column_count) of them, to be written to temp space. Every
-    /// group has been made known before. Ranges ascend; an accumulator's states are taken out, so its ranges leave nothing out.
+    /// The states of groups `range` as columns, [`column_count`](Self::column_count) of them, to be written to temp
+    /// space. Every group has been made known before. Ranges ascend; an accumulator's states are taken out, so its
+    /// ranges leave nothing out.
     pub fn take_columns(&mut self, range: Range<usize>) -> Result<Vec<ArrayRef>> {
         Ok(match self {
             Self::Rows(counts) => vec![counts.column(range)],

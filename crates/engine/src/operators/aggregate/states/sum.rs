@@ -1,11 +1,11 @@
 //! Sums: of integers and decimals, exact in 128 bits, and of floats.
 //!
-//! Exact sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe: the
-//! largest magnitude of each batch times its rows, added up. That halves the memory of a group and lets the sums of a
-//! batch be formed in registers; when the bound runs out, the sums move to 128 bits for good.
+//! Exact sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe:
+//! the largest magnitude of each batch times its rows, added up. That halves the memory of a group and lets the sums of
+//! a batch be formed in registers; when the bound runs out, the sums move to 128 bits for good.
 //!
-//! A sum that does not fit the type of its result is an error, whatever order the values came in; so is one that leaves even
-//! 128 bits on its way.
+//! A sum that does not fit the type of its result is an error, whatever order the values came in; so is one that leaves
+//! even 128 bits on its way.
 
 use std::cell::Cell;
 use std::ops::Range;

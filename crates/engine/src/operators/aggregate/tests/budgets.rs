@@ -1,5 +1,5 @@
-//! The same rows at every budget: with all the memory that there is, with so little that nothing stays, with anything between, and
-//! when memory is taken away after the groups are complete.
+//! The same rows at every budget: with all the memory that there is, with so little that nothing stays, with anything
+//! between, and when memory is taken away after the groups are complete.
 
 use diligence_base::ids::QueryId;
 use diligence_base::seams::MemoryTempFiles;

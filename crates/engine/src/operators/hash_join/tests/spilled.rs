@@ -190,8 +190,8 @@ fn what_does_not_fit_is_partitioned_again() {
     assert!(spilled.levels >= 2 && spilled.blocks == 0, "{spilled:?}");
 }
 
-/// Where a pair is a little larger than memory, little is written again: with all of such pairs split, up to six times as much is
-/// written here as when each row is written once.
+/// Where a pair is a little larger than memory, little is written again: with all of such pairs split, up to six times
+/// as much is written here as when each row is written once.
 #[test]
 fn only_the_overflow_of_a_pair_is_written_again() {
     for join_type in ALL_TYPES {

@@ -200,7 +200,8 @@ fn rows_that_come_in_order_are_merged_run_after_run() {
 #[test]
 fn a_top_n_that_does_not_fit_becomes_a_sort() {
     let (schema, records) = texts(8000, |row| (row * 7919 % 8000) as i64, |_| 100);
-    // Many rows that are wanted have a sort ready from the beginning; few long ones get one when they turn out to be long.
+    // Many rows that are wanted have a sort ready from the beginning; few long ones get one when they turn out to be
+    // long.
     for fetch in [10, 1000, 3000, 8000] {
         let spilled =
             sorted_within(&by(&schema, &[0], Some(fetch)), &records, 2 * PACKET_BYTES + 120_000, SortPlan::COST);
@@ -309,8 +310,8 @@ fn no_more_is_written_than_the_memory_demands() {
     let case = by(&schema, &[0], None);
     let once = sorted_within(&case, &records, 2 << 20, SortPlan::COST);
     assert_eq!(once.levels, 1, "{once:?}");
-    // As a multiple of the input: each row once, and again for each level that so small a fan-in makes necessary, since a quarter is
-    // left to whoever reads.
+    // As a multiple of the input: each row once, and again for each level that so small a fan-in makes necessary, since
+    // a quarter is left to whoever reads.
     for (extra_clusters, tenths) in [(6, 53), (20, 29), (40, 22), (100, 18)] {
         let budget = 2 * PACKET_BYTES + extra_clusters * CLUSTER;
         let written = |plan| sorted_within(&case, &records, budget, plan).bytes;
@@ -400,8 +401,8 @@ fn a_disk_that_fails_while_sorted_rows_leave_ends_the_sort_and_leaves_nothing() 
     }
 }
 
-/// Sorts more than fits, reads some batches, has somebody else need the memory while the merge waits for its reader, and reads the rest.
-/// Whoever asks comes again so often at most; then it is for the mergers to go on.
+/// Sorts more than fits, reads some batches, has somebody else need the memory while the merge waits for its reader,
+/// and reads the rest. Whoever asks comes again so often at most; then it is for the mergers to go on.
 fn asked_while_merged(files: &MemoryTempFiles, batches_before: usize, asks_max: usize) -> Result<()> {
     const BUDGET: usize = 4 << 20;
     let (schema, records) = texts(60_000, |row| (row * 7919 % 60_000) as i64, |row| 30 + row % 40);

@@ -1,4 +1,5 @@
-//! One partition that is many times as large as memory, in 16 MiB, by every kind of frame: what windows reserve, and that they end.
+//! One partition that is many times as large as memory, in 16 MiB, by every kind of frame: what windows reserve, and
+//! that they end.
 
 use diligence_base::ids::QueryId;
 
@@ -35,7 +36,8 @@ fn large_batch(first: usize, rows: usize, peers: usize) -> Batch {
     Batch::from_arrays(columns, rows)
 }
 
-/// Sends the partition through a window in the budget. The most that was reserved, and the last column of the first row and of the last one.
+/// Sends the partition through a window in the budget. The most that was reserved, and the last column of the first row
+/// and of the last one.
 fn large(calls: Vec<WindowCall>, peers: usize) -> Result<(usize, Row, Row)> {
     let schema = large_schema();
     let (window, output) = window(calls, &[(ORDER, SortOptions::default())], &schema);
@@ -129,7 +131,8 @@ fn ends_within(calls: Vec<(WindowCall, ScalarValue, ScalarValue)>, peers: usize)
         assert_eq!(first[inputs + place], expected_first, "call {place} of {what}");
         assert_eq!(last[inputs + place], expected_last, "call {place} of {what}");
     }
-    // What is asked for is given back before the next batch: there is never more than the budget and a part of the slack above it.
+    // What is asked for is given back before the next batch: there is never more than the budget and a part of the
+    // slack above it.
     assert!(peak <= BUDGET + BUDGET / 2, "{peak} bytes for {what}");
 }
 

@@ -87,8 +87,9 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
     assert_eq!(space.info().directories[0].clusters_used, 0);
 }
 
-/// Runs a window with everything in temp space that can go there, after each batch, and shows what comes. What it has taken, to be looked
-/// at when nothing of what came is held any more: lists are parts of the clusters that they were read from.
+/// Runs a window with everything in temp space that can go there, after each batch, and shows what comes. What it has
+/// taken, to be looked at when nothing of what came is held any more: lists are parts of the clusters that they were
+/// read from.
 #[must_use]
 fn run_stored(
     window: &Window,
@@ -127,7 +128,8 @@ impl Taken {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Frames of several sizes side by side, so that readers stand in different files, and rows that went on are read again.
+    /// Frames of several sizes side by side, so that readers stand in different files, and rows that went on are read
+    /// again.
     #[test]
     fn any_function_in_temp_space_is_what_the_judge_says(
         (order, frames) in order_types().prop_flat_map(|order| {
