@@ -1,0 +1,3 @@
+//! Empty: its presence has the build dependencies of this package built.
+
+fn main() {}
