@@ -14,16 +14,15 @@ use diligence_engine::query::QueryOptions;
 use diligence_sql::Statement;
 use diligence_sql::catalog::{DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName};
 use diligence_sql::errors::suggest;
-use diligence_sql::generic;
 use diligence_sql::parse::Parsed;
-use diligence_sql::prepared::{Planned, value_of};
+use diligence_sql::{Planned, parameter_value};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::Database;
 use crate::result::QueryResult;
 use crate::session::Session;
 
-pub use diligence_sql::prepared::Description;
+pub use diligence_sql::Description;
 
 /// The syntax tree of a statement with its text. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -136,11 +135,11 @@ impl PlannedStatement {
     }
 }
 
-/// One plan of a statement for all values of its parameters ([`diligence_sql::generic`]).
+/// One plan of a statement for all values of its parameters ([`diligence_sql::GenericPlan`]).
 #[derive(Debug)]
 pub struct GenericPlan {
     text: String,
-    plan: generic::GenericPlan,
+    plan: diligence_sql::GenericPlan,
     needs: Needs,
 }
 
@@ -162,7 +161,7 @@ impl GenericPlan {
 
     /// The statement with values: arrays of one row, one for each of `$1`, `$2`, ….
     pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
-        let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
+        let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
         let planned = self.plan.with(&values)?;
         Ok(PlannedStatement {
             text: self.text.clone(),
@@ -194,8 +193,8 @@ impl Session {
 
     /// Plans a statement. `values` are arrays of one row, one for each of `$1`, `$2`, …. Opens files.
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
-        let values = values.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-        let planned = self.in_runtime(|| self.planner().plan_with(&parsed.0.1, &values))?;
+        let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
+        let planned = self.in_runtime(|| self.planner().plan(&parsed.0.1, &values))?;
         Ok(PlannedStatement::new(parsed.text(), planned))
     }
 

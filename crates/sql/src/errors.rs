@@ -11,8 +11,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use diligence_base::{Error, ErrorKind, Span};
 use diligence_storage::foreign_error::from_datafusion;
 
+use crate::inner_names::{COMPLAINT, wanted};
 use crate::messages::told;
-use crate::rewrite::duplicates::{COMPLAINT, wanted};
 
 /// Names listed in a hint at most.
 const NAMES_LISTED_MAX: usize = 12;

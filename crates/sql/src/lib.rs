@@ -4,9 +4,9 @@
 //! 1. [`parse::split`] cuts a script into statements; [`parse::parse_one`] makes a syntax tree of one, after a look at
 //!    how deep it nests.
 //! 2. `rewrite` puts right in the syntax tree what would be misread.
-//! 3. [`Planner::plan`] decides what kind of [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are
-//!    ours; queries go on.
-//! 4. `names` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a
+//! 3. [`Planner::plan`] takes the tree, and values for its parameters. It decides what kind of [`Statement`] it is.
+//!    Settings, EXPLAIN, DDL and prepared statements are ours; queries go on.
+//! 4. `planning` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a
 //!    logical plan.
 //! 5. DataFusion's analyzer and optimizer, with our [`rules`], improve it.
 //! 6. DataFusion's physical planner, told to plan for one partition, makes a plain tree of operators, its leaves
@@ -20,15 +20,13 @@
 mod bounded;
 pub mod catalog;
 pub mod errors;
+mod expression;
 pub mod external;
-pub mod facts;
-pub mod generic;
+mod inner_names;
 pub mod lower;
 mod messages;
-mod names;
 pub mod parse;
-mod planner;
-pub mod prepared;
+mod planning;
 mod rewrite;
 pub mod rights;
 pub mod rules;
@@ -38,6 +36,7 @@ pub mod stores;
 pub mod tables;
 mod write;
 
-pub use planner::{Planner, PlannerOption, PlannerOptions};
+pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, Uses, parameter_value};
+pub use rewrite::Facts;
 pub use statement::{Command, FileWrite, Query, Statement, Target, Write};
 pub use write::FileTarget;

@@ -1,6 +1,6 @@
 //! The catalog as DataFusion's `information_schema` sees it.
 //!
-//! Statements themselves are planned without this: see `planner::names`.
+//! Statements themselves are planned without this: see `planning`.
 
 use std::collections::BTreeMap;
 use std::fmt;

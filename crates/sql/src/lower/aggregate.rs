@@ -12,7 +12,7 @@ use diligence_base::Result;
 use diligence_engine::plan::{Aggregate, AggregateCall, Node, Plan};
 
 use super::Lowering;
-use super::expression::expression;
+use crate::expression::expression;
 
 /// An aggregation over its raw input.
 pub(super) struct Parts<'a> {

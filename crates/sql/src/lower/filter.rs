@@ -13,8 +13,8 @@ use diligence_base::Result;
 use diligence_engine::plan::{Node, Plan, Scan};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::expression::expression;
 use super::{Lowering, limit, project};
+use crate::expression::expression;
 
 impl Lowering {
     pub(super) fn filter(&mut self, filter: &FilterExec, ordered: bool) -> Result<Plan> {

@@ -9,8 +9,8 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use diligence_base::Result;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 
-use super::expression::expression;
 use super::{Lowering, limit};
+use crate::expression::expression;
 
 impl Lowering {
     pub(super) fn hash_join(&mut self, join: &HashJoinExec) -> Result<Plan> {

@@ -12,11 +12,8 @@
 //! Invariant: a lowered node has the schema of the DataFusion node it came from, column for column.
 
 mod aggregate;
-mod expression;
 mod filter;
 mod foreign;
-#[cfg(test)]
-pub(crate) mod golden;
 mod join;
 mod limit;
 mod project;
@@ -28,8 +25,6 @@ mod subqueries;
 mod union;
 mod values;
 mod window;
-#[cfg(test)]
-mod window_judged;
 
 use std::sync::Arc;
 
@@ -60,8 +55,6 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use crate::rules::offsets::WholeInput;
 use crate::tables::TableScanExec;
-
-pub(crate) use expression::expression;
 
 /// Bytes of stack that must be left before going one node deeper, and how much is added if there is less.
 const STACK_RED_ZONE: usize = 128 * 1024;

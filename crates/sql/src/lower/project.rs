@@ -8,7 +8,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan};
 
 use super::Lowering;
-use super::expression::expression;
+use crate::expression::expression;
 
 impl Lowering {
     pub(super) fn projection(&mut self, projection: &ProjectionExec, ordered: bool) -> Result<Plan> {

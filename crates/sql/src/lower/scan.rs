@@ -4,7 +4,7 @@ use diligence_base::Result;
 use diligence_engine::plan::{Node, Plan, Scan};
 
 use super::Lowering;
-use super::expression::expression;
+use crate::expression::expression;
 use crate::tables::TableScanExec;
 
 impl Lowering {

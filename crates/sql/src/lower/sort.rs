@@ -8,7 +8,7 @@ use diligence_base::Result;
 use diligence_engine::plan::{Node, Plan, SortKey};
 
 use super::Lowering;
-use super::expression::expression;
+use crate::expression::expression;
 
 impl Lowering {
     pub(super) fn sort(&mut self, sort: &SortExec, ordered: bool) -> Result<Plan> {

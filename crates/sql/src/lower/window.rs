@@ -26,8 +26,8 @@ use diligence_base::{Error, Result};
 use diligence_engine::plan::{Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::expression::expression;
 use super::{Lowering, limit, sort};
+use crate::expression::expression;
 use crate::rules::Filtered;
 
 /// The most values with which an evaluator is asked which one it takes: a bit each, twice.

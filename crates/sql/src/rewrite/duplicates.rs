@@ -7,9 +7,6 @@
 //! A cast has the name of what is cast, so `sum(x)` and `sum(x::int)` are two aggregates of one name. Where nothing
 //! else helps, a cast becomes `CASE n WHEN n THEN … END`, with a number for each type, which has a name of its own and
 //! is folded away.
-//!
-//! An inner name is the wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`],
-//! a number, [`MARK`] and the expression's text.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,12 +22,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Query, Select, SelectIt
 use diligence_base::{Error, Result};
 
 use super::walk;
-
-/// Ends the wanted name within an inner name. Nobody types it.
-const MARK: char = '\u{1f}';
-
-/// What DataFusion says of names that come twice.
-pub(crate) const COMPLAINT: &str = "require unique expression names";
+use crate::inner_names::{COMPLAINT, inner, is_inner, is_unnamed, wanted};
 
 /// Plans a statement, with inner names for columns of one name if it does not plan without.
 pub(crate) fn planned(
@@ -175,12 +167,7 @@ impl VisitorMut for Names {
 impl Names {
     fn inner(&mut self, name: Option<&str>, text: &str) -> Ident {
         self.given += 1;
-        let number = self.given;
-        let inner = match name {
-            Some(name) => format!("{name}{MARK}{number}"),
-            None => format!("{MARK}{number}{MARK}{text}"),
-        };
-        Ident::with_quote('"', inner)
+        Ident::with_quote('"', inner(name, self.given, text))
     }
 }
 
@@ -213,16 +200,12 @@ fn normalized(name: &Ident) -> String {
 /// The names to show for a plan's columns, if some of them have inner names.
 pub(crate) fn shown(plan: &LogicalPlan) -> Option<Vec<String>> {
     let fields = plan.schema().fields();
-    if !fields.iter().any(|field| field.name().contains(MARK)) {
+    if !fields.iter().any(|field| is_inner(field.name())) {
         return None;
     }
-    let names = fields.iter().map(|field| match field.name().split_once(MARK) {
-        None => field.name().clone(),
-        Some(("", rest)) => {
-            let text = rest.split_once(MARK).map_or(rest, |(_, text)| text);
-            unnamed(plan, field.name()).unwrap_or_else(|| text.to_owned())
-        }
-        Some((name, _)) => name.to_owned(),
+    let names = fields.iter().map(|field| {
+        let planners = if is_unnamed(field.name()) { unnamed(plan, field.name()) } else { None };
+        planners.unwrap_or_else(|| wanted(field.name()).to_owned())
     });
     Some(names.collect())
 }
@@ -241,15 +224,6 @@ pub(crate) fn refused(schema: &DFSchema) -> Result<()> {
         Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))
             .with_hint("give one of them another name with AS")),
         None => Ok(()),
-    }
-}
-
-/// The wanted part of a name that may be an inner one.
-pub(crate) fn wanted(name: &str) -> &str {
-    match name.split_once(MARK) {
-        None => name,
-        Some(("", rest)) => rest.split_once(MARK).map_or(rest, |(_, text)| text),
-        Some((name, _)) => name,
     }
 }
 
@@ -281,6 +255,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::{Catalog, SessionCatalogs};
+    use crate::planning::golden::statement;
     use crate::rights::Rights;
     use crate::{Planner, PlannerOptions, Statement as Planned};
 
@@ -289,7 +264,7 @@ mod tests {
         let (catalog, rights) = (Arc::new(Catalog::default()), Arc::new(Rights::all()));
         let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default(), rights };
         let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
-        match Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options).plan(sql) {
+        match statement(&Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options), sql) {
             Ok(Planned::Query(query)) => {
                 let names = query.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
                 names.join(", ")

@@ -1,16 +1,17 @@
 //! What SQL means but DataFusion's planner does not read, or reads without a word, put right in the syntax tree.
 //!
-//! [`precedence`] and [`statement`] follow parsing and need the tree alone. [`using`] needs the columns of tables and
-//! comes with each planning, since tables may have changed; [`duplicates`] comes with planning, too, and only if a name
-//! that is given twice made planning fail. What is put into the tree has the place of what it stands for wherever
+//! [`precedence`] and [`statement`] follow parsing and need the tree alone. Others come with each planning: [`facts`] puts
+//! in what the session answers, [`using`] needs the columns of tables, which may have changed, and [`duplicates`] comes
+//! only if a name that is given twice made planning fail. What is put into the tree has the place of what it stands for wherever
 //! errors point at it.
 
 mod columns;
 pub(crate) mod duplicates;
+pub(crate) mod facts;
 mod fields;
 mod function_columns;
 mod numbers;
-pub(crate) mod postgres;
+mod postgres;
 pub(crate) mod precedence;
 mod references;
 pub(crate) mod using;
@@ -26,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use diligence_base::{Error, Result, Span};
 
+pub use self::facts::Facts;
 use crate::errors;
 
 /// Rewrites a statement's queries; an error for what they ask for that would be ignored.

@@ -141,7 +141,7 @@ fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Function(function) => {
             let name = bare(&function.name)?;
-            let known = FUNCTIONS.iter().any(|(known, _)| *known == name) || crate::facts::is_fact(&name);
+            let known = FUNCTIONS.iter().any(|(known, _)| *known == name) || super::facts::is_fact(&name);
             known.then_some(name)
         }
         Expr::Cast { expr, data_type, .. } if replaced_type(data_type).is_some() => match expr.as_ref() {

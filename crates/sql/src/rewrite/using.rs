@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::planner::{IdentNormalizer, ParserOptions, SqlToRel};
+use datafusion::sql::planner::{ContextProvider, IdentNormalizer, ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, Cte, Ident, JoinConstraint, JoinOperator, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins,
@@ -22,10 +22,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::columns::{Column, joined};
 use super::{finish, references, walk};
-use crate::names::Names;
 
-/// Writes out the stars and keys of a statement's USING and NATURAL joins.
-pub(crate) fn mend(names: &Names<'_>, options: ParserOptions, statement: &mut Statement) {
+/// Writes out the stars and keys of a statement's USING and NATURAL joins, over tables of these names.
+pub(crate) fn mend<N: ContextProvider>(names: &N, options: ParserOptions, statement: &mut Statement) {
     let mut search = Search { found: false };
     finish(walk(statement, &mut search));
     if !search.found {
@@ -85,8 +84,8 @@ fn template() -> Option<Query> {
     parsed.ok().map(|query| *query)
 }
 
-struct Mending<'a, 'b> {
-    names: &'a Names<'b>,
+struct Mending<'a, N> {
+    names: &'a N,
     options: ParserOptions,
     normalizer: IdentNormalizer,
     template: Query,
@@ -95,12 +94,12 @@ struct Mending<'a, 'b> {
 }
 
 /// Finds the outermost queries of a part of a statement, and mends each.
-struct Queries<'m, 'a, 'b> {
-    mending: &'m mut Mending<'a, 'b>,
+struct Queries<'m, 'a, N> {
+    mending: &'m mut Mending<'a, N>,
     depth: usize,
 }
 
-impl VisitorMut for Queries<'_, '_, '_> {
+impl<N: ContextProvider> VisitorMut for Queries<'_, '_, N> {
     type Break = Infallible;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
@@ -117,7 +116,7 @@ impl VisitorMut for Queries<'_, '_, '_> {
     }
 }
 
-impl Mending<'_, '_> {
+impl<N: ContextProvider> Mending<'_, N> {
     fn query(&mut self, query: &mut Query) {
         let levels = self.scope.len();
         if let Some(with) = &mut query.with {
@@ -219,10 +218,10 @@ mod tests {
     use diligence_base::Span;
 
     use crate::Statement;
-    use crate::lower::golden::planner;
+    use crate::planning::golden::{planner, statement};
 
     fn columns(sql: &str) -> Vec<String> {
-        let Ok(Statement::Query(query)) = planner().plan(sql) else { panic!("a query") };
+        let Ok(Statement::Query(query)) = statement(&planner(), sql) else { panic!("a query") };
         query.plan.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_error_is_where_the_statement_has_it() {
-        let place = |sql: &str| planner().plan(sql).unwrap_err().span();
+        let place = |sql: &str| statement(&planner(), sql).unwrap_err().span();
         let sql = format!("SELECT day,\n  id FROM {VISITS} LEFT JOIN people USING (id) GROUP BY day");
         assert_eq!(place(&sql), Some(Span { line: 2, column: 3 }));
         let sql = format!("SELECT *\nFROM people FULL JOIN {VISITS} USING (id) WHERE nosuch > 1");

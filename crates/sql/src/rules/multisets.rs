@@ -92,13 +92,13 @@ fn with_number(plan: &LogicalPlan, keys: Vec<Expr>, name: &str) -> Result<(Logic
 #[cfg(test)]
 mod tests {
     use crate::Statement;
-    use crate::lower::golden::planner;
+    use crate::planning::golden::{planner, statement};
 
     #[test]
     fn copies_are_numbered_only_where_all_is_said() {
         let planner = planner();
         let numbers = |sql: &str| {
-            let Ok(Statement::Query(query)) = planner.plan(sql) else { panic!("a query") };
+            let Ok(Statement::Query(query)) = statement(&planner, sql) else { panic!("a query") };
             query.plan.to_string().matches("Window compute").count()
         };
         assert_eq!(numbers("SELECT id FROM people EXCEPT ALL SELECT person FROM visits"), 2);

@@ -1,6 +1,6 @@
 //! Arithmetic between constants, checked before DataFusion's simplifier folds it: that one wraps around.
 //!
-//! At run time overflow is found by the engine (`lower::expression`). What the simplifier folds never gets there, so it
+//! At run time overflow is found by the engine (`expression`). What the simplifier folds never gets there, so it
 //! is computed here by the engine first. As in other databases a constant that overflows is an error wherever it
 //! stands, also where no row would have asked for it.
 
@@ -17,7 +17,7 @@ use diligence_base::ErrorKind;
 use diligence_engine::batch::Batch;
 use diligence_storage::foreign_error::to_datafusion;
 
-use crate::lower::expression;
+use crate::expression::expression;
 
 /// The rule. It changes nothing; it fails where a constant overflows.
 ///
@@ -142,7 +142,7 @@ fn compute(constant: &Expr) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::lower::golden::planner;
+    use crate::planning::golden::{planner, statement};
 
     #[test]
     fn a_constant_that_overflows_is_an_error_of_the_statement() {
@@ -156,7 +156,7 @@ mod tests {
             "SELECT CAST(0 AS INT UNSIGNED) - CAST(1 AS INT UNSIGNED)",
             "SELECT CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)) + 1",
         ] {
-            let error = planner.plan(sql).unwrap_err();
+            let error = statement(&planner, sql).unwrap_err();
             assert!(error.message().contains("arithmetic overflow"), "{sql}: {error}");
             assert!(error.hint().is_some(), "{sql}");
         }
@@ -172,7 +172,7 @@ mod tests {
             "SELECT id + 9223372036854775807 FROM people",
             "SELECT DATE '2026-01-01' + INTERVAL '1' DAY, 1 / 0 + id FROM people WHERE id > 1000000",
         ] {
-            if let Err(error) = planner.plan(sql) {
+            if let Err(error) = statement(&planner, sql) {
                 assert!(!error.message().contains("overflow"), "{sql}: {error}");
             }
         }

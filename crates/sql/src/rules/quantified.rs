@@ -53,12 +53,13 @@ impl AnalyzerRule for QuantifiedNames {
 #[cfg(test)]
 mod tests {
     use crate::Statement;
-    use crate::lower::golden::planner;
+    use crate::planning::golden::{planner, statement};
 
     #[test]
     fn the_subquerys_column_is_not_taken_for_the_outer_one() {
         let planner = planner();
-        let Ok(Statement::Query(query)) = planner.plan("SELECT id FROM people WHERE id = ANY (SELECT id FROM people)")
+        let Ok(Statement::Query(query)) =
+            statement(&planner, "SELECT id FROM people WHERE id = ANY (SELECT id FROM people)")
         else {
             panic!("a query")
         };

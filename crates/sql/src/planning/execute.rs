@@ -12,11 +12,11 @@ use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::names::Names;
+use super::parameters::inner;
 use super::{Planner, SessionParts};
 use crate::errors;
-use crate::names::Names;
 use crate::parse::{self, Parsed};
-use crate::prepared::inner;
 use crate::statement::{Command, Statement};
 
 /// Prepared statements that a session may have.

@@ -22,10 +22,12 @@ use diligence_base::{Error, Result};
 use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_storage::foreign_error::from_datafusion;
 
-use crate::lower::expression;
+use super::kinds::is_query;
+use super::parameters::{self, inner, prepare, syntax_of};
+use super::uses::{Uses, reusable};
+use super::{Planned, Planner, guarded};
+use crate::expression::expression;
 use crate::parse::{self, Parsed};
-use crate::planner::{Planner, guarded};
-use crate::prepared::{Planned, Uses, inner, is_query, parameter_count, prepare, reusable, syntax_of};
 use crate::statement::Query;
 
 /// A plan for all values of a statement's parameters.
@@ -43,7 +45,7 @@ impl Planner {
     pub fn plan_generic(&self, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
         guarded(|| {
             parse::with_stack(parsed.depth, || {
-                if types.is_empty() || parameter_count(parsed)? != types.len() || !is_query(parsed) {
+                if types.is_empty() || parameters::count(parsed)? != types.len() || !is_query(parsed) {
                     return Ok(None);
                 }
                 let session = self.session();

@@ -5,9 +5,9 @@ use std::path::Path;
 use datafusion::logical_expr::planner::ContextProvider;
 
 use super::Planner;
+use super::names::Names;
 use crate::catalog::RelationName;
 use crate::errors::KnownNames;
-use crate::names::Names;
 use crate::parse::NamedRelation;
 
 impl KnownNames for Planner {

@@ -34,6 +34,9 @@ use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
+use super::Planner;
+use super::optimize::block_on;
+use super::uses::Uses;
 use crate::catalog::information;
 use crate::catalog::paths::looks_like_path;
 use crate::catalog::{
@@ -41,15 +44,13 @@ use crate::catalog::{
 };
 use crate::errors::UnknownRelation;
 use crate::parse::{NESTING_MAX, Parsed, with_stack};
-use crate::planner::Planner;
-use crate::prepared::Uses;
 use crate::tables::StoredTable;
 
 /// Levels of nesting that a view adds to those of its statement: the statement's clauses become nested plans.
 const VIEW_LEVELS: usize = 32;
 
 /// The names that one statement can use.
-pub(crate) struct Names<'a> {
+pub(super) struct Names<'a> {
     planner: &'a Planner,
     state: &'a SessionState,
     resolved: RefCell<HashMap<RelationName, Arc<dyn TableSource>>>,
@@ -68,7 +69,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
+    pub(super) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
         Self {
             planner,
             state,
@@ -84,18 +85,18 @@ impl<'a> Names<'a> {
 
     /// With the values of `$1`, `$2`, …: table functions need them, since they are asked for their table while a
     /// statement is planned.
-    pub(crate) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
+    pub(super) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
         self.values = values;
         self
     }
 
     /// Whether a table function was given a parameter without a value: then the plan tells types, but must not be run.
-    pub(crate) fn has_guessed(&self) -> bool {
+    pub(super) fn has_guessed(&self) -> bool {
         self.guessed.get()
     }
 
     /// Whether a parameter (`$1`) of unknown type was given to a table function.
-    pub(crate) fn is_argument(&self, parameter: &str) -> bool {
+    pub(super) fn is_argument(&self, parameter: &str) -> bool {
         self.untyped.borrow().contains(parameter)
     }
 
@@ -123,17 +124,17 @@ impl<'a> Names<'a> {
     }
 
     /// How deep the views met so far nest, in levels of a statement ([`NESTING_MAX`]).
-    pub(crate) fn view_levels_max(&self) -> usize {
+    pub(super) fn view_levels_max(&self) -> usize {
         self.view_levels_max.get()
     }
 
     /// Whether a relation was named so far, in the statement or in its views.
-    pub(crate) fn has_resolved(&self, name: &TableReference) -> bool {
+    pub(super) fn has_resolved(&self, name: &TableReference) -> bool {
         relation_name(name.clone()).is_ok_and(|name| self.resolved.borrow().contains_key(&name))
     }
 
     /// What the names so far stand for; `None` if some of it is made anew for each statement.
-    pub(crate) fn uses(&self) -> Option<Uses> {
+    pub(super) fn uses(&self) -> Option<Uses> {
         self.uses.borrow().clone()
     }
 
@@ -144,7 +145,7 @@ impl<'a> Names<'a> {
     }
 
     /// A plan of the statement is for this one time.
-    pub(crate) fn not_reusable(&self) {
+    pub(super) fn not_reusable(&self) {
         *self.uses.borrow_mut() = None;
     }
 
@@ -163,7 +164,7 @@ impl<'a> Names<'a> {
                 information::COLUMNS_ALONE => "columns",
                 other => other,
             };
-            let table = match crate::planner::block_on(schema.table(known))? {
+            let table = match block_on(schema.table(known))? {
                 None => information::view(&name.name)?,
                 table => table,
             };
@@ -232,7 +233,7 @@ impl<'a> Names<'a> {
 }
 
 /// A statement's reference to a relation, with the catalog and schema that it leaves out.
-pub(crate) fn relation_name(name: TableReference) -> Result<RelationName> {
+pub(super) fn relation_name(name: TableReference) -> Result<RelationName> {
     let resolved = name.resolve(CATALOG_NAME, DEFAULT_SCHEMA);
     if resolved.catalog.as_ref() != CATALOG_NAME {
         let name = RelationName::new(resolved.schema.as_ref(), resolved.table.as_ref());

@@ -9,9 +9,9 @@ use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatem
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::names::relation_name;
 use super::{Planner, SessionParts};
 use crate::catalog::{FileRelation, View};
-use crate::names::relation_name;
 use crate::parse::Parsed;
 use crate::rewrite::duplicates;
 use crate::statement::{Command, FileWrite, Statement, Target, Write, nullable};

@@ -1,4 +1,5 @@
-//! DataFusion's optimizer and physical planner, run for one statement.
+//! From a logical plan to the engine's: DataFusion's optimizer and physical planner, run for one statement, and
+//! lowering.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,9 +15,55 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{OptimizerConfig, OptimizerContext};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::displayable;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use diligence_base::Result;
 
-pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+use super::{Planner, SessionParts};
+use crate::errors;
+use crate::lower::lower;
+use crate::rewrite::duplicates;
+use crate::statement::Query;
+
+impl Planner {
+    /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
+    pub(super) fn query(
+        &self,
+        session: &SessionParts,
+        plan: LogicalPlan,
+        details: Option<&mut String>,
+    ) -> Result<Query> {
+        self.query_of(session, plan, details, Ok)
+    }
+
+    /// The same with something done to the optimized plan.
+    pub(super) fn query_of(
+        &self,
+        session: &SessionParts,
+        plan: LogicalPlan,
+        details: Option<&mut String>,
+        last: impl FnOnce(LogicalPlan) -> DataFusionResult<LogicalPlan>,
+    ) -> Result<Query> {
+        let shown = duplicates::shown(&plan);
+        let optimized = optimize(&session.state, plan).and_then(last);
+        let optimized = optimized.map_err(|error| errors::planning(error, self))?;
+        let physical = physical(&session.state, &optimized).map_err(|error| errors::planning(error, self))?;
+        if let Some(details) = details {
+            *details = format!(
+                "Logical plan:\n{}\n\nDataFusion's physical plan:\n{}",
+                optimized.display_indent(),
+                displayable(physical.as_ref()).indent(false)
+            );
+        }
+        let mut plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
+        if let Some(names) = shown {
+            plan.schema = duplicates::renamed(&plan.schema, names);
+        }
+        Ok(Query { plan })
+    }
+}
+
+fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let options = state.config_options();
     let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {})?;
     let config = StatementConfig { inner: OptimizerContext::new_with_config_options(options.clone()), state };
@@ -24,16 +71,16 @@ pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> DataFusionRes
 }
 
 /// The plan with the types that running it gives.
-pub(crate) fn optimize_types(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+pub(super) fn optimize_types(state: &SessionState, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
-pub(super) fn physical(state: &SessionState, plan: &LogicalPlan) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+fn physical(state: &SessionState, plan: &LogicalPlan) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     block_on(DefaultPhysicalPlanner::default().create_physical_plan(plan, state))
 }
 
 /// True if the statement itself orders its rows: an order that only happens to be there need not be kept.
-pub(super) fn asks_for_order(plan: &LogicalPlan) -> bool {
+fn asks_for_order(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
         LogicalPlan::Projection(projection) => asks_for_order(&projection.input),
@@ -70,7 +117,7 @@ impl OptimizerConfig for StatementConfig<'_> {
 
 /// Waits for a future of the planner. They never wait for anything but each other, so this works on any thread, inside
 /// another executor too.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -10,7 +10,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use diligence_engine::{Engine, EngineOptions};
 
-use super::golden::planner_over;
+use super::golden::{planner_over, statement};
 use crate::{Planner, Statement};
 
 const ROWS: i64 = 300;
@@ -62,7 +62,7 @@ fn datafusion() -> SessionContext {
 }
 
 fn ours(planner: &Planner, engine: &Arc<Engine>, sql: &str) -> diligence_base::Result<RecordBatch> {
-    let Statement::Query(query) = planner.plan(sql)? else { panic!("{sql} is a query") };
+    let Statement::Query(query) = statement(planner, sql)? else { panic!("{sql} is a query") };
     let text = query.plan.to_string();
     assert!(text.contains("Window compute") && !text.contains("Foreign"), "{text}");
     // Small batches: partitions and frames reach over many.

@@ -1,4 +1,4 @@
-//! What SQL is lowered to, as text: one file per topic in `golden/`, each a list of statements with the plan below.
+//! What SQL is lowered to, as text: one file per topic in this folder, each a list of statements with the plan below.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p diligence-sql golden` writes the files anew; look at the difference before committing
 //! it.
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::execution::runtime_env::RuntimeEnv;
+use diligence_base::Result;
 use diligence_base::seams::LocalFiles;
 use diligence_engine::memory::QueryMemory;
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
 use crate::rights::Rights;
-use crate::{Planner, PlannerOptions, Statement};
+use crate::{Planned, Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a,
 /// b)`.
@@ -57,8 +58,16 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
 
+/// Plans one statement, without values.
+pub(crate) fn statement(planner: &Planner, sql: &str) -> Result<Statement> {
+    Ok(match planner.plan(&planner.parse(sql)?, &[])? {
+        Planned::Query(query, _) => Statement::Query(Arc::unwrap_or_clone(query)),
+        Planned::Other(statement) => *statement,
+    })
+}
+
 fn plan_text(planner: &Planner, sql: &str) -> String {
-    match planner.plan(sql) {
+    match statement(planner, sql) {
         Ok(Statement::Query(query)) => query.plan.to_string(),
         Ok(Statement::WriteFiles(write)) => write.query.plan.to_string(),
         Ok(Statement::Write(write)) => write.query.plan.to_string(),
@@ -69,7 +78,7 @@ fn plan_text(planner: &Planner, sql: &str) -> String {
 
 /// Runs one file: blocks of comments and a statement, `----`, the expected text, an empty line.
 fn golden(topic: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/lower/golden/{topic}.txt"));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/planning/golden/{topic}.txt"));
     let script = std::fs::read_to_string(&path).unwrap();
     let planner = planner();
     let mut seen = String::new();
@@ -141,7 +150,7 @@ fn order_is_kept_only_where_somebody_depends_on_it() {
     }
     let planner = planner();
     let marks_of = |sql: &str| {
-        let Ok(Statement::Query(query)) = planner.plan(sql) else { panic!("a query") };
+        let Ok(Statement::Query(query)) = statement(&planner, sql) else { panic!("a query") };
         let mut out = Vec::new();
         marks(&query.plan, &mut out);
         out.join(", ")
