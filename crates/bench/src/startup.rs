@@ -11,9 +11,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 use clap::Args;
 use diligence_base::{Error, Result};
 use diligence_db::Database;
-use diligence_engine::exchange::Pact;
+use diligence_engine::QueryOptions;
+use diligence_engine::plan::Pact;
 use diligence_engine::plan::{Node, Plan};
-use diligence_engine::query::QueryOptions;
 use diligence_engine::{Engine, EngineOptions};
 use serde_json::{Value, json};
 

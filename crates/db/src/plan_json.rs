@@ -11,8 +11,8 @@
 //! What it could share is there when it did not run, the last two when it did. An operator of a pipeline has the name
 //! of the plan's node that it does the work of; a name that begins with `=> ` is where the pipeline ends.
 
+use diligence_engine::flow::profile::{OperatorProfile, PipelineProfile, Profile};
 use diligence_engine::plan::Plan;
-use diligence_engine::query::profile::{OperatorProfile, PipelineProfile, Profile};
 use serde_json::{Value, json};
 
 /// A plan, and what it could share, on one line.

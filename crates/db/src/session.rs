@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
-use diligence_engine::query::QueryOptions;
+use diligence_engine::QueryOptions;
 use diligence_sql::Facts;
 use diligence_sql::catalog::SessionCatalogs;
 use diligence_sql::rights::Rights;

@@ -10,10 +10,10 @@ use diligence_base::limits::{
 };
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_engine::Engine;
+use diligence_engine::QueryOptions;
+use diligence_engine::SharingMode;
 use diligence_engine::memory::display_bytes;
-use diligence_engine::operators::sort::SortPlan;
-use diligence_engine::query::QueryOptions;
-use diligence_engine::sharing::SharingMode;
+use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;

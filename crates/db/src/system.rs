@@ -235,7 +235,7 @@ const SHARING: [Column; 8] = [
 
 /// What is being built for several queries, or waits to be, and what is kept for later ones.
 fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let row = |build: diligence_engine::sharing::BuildInfo| {
+    let row = |build: diligence_engine::reuse::BuildInfo| {
         vec![
             build.state.into(),
             build.queries.into(),

@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{COLUMNS_PERCENT, IO_THREADS, RETAINED_PERCENT};
-use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
+use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
 
 use crate::launcher::{Launcher, Listed};
-use crate::memory::{Broker, QueryMemory, default_budget_bytes};
+use crate::matching::common::with_common_parts;
+use crate::memory::{Broker, QueryMemory};
 use crate::operators::MEMORY_DIVISOR;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
+use crate::options::{EngineOptions, Mode, QueryOptions, SharingMode};
 use crate::pipeline::Graph;
 use crate::plan::Plan;
-use crate::query::{Inline, QueryInfo, QueryOptions, QueryStream};
-use crate::sharing::{Retained, RunningPlan, Scans, SharingInfo, SharingMode, Tables, with_common_parts};
+use crate::query::{Inline, QueryInfo, QueryStream};
+use crate::reuse::SharingInfo;
+use crate::reuse::columns::Scans;
+use crate::reuse::retained::Retained;
+use crate::reuse::tables::Tables;
+use crate::sharing::RunningPlan;
 use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::temp::{TempOptions, TempSpace};
@@ -27,82 +31,6 @@ const COMMON_PART_BYTES_DIVISOR: usize = 2 * MEMORY_DIVISOR;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
-
-/// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
-/// that packets interleave without any dependence on real time.
-const INLINE_STEP_NS: u64 = 10_000;
-
-/// On which threads packets run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// On primed workers.
-    Threads,
-    /// On the thread that reads the result, in an order given by a seed.
-    Inline {
-        /// The seed.
-        seed: u64,
-    },
-}
-
-/// How an engine is started.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// Worker threads. Default: one per core.
-    pub workers: usize,
-    /// How far workers stand back behind other threads, as nice(2) counts it, from 0 to 19. Default: 0. See
-    /// [`NiceSpawn`](diligence_base::seams::NiceSpawn).
-    pub worker_nice: u8,
-    /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
-    pub memory_bytes: usize,
-    /// Which packet runs next.
-    pub policy: PolicyKind,
-    /// On which threads packets run.
-    pub mode: Mode,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Threads.
-    pub spawn: Arc<dyn Spawn>,
-    /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
-    pub temp: TempOptions,
-    /// What finished states may have of the budget, in percent, while no query needs it: see
-    /// [`Engine::set_retained_percent`].
-    pub retained_percent: usize,
-    /// What decoded columns may have of it for other scans, in percent, while no query needs it: see
-    /// [`Engine::set_columns_percent`].
-    pub columns_percent: usize,
-    /// What DataFusion operators find object stores in.
-    pub runtime_env: Arc<RuntimeEnv>,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
-            worker_nice: 0,
-            memory_bytes: default_budget_bytes(),
-            policy: PolicyKind::default(),
-            mode: Mode::Threads,
-            clock: Arc::new(SystemClock::default()),
-            spawn: Arc::new(ThreadSpawn),
-            temp: TempOptions::default(),
-            retained_percent: RETAINED_PERCENT,
-            columns_percent: COLUMNS_PERCENT,
-            runtime_env: Arc::default(),
-        }
-    }
-}
-
-impl EngineOptions {
-    /// Packets run on the reader's thread in an order given by `seed`, and time stands still but for its looks.
-    pub fn inline(seed: u64) -> Self {
-        Self {
-            workers: 2,
-            mode: Mode::Inline { seed },
-            clock: Arc::new(ManualClock::stepping(INLINE_STEP_NS)),
-            ..Self::default()
-        }
-    }
-}
 
 /// Runs plans. One per process is meant; several do not share anything.
 pub struct Engine {

@@ -15,16 +15,18 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
 use diligence_base::seams::Clock;
 
-use crate::engine::Mode;
+use crate::flow::{Setup, Sink};
 use crate::memory::Broker;
 use crate::operators::foreign::ForeignPool;
 use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
-use crate::pipeline::{Graph, Setup, Sink, Surroundings, compile};
+use crate::options::{Mode, QueryOptions, SharingMode};
+use crate::pipeline::{Graph, Surroundings, compile};
 use crate::plan::{Plan, with_sorted_percentiles};
-use crate::query::{QueryInfo, QueryOptions, QueryRun};
-use crate::sharing::{Scans, SharingMode, TableSharing, Tables};
+use crate::query::{QueryInfo, QueryRun};
+use crate::reuse::columns::Scans;
+use crate::reuse::tables::{TableSharing, Tables};
 use crate::stages::Scheduler;
 use crate::sync::{
     Mutex,

@@ -13,6 +13,18 @@
 //! 6. The last pipeline ends in a port, from which [`QueryStream`](query::QueryStream) hands rows to whoever asked.
 //! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
 //!
+//! The rooms, each of which uses only those before it:
+//! 1. [`memory`], and below it `sync`: what is reserved, and what packets lock.
+//! 2. [`temp`], [`stages`]: rows on the disk; packets on workers.
+//! 3. [`batch`], [`expressions`], [`plan`]: what is computed, and the closed list of what can be run.
+//! 4. `options`, `matching`: what a query may do; what plans have in common.
+//! 5. [`flow`]: the roles in a pipeline, and what is counted of them.
+//! 6. [`reuse`], [`exchange`]: what queries leave for others; where rows change hands.
+//! 7. [`operators`], [`pipeline`], [`query`]: what happens to a batch, to all batches of a pipeline, to all pipelines.
+//! 8. `launcher`, `sharing`, `engine`: what starts queries, alone or together; and what holds all of it.
+//!
+//! Beside them are [`reference`], the slow judges of operators, and `interleavings`, the tests under random schedules.
+//!
 //! Invariants: nobody blocks a worker; operators know no thread, clock or other query; every byte that an operator
 //! keeps is reserved; a panic in a packet ends its query and nothing else.
 
@@ -20,18 +32,23 @@ pub mod batch;
 mod engine;
 pub mod exchange;
 pub mod expressions;
+pub mod flow;
 #[cfg(test)]
 mod interleavings;
 mod launcher;
+mod matching;
 pub mod memory;
 pub mod operators;
+mod options;
 pub mod pipeline;
 pub mod plan;
 pub mod query;
 pub mod reference;
-pub mod sharing;
+pub mod reuse;
+mod sharing;
 pub mod stages;
 mod sync;
 pub mod temp;
 
-pub use engine::{Engine, EngineOptions, Mode};
+pub use engine::Engine;
+pub use options::{EngineOptions, Mode, QueryOptions, SharingMode};

@@ -1,8 +1,8 @@
 //! A look as lines of text.
 
 use console::{measure_text_width, truncate_str};
+use diligence_engine::flow::profile::display_ns;
 use diligence_engine::memory::display_bytes;
-use diligence_engine::query::profile::display_ns;
 use nu_ansi_term::{Color, Style};
 
 use super::look::{FrontStage, Look, Query};

@@ -17,8 +17,8 @@ use std::task::{Poll, Waker};
 use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
+use crate::flow::Accept;
 use crate::memory::{QueryMemory, Reservation};
-use crate::pipeline::Accept;
 use crate::sync::Mutex;
 
 struct State<T> {

@@ -10,13 +10,13 @@ use diligence_base::limits::PORT_CREDITS;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::Pact;
 use super::merge::{KeyRows, Merger};
 use super::port::{Receiver, Sender, port};
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
+use crate::flow::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
 use crate::memory::Reservation;
-use crate::pipeline::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
+use crate::plan::Pact;
 use crate::sync::Mutex;
 
 /// Rows that all producers together look at before the bounds of a range pact are fixed. Some hundred per consumer

@@ -7,7 +7,7 @@ use shuttle::thread;
 
 use super::{interleave, own_waker, receive};
 use crate::exchange::port::{Sender, port};
-use crate::pipeline::Accept;
+use crate::flow::Accept;
 
 const SENDERS: usize = 3;
 const BATCHES: usize = 4;

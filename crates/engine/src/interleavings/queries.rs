@@ -11,16 +11,18 @@ use shuttle::thread;
 use super::stages::scheduler;
 use super::{DrivenSpawn, eventually, interleave};
 use crate::batch::Batch;
-use crate::exchange::Pact;
+use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
 use crate::memory::{Broker, QueryMemory, Reservation};
 use crate::operators::result::ResultSink;
 use crate::operators::values::Values;
-use crate::pipeline::{Accept, Graph, Part, PipelineSpec, Setup, Sink, SinkSpec, SinkState, Source, SourceState};
+use crate::options::QueryOptions;
+use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
+use crate::plan::Pact;
 use crate::plan::{Aggregate, Node, Plan};
 use crate::query::tests::{
     below, column, exchange, expr, filter, keys, numbers, options, read, schema, self_join, sort,
 };
-use crate::query::{QueryInfo, QueryOptions, QueryRun, QueryState, QueryStream};
+use crate::query::{QueryInfo, QueryRun, QueryState, QueryStream};
 use crate::stages::{PolicyKind, Scheduler, StageId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::temp::TempOptions;

@@ -8,8 +8,9 @@ use diligence_base::seams::{ManualClock, MemoryTempFiles};
 use shuttle::thread;
 
 use super::{DrivenSpawn, eventually, interleave};
+use crate::options::QueryOptions;
+use crate::query::QueryStream;
 use crate::query::tests::{numbers, read, sort};
-use crate::query::{QueryOptions, QueryStream};
 use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
 

@@ -9,13 +9,15 @@ use diligence_base::seams::ManualClock;
 use shuttle::thread;
 
 use super::{DrivenSpawn, interleave, own_waker, receive};
+use crate::exchange::Exchange;
 use crate::exchange::port::{Receiver, Sender, port};
-use crate::exchange::{Exchange, Pact};
+use crate::flow::profile::Meter;
+use crate::flow::{Accept, Setup, Sink, Source};
 use crate::memory::QueryMemory;
 use crate::operators::values::Values;
-use crate::pipeline::{Accept, PipelinePacket, Setup, Sink, Source};
+use crate::pipeline::PipelinePacket;
 use crate::plan::Node;
-use crate::query::profile::Meter;
+use crate::plan::Pact;
 use crate::query::tests::numbers;
 use crate::stages::{Arrival, IoPool, Packet, PacketState, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::sync::Mutex;

@@ -10,10 +10,11 @@ use super::interleave;
 use super::queries::engine;
 use super::scans::{ended, scan};
 use crate::Engine;
+use crate::options::QueryOptions;
+use crate::options::SharingMode;
 use crate::plan::Plan;
 use crate::query::tests::{numbers, options, read, self_join};
-use crate::query::{QueryOptions, QueryState, QueryStream};
-use crate::sharing::SharingMode;
+use crate::query::{QueryState, QueryStream};
 
 /// A join of `build` with the numbers below `probe`, that may share its table.
 fn start(engine: &Arc<Engine>, build: &Plan, probe: i64) -> QueryStream {

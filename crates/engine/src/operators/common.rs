@@ -15,8 +15,8 @@ use diligence_base::{Error, Result};
 
 use super::work_table::{Storage, TableWriter, WorkTable};
 use crate::batch::Batch;
-use crate::pipeline::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
-use crate::query::profile::Spills;
+use crate::flow::profile::Spills;
+use crate::flow::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp::BatchReader;

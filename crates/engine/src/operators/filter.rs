@@ -8,7 +8,7 @@ use diligence_base::Result;
 
 use crate::batch::Batch;
 use crate::expressions::Expr;
-use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 
 /// The filter as planned.
 pub struct Filter {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use diligence_base::Result;
 
 use crate::batch::Batch;
-use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// An operator that leaves out `skip` rows, then keeps at most `fetch` rows (all if `None`).

@@ -7,7 +7,7 @@ use diligence_base::Result;
 use super::widening::Widening;
 use crate::batch::Batch;
 use crate::expressions::Expr;
-use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 
 /// The projection as planned.
 pub struct Project {

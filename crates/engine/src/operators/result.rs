@@ -13,8 +13,8 @@ use diligence_base::{Error, Result};
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
+use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::memory::Reservation;
-use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
 /// Where a query's rows end, and who hears of its end.

@@ -11,8 +11,8 @@ use diligence_storage::foreign_error::from_datafusion;
 use arrow::datatypes::SchemaRef;
 
 use crate::batch::{Batch, to_logical};
+use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::memory::Reservation;
-use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
 /// The sink of a subquery that gives one column and at most one row.

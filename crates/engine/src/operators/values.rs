@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use diligence_base::Result;
 
 use crate::batch::Batch;
-use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The rows, dealt out to packets in slices of at most a batch.

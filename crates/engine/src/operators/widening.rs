@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use diligence_base::limits::{BATCH_ROWS_MAX, BATCH_ROWS_MIN};
 
 use crate::batch::has_known_width;
-use crate::pipeline::rows_within;
+use crate::flow::rows_within;
 
 /// By how much rows become more at a time.
 const GROWTH: usize = 8;

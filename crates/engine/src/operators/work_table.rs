@@ -11,8 +11,8 @@ use std::task::{Poll, Waker, ready};
 use diligence_base::{Error, Result};
 
 use crate::batch::{Batch, compacted};
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::memory::{QueryMemory, Reservation};
-use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
 

@@ -13,8 +13,10 @@ use datafusion_execution::TaskContext;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 
-use super::{Operator, Sink, Source};
-use crate::exchange::{Exchange, Pact};
+use super::nested::NestedRuns;
+use crate::exchange::Exchange;
+use crate::flow::profile::Totals;
+use crate::flow::{Operator, Sink, Source};
 use crate::operators::aggregate::aggregate;
 use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
@@ -30,9 +32,8 @@ use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
-use crate::plan::{Foreign, HashJoin, Node, Plan, RuntimeFilterId, WorkTableId};
-use crate::query::profile::Totals;
-use crate::sharing::TableSharing;
+use crate::plan::{Foreign, HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId};
+use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
 
 /// Something with its name in EXPLAIN and its counters.
@@ -319,9 +320,8 @@ impl Compiler<'_> {
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
                 self.node(&query.base, Tail::new(sink))?;
-                // A round is run inside of a packet, which waits for nobody.
-                let surroundings = Surroundings { tables: None, ..self.surroundings.clone() };
-                let source = RecursiveSource::new(query, &plan.schema, receiver, surroundings);
+                let plans = NestedRuns::new(self.surroundings);
+                let source = RecursiveSource::new(query, &plan.schema, receiver, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
             Node::Common(common) => {
@@ -397,7 +397,9 @@ impl Compiler<'_> {
             let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
             self.node(input, Tail::new(sink))?;
         }
-        let source = ForeignSource::new(&foreign.operator, receivers, self.surroundings)?;
+        let Surroundings { task, batch_rows, batch_bytes, .. } = self.surroundings;
+        let sizes = (*batch_rows, *batch_bytes);
+        let source = ForeignSource::new(&foreign.operator, receivers, task, sizes)?;
         Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! A plan is cut into pipelines wherever rows must be kept before they can go on: a join's build side, groups, a sort.
 //! Up to N *packets* work on one pipeline; each opens its own states of the source, the operators and the sink and
-//! carries batches through them. What the packets of one pipeline share lives in the `Source`, `Operator` or `Sink`
-//! itself.
+//! carries batches through them. What the packets of one pipeline share lives in the [`Source`](crate::flow::Source),
+//! [`Operator`](crate::flow::Operator) or [`Sink`](crate::flow::Sink) itself.
 //!
 //! Invariants:
 //! * Operators see batches and their reservation: no thread, no clock, no other query.
@@ -15,12 +15,8 @@
 //! * One call works on one batch, or as much, so that a packet can stop at the end of its quantum.
 
 mod compile;
-mod flow;
 mod nested;
 mod run;
 
 pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, TableSpec, compile};
-pub(crate) use flow::rows_within;
-pub use flow::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
-pub use nested::NestedRun;
 pub use run::PipelinePacket;

@@ -12,18 +12,43 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
-use super::{Graph, Part, PipelinePacket, Pull, Setup, Surroundings, compile};
+use super::{Graph, Part, PipelinePacket, Surroundings, compile};
+use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
-use crate::exchange::{Exchange, Pact};
-use crate::plan::Plan;
-use crate::query::profile::Meter;
+use crate::flow::profile::Meter;
+use crate::flow::{Pull, Setup, SourceState};
+use crate::operators::recursive::{NestedPlans, WorkTable};
+use crate::plan::{Pact, Plan, WorkTableId};
 use crate::stages::{Quantum, Step};
 
 /// How often a packet may look at the time before the next one has its turn: some batches.
 const TURN_LOOKS: u64 = 32;
 
+/// Starts nested runs, with what is around the plan that they are in.
+pub(super) struct NestedRuns(Surroundings);
+
+impl NestedRuns {
+    pub fn new(surroundings: &Surroundings) -> Self {
+        // A round is run inside of a packet, which waits for nobody.
+        Self(Surroundings { tables: None, ..surroundings.clone() })
+    }
+}
+
+impl NestedPlans for NestedRuns {
+    fn start(
+        &self,
+        plan: &Plan,
+        tables: Vec<(WorkTableId, Arc<WorkTable>)>,
+        setup: &Setup,
+    ) -> Result<Box<dyn SourceState>> {
+        let mut surroundings = self.0.clone();
+        surroundings.work_tables.extend(tables);
+        Ok(Box::new(NestedRun::new(plan, &surroundings, setup)?))
+    }
+}
+
 /// One run of a plan on the packet that pulls from it.
-pub struct NestedRun {
+struct NestedRun {
     graph: Graph,
     setup: Setup,
     /// Of each pipeline.
@@ -47,7 +72,7 @@ enum PipelineState {
 
 impl NestedRun {
     /// Makes a plan ready to be pulled from.
-    pub fn new(plan: &Plan, surroundings: &Surroundings, setup: &Setup) -> Result<Self> {
+    fn new(plan: &Plan, surroundings: &Surroundings, setup: &Setup) -> Result<Self> {
         let end = Exchange::new(Pact::Gather, 1);
         let output = end.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
         let graph = compile(plan, end, surroundings)?;
@@ -64,34 +89,6 @@ impl NestedRun {
             turns: ManualClock::stepping(1),
             graph,
         })
-    }
-
-    /// The next rows, or some work towards them.
-    pub fn pull(&mut self, waker: &Waker) -> Result<Pull> {
-        match self.output.receive(waker) {
-            Poll::Ready(Some(batch)) => return Ok(Pull::Batch(batch?)),
-            Poll::Ready(None) => return Ok(Pull::Done),
-            Poll::Pending => {}
-        }
-        let mut waits = !self.start_pipelines()? && !self.finish_parts()?;
-        for (pipeline, mut packet) in std::mem::take(&mut self.packets) {
-            match packet.run(&Quantum::new(waker, &self.turns, TURN_LOOKS))? {
-                Step::Done => {
-                    // Its states go first: what waits for this pipeline must find its memory free.
-                    drop(packet);
-                    self.packet_finished(pipeline)?;
-                    waits = false;
-                }
-                step => {
-                    waits &= step == Step::Wait;
-                    self.packets.push((pipeline, packet));
-                }
-            }
-        }
-        if waits && self.packets.is_empty() {
-            return Err(Error::bug("a nested run has no packet left but is not complete"));
-        }
-        Ok(if waits { Pull::Wait } else { Pull::Again })
     }
 
     /// Opens the packets of each pipeline whose conditions hold. False if there is none.
@@ -165,8 +162,31 @@ impl NestedRun {
     }
 }
 
-impl std::fmt::Debug for NestedRun {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NestedRun({} pipelines, {} packets)", self.pipelines.len(), self.packets.len())
+impl SourceState for NestedRun {
+    fn pull(&mut self, waker: &Waker) -> Result<Pull> {
+        match self.output.receive(waker) {
+            Poll::Ready(Some(batch)) => return Ok(Pull::Batch(batch?)),
+            Poll::Ready(None) => return Ok(Pull::Done),
+            Poll::Pending => {}
+        }
+        let mut waits = !self.start_pipelines()? && !self.finish_parts()?;
+        for (pipeline, mut packet) in std::mem::take(&mut self.packets) {
+            match packet.run(&Quantum::new(waker, &self.turns, TURN_LOOKS))? {
+                Step::Done => {
+                    // Its states go first: what waits for this pipeline must find its memory free.
+                    drop(packet);
+                    self.packet_finished(pipeline)?;
+                    waits = false;
+                }
+                step => {
+                    waits &= step == Step::Wait;
+                    self.packets.push((pipeline, packet));
+                }
+            }
+        }
+        if waits && self.packets.is_empty() {
+            return Err(Error::bug("a nested run has no packet left but is not complete"));
+        }
+        Ok(if waits { Pull::Wait } else { Pull::Again })
     }
 }

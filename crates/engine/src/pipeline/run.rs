@@ -3,10 +3,10 @@
 use diligence_base::limits::MEMORY_PATIENCE;
 use diligence_base::{Error, Result};
 
-use super::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState, rows_within};
 use crate::batch::Batch;
+use crate::flow::profile::{Counts, Meter};
+use crate::flow::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState, rows_within};
 use crate::memory::QueryMemory;
-use crate::query::profile::{Counts, Meter};
 use crate::stages::{Quantum, Step};
 
 /// One operator of the packet's chain.
@@ -312,8 +312,8 @@ mod tests {
     use diligence_base::seams::ManualClock;
 
     use super::*;
+    use crate::flow::Setup;
     use crate::operators::limit::limit;
-    use crate::pipeline::Setup;
     use crate::sync::Mutex;
 
     /// Gives some rows; then looks for more for ever.

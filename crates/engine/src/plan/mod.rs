@@ -6,10 +6,14 @@
 //!   value of a scalar subquery, the first run's value serves all.)
 //! * `schema` is logical and in the order of the node's output columns.
 
+pub(crate) mod average;
 mod display;
+pub(crate) mod mask_lookup;
 mod needs;
+mod pact;
 mod percentiles;
 mod results;
+pub(crate) mod sort_plan;
 mod width;
 
 use std::collections::HashMap;
@@ -27,12 +31,13 @@ use diligence_base::Result;
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_datafusion;
 
-use crate::exchange::Pact;
 use crate::expressions::Expr;
-use crate::operators::mask::Lookup;
 
+use mask_lookup::Lookup;
 pub use needs::Needs;
+pub use pact::Pact;
 pub(crate) use percentiles::with_sorted_percentiles;
+pub use sort_plan::SortPlan;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]
@@ -121,7 +126,7 @@ pub enum Node {
         consumers: usize,
     },
     /// Says of each row which of several queries want it, and drops those that none does. Made by
-    /// [`sharing`](crate::sharing) only.
+    /// `sharing` only.
     Mask(Mask),
     /// A base and a step that runs again and again on the rows of the step before.
     Recursive(Recursive),

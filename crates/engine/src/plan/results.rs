@@ -14,8 +14,7 @@ use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::{Node, PairFilter, Plan, SortKey};
-use crate::exchange::Pact;
+use super::{Node, Pact, PairFilter, Plan, SortKey};
 use crate::expressions::Expr;
 
 impl Plan {

@@ -23,16 +23,17 @@ use diligence_base::limits::{QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::QueryOptions;
 use super::info::QueryState;
-use super::profile::Meter;
+use super::shared::Shared;
 use super::shown::Traced;
 use super::tables::{TableState, TablesRead};
 use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
+use crate::flow::Setup;
+use crate::flow::profile::Meter;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
-use crate::pipeline::{Graph, Part, PipelinePacket, Setup};
-use crate::sharing::Shared;
+use crate::options::QueryOptions;
+use crate::pipeline::{Graph, Part, PipelinePacket};
 use crate::stages::{Arrival, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Mutex,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::info::{QueryInfo, QueryState, Waits};
-use super::profile::{OperatorProfile, PipelineProfile, Profile, Spills, Totals};
 use super::run::QueryRun;
+use super::shared::Shared;
+use crate::flow::profile::{OperatorProfile, PipelineProfile, Profile, Spills, Totals};
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelineSpec};
-use crate::sharing::Shared;
 use crate::stages::Packet;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 

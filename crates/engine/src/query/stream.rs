@@ -12,10 +12,9 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::READER_RESTS;
 use futures::Stream;
 
-use super::profile::Profile;
 use super::run::QueryRun;
-use crate::Engine;
 use crate::exchange::port::Receiver;
+use crate::flow::profile::Profile;
 use crate::stages::Scheduler;
 use crate::sync::{
     self,
@@ -50,7 +49,7 @@ pub struct QueryStream {
     /// What to drive, if packets run on the reader's thread.
     inline: Option<Inline>,
     /// The last field, because it may be the last to know the engine, whose end waits for the workers.
-    _engine: Option<Arc<Engine>>,
+    _owner: Option<Arc<dyn Send + Sync>>,
 }
 
 /// The scheduler whose packets the reader runs, and the runtime that DataFusion operators look for while they run.
@@ -114,12 +113,12 @@ impl QueryStream {
         schema: SchemaRef,
         inline: Option<Inline>,
     ) -> Self {
-        Self { run, receiver, schema, rows_out: 0, done: false, inline, _engine: None }
+        Self { run, receiver, schema, rows_out: 0, done: false, inline, _owner: None }
     }
 
-    /// The same stream, which keeps the engine alive.
-    pub(crate) fn keeping(mut self, engine: Arc<Engine>) -> Self {
-        self._engine = Some(engine);
+    /// The same stream, which keeps alive what the query runs on.
+    pub(crate) fn keeping(mut self, owner: Arc<dyn Send + Sync>) -> Self {
+        self._owner = Some(owner);
         self
     }
 

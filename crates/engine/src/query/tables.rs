@@ -1,4 +1,4 @@
-//! Hash tables that a query has from others, or builds where others may ask for them ([`crate::sharing`]).
+//! Hash tables that a query has from others, or builds where others may ask for them ([`crate::reuse::tables`]).
 //!
 //! ```text
 //!   Unasked -- what its part of the plan waits for is there --> Asked --> Settled: its pipelines may start, or are not needed

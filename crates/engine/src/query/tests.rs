@@ -21,13 +21,15 @@ use diligence_base::limits::IO_THREADS;
 use diligence_base::seams::{Spawn, SystemClock, Thread, ThreadSpawn};
 use parking_lot::Mutex;
 
-use crate::exchange::Pact;
 use crate::expressions::Expr;
+use crate::flow::{Pull, Setup, Sink, Source, SourceState};
 use crate::memory::QueryMemory;
 use crate::operators::result::ResultSink;
-use crate::pipeline::{Graph, Part, PipelineSpec, Pull, Setup, Sink, SinkSpec, Source, SourceState};
+use crate::options::QueryOptions;
+use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
+use crate::plan::Pact;
 use crate::plan::{HashJoin, Node, Plan, SortKey};
-use crate::query::{QueryOptions, QueryRun, QueryState, QueryStream};
+use crate::query::{QueryRun, QueryState, QueryStream};
 use crate::stages::{Arrival, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::{Engine, EngineOptions};
 

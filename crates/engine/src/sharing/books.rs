@@ -8,16 +8,20 @@ use std::sync::Arc;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
 
-use super::merge::{Template, Way};
-use super::shape::{Shape, Shapes};
-use super::signature::Signature;
-use super::subsumption::Residual;
 use super::together::Together;
-use super::{Parameter, Role, Shared, SharedRun, SharingInfo, Wish, retained};
+use crate::flow::profile::Totals;
+use crate::matching::cut::Wish;
+use crate::matching::merge::{Template, Way};
+use crate::matching::parameters::Parameter;
+use crate::matching::shape::{Shape, Shapes};
+use crate::matching::signature::Signature;
+use crate::matching::subsumption::Residual;
 use crate::operators::result::ResultSink;
+use crate::options::QueryOptions;
 use crate::plan::Plan;
-use crate::query::profile::Totals;
-use crate::query::{QueryOptions, QueryRun};
+use crate::query::QueryRun;
+use crate::query::shared::{Role, Shared, SharedRun};
+use crate::reuse::{SharingInfo, retained};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Plans that are remembered for having had too many rows.

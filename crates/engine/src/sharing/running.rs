@@ -25,17 +25,19 @@ use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, S
 use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
-use super::cut::{self, Alone};
-use super::merge::{self, Portion, Way};
-use super::retained::{self, Asset, Hit, Kept, Retained};
-use super::shape::{Shape, Shapes};
-use super::spool::{Built, Spool, State};
-use super::subsumption::Residual;
-use super::{BuildInfo, RetainedState, Role, Shared, SharingInfo, Wish};
+use super::spool::{Built, Spool};
 use crate::launcher::{Launcher, Listed};
+use crate::matching::cut::{self, Alone, Wish};
+use crate::matching::merge::{self, Portion, Way};
+use crate::matching::shape::{Shape, Shapes};
+use crate::matching::subsumption::Residual;
 use crate::operators::result::ResultSink;
+use crate::options::QueryOptions;
 use crate::plan::{Node, Plan};
-use crate::query::{QueryOptions, QueryRun, catch};
+use crate::query::shared::{RetainedState, Role, Shared};
+use crate::query::{QueryRun, catch};
+use crate::reuse::retained::{self, Asset, Hit, Kept, Retained};
+use crate::reuse::{BuildInfo, SharedRows, SharingInfo};
 use crate::sync::Mutex;
 
 /// All that is shared in an engine.
@@ -232,7 +234,7 @@ impl RunningPlan {
     }
 
     /// Keeps a state for queries that come later. It is to be found before it is not in flight any more.
-    fn keep(&self, build: QueryId, state: &Arc<State>) {
+    fn keep(&self, build: QueryId, state: &Arc<SharedRows>) {
         if !self.retained.is_on() {
             return;
         }
@@ -471,7 +473,7 @@ impl RunningPlan {
         depth: usize,
         wanted: &Shape,
         residual: &Residual,
-        state: Arc<State>,
+        state: Arc<SharedRows>,
         portion: Option<Portion>,
     ) {
         let bit = portion.map(|portion| portion.bit);
@@ -490,7 +492,7 @@ impl RunningPlan {
     }
 
     /// Runs a reader's own part over a state; over its own portion, if the run was for several queries.
-    fn read(&self, reader: &Reader, state: Arc<State>, portion: Option<Portion>) {
+    fn read(&self, reader: &Reader, state: Arc<SharedRows>, portion: Option<Portion>) {
         if let Some(Fit { depth, wanted, kept, .. }) = &reader.fit {
             let is_of_rows = portion.is_some_and(|portion| portion.way == Way::Rows);
             return match Residual::of(kept, portion.is_some(), wanted).filter(|_| !is_of_rows) {
@@ -520,7 +522,7 @@ impl RunningPlan {
 
     /// Starts a reader's query. It may be another query's packet that does so, so what panics here is this reader's
     /// error alone.
-    fn launch(&self, reader: &Reader, state: Option<Arc<State>>, plan: impl FnOnce() -> Result<Plan>) {
+    fn launch(&self, reader: &Reader, state: Option<Arc<SharedRows>>, plan: impl FnOnce() -> Result<Plan>) {
         let _entered = crate::sync::enter(&self.launcher.io.runtime);
         let Reader { run, result, options, .. } = reader;
         let graph = catch(|| self.launcher.compile(&plan()?, result.clone(), run.setup(), options));

@@ -11,39 +11,15 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::running::RunningPlan;
 use crate::batch::{Batch, bytes_needed, compacted};
-use crate::memory::{QueryMemory, Reservation};
+use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::memory::Reservation;
 use crate::operators::result::Outcome;
-use crate::pipeline::{Accept, Setup, Sink, SinkState};
+use crate::reuse::SharedRows;
 use crate::sync::Mutex;
-
-/// The rows that a run has built, counted as long as anybody reads or keeps them.
-pub(crate) struct State {
-    pub schema: SchemaRef,
-    pub batches: Vec<RecordBatch>,
-    bytes: usize,
-    memory: Mutex<Reservation>,
-}
-
-impl State {
-    /// Bytes that it is counted with.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Rows in it.
-    pub fn rows(&self) -> usize {
-        self.batches.iter().map(RecordBatch::num_rows).sum()
-    }
-
-    /// It is kept, whatever becomes of the query that it was built for: another account counts it.
-    pub fn belongs_to(&self, memory: &QueryMemory) {
-        self.memory.lock().move_to(memory, "Shared states");
-    }
-}
 
 /// How a run ended.
 pub(crate) enum Built {
-    State(Arc<State>),
+    State(Arc<SharedRows>),
     /// Its rows became too many to be kept.
     Outgrown,
     Failed(Error),
@@ -88,9 +64,7 @@ impl Outcome for Spool {
             (Some(error), _) => Built::Failed(error),
             (None, None) => Built::Outgrown,
             (None, Some(Rows { batches, memory })) => {
-                let bytes = memory.bytes();
-                let memory = Mutex::new(memory);
-                Built::State(Arc::new(State { schema: self.kept.schema.clone(), batches, bytes, memory }))
+                Built::State(Arc::new(SharedRows::new(self.kept.schema.clone(), batches, memory)))
             }
         };
         if let Some(running) = self.running.upgrade() {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use diligence_base::limits::MERGED_QUERIES_MAX;
 
-use super::signature::Signature;
+use crate::matching::signature::Signature;
 
 /// Batches of so many queries and of fewer than twice as many are one class.
 const CLASSES: usize = MERGED_QUERIES_MAX.ilog2() as usize + 1;

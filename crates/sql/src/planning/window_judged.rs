@@ -66,7 +66,7 @@ fn ours(planner: &Planner, engine: &Arc<Engine>, sql: &str) -> diligence_base::R
     let text = query.plan.to_string();
     assert!(text.contains("Window compute") && !text.contains("Foreign"), "{text}");
     // Small batches: partitions and frames reach over many.
-    let options = diligence_engine::query::QueryOptions { batch_rows: 37, ..Default::default() };
+    let options = diligence_engine::QueryOptions { batch_rows: 37, ..Default::default() };
     let mut stream = engine.run(&query.plan, options)?;
     let mut batches = Vec::new();
     while let Some(batch) = stream.next_blocking() {

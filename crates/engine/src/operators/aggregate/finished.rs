@@ -20,9 +20,9 @@ use super::key_encoding::into_type;
 use super::program::Program;
 use super::states::State;
 use crate::batch::Batch;
+use crate::flow::Setup;
+use crate::flow::profile::Spills;
 use crate::memory::Reservation;
-use crate::pipeline::Setup;
-use crate::query::profile::Spills;
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers, SpillMemory, TempSpace};
 

@@ -30,9 +30,9 @@ use super::sink::{Handed, Shared};
 use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
+use crate::flow::{Accept, Setup, SinkState};
 use crate::memory::Reservation;
 use crate::operators::widening::Widening;
-use crate::pipeline::{Accept, Setup, SinkState};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 

@@ -47,10 +47,9 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 
-use crate::pipeline::{Sink, Source};
+use crate::flow::{Sink, Source};
 use crate::plan;
 use local::Tuning;
-pub(crate) use output::AverageKind;
 use program::Program;
 use sink::{AggregateSink, Shared};
 use source::AggregateSource;

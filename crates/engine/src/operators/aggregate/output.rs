@@ -11,6 +11,7 @@ use diligence_base::{Error, Result};
 use super::states::State;
 use super::states::count::RowCounts;
 use super::states::sum::{SumKind, SumState};
+use crate::plan::average::AverageKind;
 
 /// What one aggregate is computed from: numbers of states.
 pub(super) enum Output {
@@ -24,80 +25,6 @@ pub(super) enum Output {
     Foreign { state: usize },
 }
 
-/// How an average is divided.
-pub(crate) enum AverageKind {
-    Float,
-    /// The sum times `factor` (its scale to the result's), divided; cut off, not rounded, as DataFusion does.
-    Decimal {
-        factor: i128,
-        precision: u8,
-        data_type: DataType,
-    },
-}
-
-impl AverageKind {
-    /// How DataFusion's `avg` computes on these types, if natively done here. Decimals of more than 25 digits are
-    /// summed up in 256 bits there, so that a sum never overflows: those are left to it.
-    pub fn new(argument: &DataType, result: &DataType) -> Option<Self> {
-        match (argument, result) {
-            (DataType::Float64, DataType::Float64) => Some(Self::Float),
-            (DataType::Decimal128(from, scale), DataType::Decimal128(precision, result_scale)) if *from <= 25 => {
-                let shift = u32::try_from(result_scale.checked_sub(*scale)?).ok()?;
-                let factor = 10i128.checked_pow(shift)?;
-                Some(Self::Decimal { factor, precision: *precision, data_type: result.clone() })
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn sum_kind(&self) -> SumKind {
-        match self {
-            Self::Float => SumKind::Float,
-            Self::Decimal { .. } => SumKind::Exact,
-        }
-    }
-
-    /// The sum of a decimal argument, divided by a count that is not zero. `None` if that is more than the result's
-    /// digits.
-    #[inline(always)]
-    pub fn divide(&self, sum: i128, count: i64) -> Option<i128> {
-        let Self::Decimal { factor, precision, .. } = self else { return None };
-        let limit = 10i128.checked_pow(*precision as u32).unwrap_or(i128::MAX);
-        let scaled = sum.checked_mul(*factor)?;
-        // Dividing 64 bits is many times faster than dividing 128.
-        let average = match i64::try_from(scaled) {
-            Ok(scaled) => (scaled / count) as i128,
-            Err(_) => scaled / count as i128,
-        };
-        (average < limit && average > -limit).then_some(average)
-    }
-
-    /// The averages of groups `range`; NULL for a count of zero.
-    fn output(&self, sums: &SumState, count: impl Fn(usize) -> i64, range: Range<usize>) -> Result<ArrayRef> {
-        let counts = range.clone().map(&count).collect::<Vec<_>>();
-        let nulls = Some(counts.iter().map(|&count| count != 0).collect::<NullBuffer>());
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        let pairs = range.zip(counts.iter().map(|&count| count.max(1)));
-        match self {
-            Self::Float => {
-                let averages = pairs.map(|(group, count)| sums.float_total(group) / count as f64).collect::<Vec<_>>();
-                Ok(Arc::new(Float64Array::new(averages.into(), nulls)))
-            }
-            Self::Decimal { data_type, .. } => {
-                let overflow = || Error::value(format!("arithmetic overflow: an average does not fit {data_type}"));
-                if sums.overflowed() {
-                    return Err(overflow());
-                }
-                let averages = pairs
-                    .map(|(group, count)| self.divide(sums.total(group), count))
-                    .collect::<Option<Vec<_>>>()
-                    .ok_or_else(overflow)?;
-                Ok(Arc::new(Decimal128Array::new(averages.into(), nulls).with_data_type(data_type.clone())))
-            }
-        }
-    }
-}
-
 impl Output {
     /// The results of groups `range`.
     pub fn read(&self, states: &[State], range: Range<usize>) -> Result<ArrayRef> {
@@ -108,7 +35,7 @@ impl Output {
             }
             Self::Sum { state, data_type } => sums_of(states, *state)?.output(range, data_type),
             Self::Average { sum, rows, nulls, kind } => {
-                kind.output(sums_of(states, *sum)?, count_of(states, *rows, *nulls)?, range)
+                averages(kind, sums_of(states, *sum)?, count_of(states, *rows, *nulls)?, range)
             }
             Self::MinMax { state } => match &states[*state] {
                 State::MinMax(values) => values.output(range),
@@ -125,7 +52,7 @@ impl Output {
             Self::DistinctAverage { state, kind } => match &states[*state] {
                 State::Distinct(distinct) => {
                     let sums = distinct.sums().ok_or_else(out_of_order)?;
-                    kind.output(sums, |group| distinct.counts()[group], range)
+                    averages(kind, sums, |group| distinct.counts()[group], range)
                 }
                 _ => Err(out_of_order()),
             },
@@ -133,6 +60,44 @@ impl Output {
                 State::Foreign(foreign) => foreign.output(range),
                 _ => Err(out_of_order()),
             },
+        }
+    }
+}
+
+/// The sums that an average needs.
+pub(super) fn sum_kind(average: &AverageKind) -> SumKind {
+    match average {
+        AverageKind::Float => SumKind::Float,
+        AverageKind::Decimal { .. } => SumKind::Exact,
+    }
+}
+
+/// The averages of groups `range`; NULL for a count of zero.
+fn averages(
+    kind: &AverageKind,
+    sums: &SumState,
+    count: impl Fn(usize) -> i64,
+    range: Range<usize>,
+) -> Result<ArrayRef> {
+    let counts = range.clone().map(&count).collect::<Vec<_>>();
+    let nulls = Some(counts.iter().map(|&count| count != 0).collect::<NullBuffer>());
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    let pairs = range.zip(counts.iter().map(|&count| count.max(1)));
+    match kind {
+        AverageKind::Float => {
+            let averages = pairs.map(|(group, count)| sums.float_total(group) / count as f64).collect::<Vec<_>>();
+            Ok(Arc::new(Float64Array::new(averages.into(), nulls)))
+        }
+        AverageKind::Decimal { data_type, .. } => {
+            let overflow = || Error::value(format!("arithmetic overflow: an average does not fit {data_type}"));
+            if sums.overflowed() {
+                return Err(overflow());
+            }
+            let averages = pairs
+                .map(|(group, count)| kind.divide(sums.total(group), count))
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(overflow)?;
+            Ok(Arc::new(Decimal128Array::new(averages.into(), nulls).with_data_type(data_type.clone())))
         }
     }
 }

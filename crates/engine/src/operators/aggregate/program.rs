@@ -16,7 +16,7 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use diligence_base::{Error, Result};
 
 use super::key_layout::KeyLayout;
-use super::output::{AverageKind, Output};
+use super::output::{self, Output};
 use super::states::count::RowCounts;
 use super::states::distinct::DistinctState;
 use super::states::foreign::ForeignState;
@@ -26,6 +26,7 @@ use super::states::{Placement, State, count_nulls};
 use crate::batch::{Batch, Column, Selection, to_logical};
 use crate::expressions::Expr;
 use crate::plan;
+use crate::plan::average::AverageKind;
 
 /// One of the sets of GROUPING SETS; a plain GROUP BY has one without masks.
 pub(super) struct GroupingSet {
@@ -152,7 +153,7 @@ impl Program {
         }
         let kind = match (is_sum, is_average) {
             (true, _) => sum,
-            (_, true) => average.as_ref().map(AverageKind::sum_kind),
+            (_, true) => average.as_ref().map(output::sum_kind),
             _ => None,
         };
         if distinct {

@@ -13,7 +13,7 @@ use super::spill::board::{Board, Job};
 use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;
 use super::spill::resolve::Resolve;
-use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp::BatchReader;
 

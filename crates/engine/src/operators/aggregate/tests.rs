@@ -20,8 +20,8 @@ use super::local::Tuning;
 use super::{AggregateParts, aggregate, build};
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
+use crate::flow::{Accept, Pull, Setup};
 use crate::memory::QueryMemory;
-use crate::pipeline::{Accept, Pull, Setup};
 use crate::plan::{self, AggregateCall};
 use crate::reference::aggregate as judge;
 

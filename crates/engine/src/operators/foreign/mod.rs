@@ -33,8 +33,8 @@ pub use pool::ForeignPool;
 
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::memory::{MORE_MEMORY_HINT, Reservation};
-use crate::pipeline::{Pull, Setup, Source, SourceState, Surroundings};
 use crate::sync::Mutex;
 
 /// Stands in a foreign operator's tree for one of our plans.
@@ -170,14 +170,14 @@ pub struct ForeignSource {
 }
 
 impl ForeignSource {
-    /// Binds the operator's leaves to these ports, by input index, and starts its stream. DataFusion starts work at the
-    /// first poll.
+    /// Binds the operator's leaves to these ports, by input index, whose batches have so many rows and bytes at most,
+    /// and starts its stream. DataFusion starts work at the first poll.
     pub fn new(
         operator: &Arc<dyn ExecutionPlan>,
         inputs: Vec<Receiver>,
-        surroundings: &Surroundings,
+        task: &Arc<TaskContext>,
+        (batch_rows, batch_bytes): (usize, usize),
     ) -> Result<Arc<Self>> {
-        let Surroundings { batch_rows, batch_bytes, .. } = *surroundings;
         let mut inputs: Vec<Option<Receiver>> = inputs.into_iter().map(Some).collect();
         // Operators hold the state of a run; each run gets fresh ones.
         let operator = reset_plan_states(operator.clone()).map_err(from_datafusion)?;
@@ -197,8 +197,7 @@ impl ForeignSource {
             })
             .map_err(from_datafusion)?
             .data;
-        let stream =
-            datafusion_physical_plan::execute_stream(bound, surroundings.task.clone()).map_err(from_datafusion)?;
+        let stream = datafusion_physical_plan::execute_stream(bound, task.clone()).map_err(from_datafusion)?;
         Ok(Arc::new(Self { stream: Mutex::new(Some(stream)) }))
     }
 }

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 
 use crate::batch::bytes_needed;
-use crate::pipeline;
+use crate::flow;
 
 /// List elements that come to a batch, each beside the other columns of its row: all but the narrowest list, which is
 /// taken for the one whose elements they are.
@@ -16,7 +16,7 @@ pub(super) fn elements_max(batch: &RecordBatch, batch_rows: usize, batch_bytes: 
     let bytes_of = |column: &ArrayRef| bytes_needed(column);
     let Some(narrowest) = lists.iter().map(|list| bytes_of(list)).min() else { return batch_rows };
     let bytes = lists.into_iter().chain(others).map(bytes_of).sum::<usize>() - narrowest;
-    pipeline::rows_within(batch_bytes, batch.num_rows(), bytes).min(batch_rows.max(1))
+    flow::rows_within(batch_bytes, batch.num_rows(), bytes).min(batch_rows.max(1))
 }
 
 fn is_list(data_type: &DataType) -> bool {

@@ -24,9 +24,9 @@ use super::resident::{Kept, Resident};
 use super::rows::BuildRows;
 use super::{BUFFERS, Config, Shared};
 use crate::batch::Batch;
+use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
-use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},

@@ -16,7 +16,7 @@ use diligence_base::{Error, Result};
 use super::held::{Bits, Held};
 use crate::batch::{Batch, Column, Picks, Selection};
 use crate::expressions::Expr;
-use crate::pipeline::Output;
+use crate::flow::Output;
 use crate::plan::PairFilter;
 
 /// Which columns of the held side are kept, each once.

@@ -75,18 +75,18 @@ use diligence_base::limits::TEMP_WRITES_MAX;
 use diligence_base::{Error, Result};
 
 use crate::expressions::Expr;
+use crate::flow::{Operator, Sink, Source};
 use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
-use crate::pipeline::{Operator, Sink, Source};
 use crate::plan;
-use crate::sharing::{Offer, TableSharing};
+use crate::reuse::tables::{Lendable, Offer, TableSharing};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
-pub(crate) use shared_table::{Begin, Lent, SharedTable, TableShare};
+pub(crate) use shared_table::{Begin, TableShare};
 pub(super) use table::Table;
 use unmatched::Unmatched;
 
@@ -306,7 +306,7 @@ struct Shared {
     published: Arc<Published>,
     at_rest: Mutex<AtRest>,
     /// The complete table as other queries may have it, as long as it is in memory.
-    offered: Mutex<Option<(Offer, Arc<SharedTable>)>>,
+    offered: Mutex<Option<(Offer, Arc<dyn Lendable>)>>,
     /// The complete table is on its way to temp space, or there: for packets that look before each batch.
     is_leaving: AtomicBool,
     /// The buffers of spill files, with what the join needs at least; `None` while there is no memory for them, or

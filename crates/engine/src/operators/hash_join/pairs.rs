@@ -37,8 +37,8 @@ use super::splitting::Splitting;
 use super::unmatched::UnmatchedState;
 use super::{BUFFERS, Built, CLUSTERS_MIN, Config, Shared};
 use crate::batch::Batch;
+use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::memory::{QueryMemory, Reservation};
-use crate::pipeline::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::sync::{Mutex, atomic::Ordering};
 use crate::temp::{BatchReader, SpillBuffers, TempSpace};
 

@@ -26,8 +26,8 @@ use super::partitions::{Partitions, Side};
 use super::table::{Found, Table, hash_as_word};
 use super::{Built, Config, KeyValues, Lookup, Shared};
 use crate::batch::{Batch, nulls_of, views};
-use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
-use crate::query::profile::Spills;
+use crate::flow::profile::Spills;
+use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 use crate::sync::atomic::Ordering;
 
 /// The operator.

@@ -12,12 +12,13 @@
 //! Invariant: what pays for a table is given back when its last reader has let go of it, whoever made it. Before it is
 //! lent it belongs to the query that made it, and may go to temp space; afterwards it does not.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 
 use super::assemble::{Chunk, Filters, key_bounds};
 use super::at_rest::AtRest;
@@ -25,14 +26,14 @@ use super::emit::marks_held;
 use super::held::{Bits, Held};
 use super::keys::words_are_ordered;
 use super::{Built, Config, Lookup, Shared, Table};
+use crate::flow::Setup;
 use crate::memory::{QueryMemory, Reservation};
 use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
-use crate::pipeline::Setup;
-use crate::sharing::{Answer, Claim, TableWish};
+use crate::reuse::tables::{Answer, Claim, Lendable, Lent, TableWish};
 use crate::sync::Mutex;
 
 /// A complete table as its readers see it.
-pub(crate) struct SharedTable {
+pub(super) struct SharedTable {
     /// Before what pays for it, also when it goes.
     lookup: Arc<Lookup>,
     filters: Vec<(usize, FilterContent)>,
@@ -42,17 +43,6 @@ pub(crate) struct SharedTable {
     bytes: usize,
     cost_ns: u64,
     paid: Arc<Paid>,
-}
-
-/// Whether a table is lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lent {
-    /// Not: it is on its way to temp space, or too large.
-    No,
-    /// From now on.
-    Now,
-    /// It was already.
-    Before,
 }
 
 impl SharedTable {
@@ -71,25 +61,22 @@ impl SharedTable {
             paid,
         }))
     }
+}
 
-    /// Bytes that it is counted with.
-    pub fn bytes(&self) -> usize {
+impl Lendable for SharedTable {
+    fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Nanoseconds of work in which it was built.
-    pub fn cost_ns(&self) -> u64 {
+    fn cost_ns(&self) -> u64 {
         self.cost_ns
     }
 
-    /// Whether it is on its way to temp space.
-    pub fn is_leaving(&self) -> bool {
+    fn is_leaving(&self) -> bool {
         self.paid.0.lock().fate == Fate::Leaving
     }
 
-    /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody
-    /// reads it.
-    pub fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent {
+    fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent {
         let mut payment = self.paid.0.lock();
         match payment.fate {
             Fate::Lent => Lent::Before,
@@ -253,6 +240,8 @@ impl TableShare {
                 Ok(Begin::Fill)
             }
             Answer::Table(table) => {
+                let table: Arc<dyn Any + Send + Sync> = table;
+                let table = table.downcast().map_err(|_| Error::bug("what is lent as a join's table is none"))?;
                 self.adopt(&table, setup)?;
                 Ok(Begin::Filled(table.cost_ns))
             }
@@ -266,8 +255,9 @@ impl TableShare {
         let table = built.as_ref().and_then(|built| SharedTable::of(built, cost_ns));
         self.shared.let_go(built);
         let Some(table) = table else { return claim.outgrown() };
-        let offer = claim.built(&table);
-        *self.shared.offered.lock() = Some((offer, table.clone()));
+        let lendable: Arc<dyn Lendable> = table.clone();
+        let offer = claim.built(&lendable);
+        *self.shared.offered.lock() = Some((offer, lendable));
         if table.is_leaving() {
             // It may have been asked to before it was noted.
             self.shared.offered.lock().take();

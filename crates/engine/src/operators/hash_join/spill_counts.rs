@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::query::profile::Spills;
+use crate::flow::profile::Spills;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counters of one join's run.

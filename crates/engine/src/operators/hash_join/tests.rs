@@ -22,7 +22,7 @@ use super::*;
 use crate::batch::{Batch, Column};
 use crate::memory::{Broker, QueryMemory, Reclaim};
 
-use crate::pipeline::{Flow, OperatorState, Output, Pull, Setup};
+use crate::flow::{Flow, OperatorState, Output, Pull, Setup};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
 
@@ -268,7 +268,7 @@ fn run_giving_back(
     threads: bool,
     after: Option<usize>,
 ) -> Vec<Row> {
-    use crate::pipeline::Accept;
+    use crate::flow::Accept;
     let waker = &Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut pushed = 0;
     let mut count = || {

@@ -9,7 +9,7 @@ use diligence_base::{Error, Result};
 
 use super::emit::PairJoin;
 use super::held::{Held, Published};
-use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::sync::atomic::Ordering;
 
 /// Rows that a packet looks at before it asks for more: about the work of a batch.

@@ -8,7 +8,7 @@
 //!                     +------- of the next step -----+
 //! ```
 //!
-//! The step is a plan of its own, which reads the work table and is compiled anew for each round ([`NestedRun`]). Its
+//! The step is a plan of its own, which reads the work table and is compiled anew for each round ([`NestedPlans`]). Its
 //! operators are those of any other plan, and spill as they do. For UNION ALL all rows are new; for UNION those that
 //! were not given before ([`seen`]): while these fit in memory, each row is looked up as it comes. When they do not,
 //! the candidates of a round are collected, grouped so that each is there once, and an anti-join with what is in temp
@@ -36,9 +36,9 @@ use self::seen::Seen;
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::expressions::Expr;
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::operators::work_table::{Storage, TableWriter};
 pub use crate::operators::work_table::{WorkTable, WorkTableSource};
-use crate::pipeline::{NestedRun, Pull, Setup, Source, SourceState, Surroundings};
 use crate::plan::{self, Node, Plan, WorkTableId};
 use crate::sync::Mutex;
 
@@ -53,6 +53,18 @@ const CLUSTERS_MIN: usize = 5;
 /// The name in `system.memory` and in errors.
 const HOLDER: &str = "a recursive query";
 
+/// Runs plans inside of the packet that pulls their rows. Whatever runs pipelines can do that, and gives it to the
+/// recursive queries in them.
+pub trait NestedPlans: Send + Sync {
+    /// A plan that reads these tables, ready to be pulled from. Fails as compiling and opening do.
+    fn start(
+        &self,
+        plan: &Plan,
+        tables: Vec<(WorkTableId, Arc<WorkTable>)>,
+        setup: &Setup,
+    ) -> Result<Box<dyn SourceState>>;
+}
+
 /// A recursive query in one run.
 pub struct RecursiveSource {
     start: Mutex<Option<(Receiver, Query)>>,
@@ -60,13 +72,13 @@ pub struct RecursiveSource {
 
 impl RecursiveSource {
     /// The query over its base's rows behind a port; `schema`: of both.
-    pub fn new(query: &plan::Recursive, schema: &SchemaRef, base: Receiver, surroundings: Surroundings) -> Arc<Self> {
+    pub fn new(query: &plan::Recursive, schema: &SchemaRef, base: Receiver, plans: Box<dyn NestedPlans>) -> Arc<Self> {
         let query = Query {
             step: query.step.as_ref().clone(),
             table: query.table,
             is_distinct: query.is_distinct,
             schema: schema.clone(),
-            surroundings,
+            plans,
         };
         Arc::new(Self { start: Mutex::new(Some((base, query))) })
     }
@@ -106,15 +118,14 @@ struct Query {
     table: WorkTableId,
     is_distinct: bool,
     schema: SchemaRef,
-    surroundings: Surroundings,
+    plans: Box<dyn NestedPlans>,
 }
 
 impl Query {
     /// The plan with these tables, ready to run.
-    fn run(&self, plan: &Plan, tables: Vec<(WorkTableId, WorkTable)>, setup: &Setup) -> Result<NestedRun> {
-        let mut surroundings = self.surroundings.clone();
-        surroundings.work_tables.extend(tables.into_iter().map(|(id, table)| (id, Arc::new(table))));
-        NestedRun::new(plan, &surroundings, setup)
+    fn run(&self, plan: &Plan, tables: Vec<(WorkTableId, WorkTable)>, setup: &Setup) -> Result<Box<dyn SourceState>> {
+        let tables = tables.into_iter().map(|(id, table)| (id, Arc::new(table))).collect();
+        self.plans.start(plan, tables, setup)
     }
 
     fn read(&self, table: WorkTableId) -> Box<Plan> {
@@ -160,11 +171,11 @@ impl Query {
 /// Where rows come from at the moment.
 enum Rows {
     Base(Receiver),
-    Step(NestedRun),
+    Step(Box<dyn SourceState>),
     /// The candidates, each once.
-    Each(NestedRun),
+    Each(Box<dyn SourceState>),
     /// New ones, out of these.
-    Unseen(NestedRun),
+    Unseen(Box<dyn SourceState>),
     /// Nowhere: the next round is to begin.
     End,
 }

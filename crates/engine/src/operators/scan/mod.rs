@@ -26,11 +26,11 @@ use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, Scan
 use self::read_ahead::{Next, ReadAhead, Ready};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
+use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
-use crate::pipeline::{Pull, Setup, Source, SourceState};
 use crate::plan::Scan;
-use crate::sharing::Scans;
+use crate::reuse::columns::Scans;
 use crate::stages::IoPool;
 
 /// Where a scan's I/O happens.

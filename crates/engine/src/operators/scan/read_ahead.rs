@@ -38,7 +38,7 @@ use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
 use crate::memory::{QueryMemory, Reservation};
-use crate::sharing::{Attendance, Choice, ClusterColumns};
+use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.

@@ -30,12 +30,12 @@ use super::front::{Front, MergeRange, Piece};
 use super::gather::{Pick, held_bytes};
 use super::leaving::Leaving;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
-use super::merge_plan;
 use super::run_file::DiskRun;
 use super::sink::{Disk, Shared};
 use crate::batch::Batch;
+use crate::flow::{Pull, Setup, SourceState};
 use crate::memory::{QueryMemory, Reclaim, Reservation};
-use crate::pipeline::{Pull, Setup, SourceState};
+use crate::plan::sort_plan;
 use crate::sync::Mutex;
 use crate::temp::SpillBuffers;
 
@@ -286,8 +286,8 @@ impl Preparing {
             shortest.sort_by_key(|run| run.size().bytes);
             let most = |spare| MergeMemory::for_some(&shortest, spare, minimal, disk, &setup.memory).map(|most| most.0);
             let (fan_in, last) = (most(Spare::WRITE)?, most(spare)?);
-            let mut places = merge_plan::merge_late(&sizes, fan_in, last)
-                .unwrap_or_else(|| merge_plan::shortest(&sizes, merge_plan::FAN_IN_MIN));
+            let mut places = sort_plan::merge_late(&sizes, fan_in, last)
+                .unwrap_or_else(|| sort_plan::shortest(&sizes, sort_plan::FAN_IN_MIN));
             let chosen: Vec<_> = places.iter().map(|&place| &runs[place]).collect();
             let (count, found) = MergeMemory::for_some(&chosen, Spare::WRITE, minimal, disk, &setup.memory)?;
             places.truncate(count);
@@ -295,7 +295,7 @@ impl Preparing {
             MergeJob::of_disk(merged, found, disk, reservation)
         } else {
             // No more of them than makes room to read the rest.
-            let wanted = (runs.len() + 1) * merge_plan::CLUSTERS_PER_INPUT * disk.space.cluster_bytes()
+            let wanted = (runs.len() + 1) * sort_plan::CLUSTERS_PER_INPUT * disk.space.cluster_bytes()
                 + spare.total(&disk.space)
                 + spare.left_bytes;
             let (mut written, mut bytes) = (Vec::new(), 0);

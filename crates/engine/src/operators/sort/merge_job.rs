@@ -8,10 +8,10 @@ use diligence_base::Result;
 
 use super::front::{Front, MergeRange, Piece, Rest};
 use super::gather::Pick;
-use super::merge_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
 use super::run_file::{DiskRun, RunWriter};
 use super::sink::Disk;
 use crate::memory::{QueryMemory, Reservation};
+use crate::plan::sort_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
 use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
 /// How far a step got.

@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use super::external::Merger;
 use super::sink::{Shared, SortResult};
 use crate::batch::Batch;
-use crate::pipeline::{Accept, Setup, Sink, SinkState, Source, SourceState};
+use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
 
 /// Where packets merge.
 pub(super) struct MergeSource {

@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!   packets        push   the runs that a packet holds become one on the disk                   run_builder.rs, merge_job.rs
-//!                         and several on the disk one, if there are too many                    merge_plan.rs
+//!                         and several on the disk one, if there are too many                    plan/sort_plan
 //!   packets        pull   while there are still too many, runs are merged; then range after     merge_source.rs, external.rs
 //!                         range of all runs is merged, and its rows are gathered                front.rs
 //!   one packet     pull   the rows of the ranges come in their order                            source.rs
@@ -39,7 +39,6 @@ mod keys;
 mod leaving;
 mod merge;
 mod merge_job;
-mod merge_plan;
 mod merge_source;
 mod run_builder;
 mod run_file;
@@ -56,11 +55,10 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 
 use crate::batch::Batch;
-use crate::pipeline::{Sink, Source};
-use crate::plan::SortKey;
+use crate::flow::{Sink, Source};
+use crate::plan::{SortKey, SortPlan};
 use crate::temp::TempSpace;
 use keys::SortedKeys;
-pub use merge_plan::SortPlan;
 use merge_source::{MergeSource, Nowhere};
 use sink::SortSink;
 use source::SortSource;

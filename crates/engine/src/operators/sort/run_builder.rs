@@ -22,12 +22,12 @@ use super::external::pieces_of;
 use super::gather::{Pick, Text, concat_batches, gather, held_bytes, settle};
 use super::keys::Keys;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare};
-use super::merge_plan;
 use super::run_file::minimal_buffers;
 use super::sink::Shared;
 use crate::batch::Batch;
+use crate::flow::{Accept, Setup, SinkState};
 use crate::memory::{QueryMemory, Reservation};
-use crate::pipeline::{Accept, Setup, SinkState};
+use crate::plan::sort_plan;
 use crate::temp::SpillBuffers;
 
 /// Small batches are put together until there are so many of them, or so many of their rows: an array costs hundreds of
@@ -285,7 +285,7 @@ impl RunBuilder {
         let merge = MergeJob::of_memory(pieces, bytes, minimal, disk, &self.work);
         // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it
         // will not, more runs are merged before that.
-        let fan_in = merge_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
+        let fan_in = sort_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
         self.job = Some(Job { merge, fan_in });
         Ok(())
     }

@@ -12,10 +12,10 @@ use diligence_base::{Error, Result};
 use super::Run;
 use super::gather::held_bytes;
 use super::keys::{BYTES_HELD_BESIDE, SortedKeys};
-use super::merge_plan::RunSize;
 use crate::batch::Batch;
+use crate::flow::profile::Spills;
 use crate::memory::Reservation;
-use crate::query::profile::Spills;
+use crate::plan::sort_plan::RunSize;
 use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
 
 /// Clusters of memory with which two runs can be merged into one: one of each, and one that is written.

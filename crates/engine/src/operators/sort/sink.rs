@@ -11,17 +11,17 @@ use super::external::{Brought, External, take};
 use super::gather::{Pick, held_bytes};
 use super::keys::SortedKeys;
 use super::merge::{self, Bounds, Splitter};
-use super::merge_plan::{self, SortPlan};
 use super::run_builder::RunBuilder;
 use super::run_file::DiskRun;
 use super::sorted::{Sorted, SortedRows};
 use super::top_rows::TopRows;
 use super::{Run, Sizes, SpillTo};
 use crate::batch::Batch;
+use crate::flow::profile::Spills;
+use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::memory::{QueryMemory, Reservation};
-use crate::pipeline::{Accept, Setup, Sink, SinkState};
 use crate::plan::SortKey;
-use crate::query::profile::Spills;
+use crate::plan::{SortPlan, sort_plan};
 use crate::sync::{Mutex, atomic::AtomicU64};
 use crate::temp::{SpillBuffers, TempSpace};
 
@@ -234,8 +234,7 @@ impl Shared {
                 return None;
             }
             let sizes: Vec<_> = collected.disk.iter().map(DiskRun::size).collect();
-            plan.merge_early(&sizes, fan_in.max(merge_plan::FAN_IN_MIN))
-                .map(|places| take(&mut collected.disk, &places))
+            plan.merge_early(&sizes, fan_in.max(sort_plan::FAN_IN_MIN)).map(|places| take(&mut collected.disk, &places))
         })
     }
 

@@ -22,8 +22,8 @@ use super::gather::{Pick, Text, gather};
 use super::merge_job::rows_in;
 use super::sink::Disk;
 use crate::batch::Batch;
+use crate::flow::{Pull, Setup};
 use crate::memory::{QueryMemory, Reclaim, Reservation};
-use crate::pipeline::{Pull, Setup};
 use crate::sync::Mutex;
 use crate::temp::{BatchReader, BatchWriter, Grouping, SpillBuffers, SpillMemory, TempSpace};
 
@@ -129,7 +129,7 @@ pub(super) struct SortedRows {
 struct Leaves {
     name: &'static str,
     space: TempSpace,
-    spills: Arc<crate::query::profile::Spills>,
+    spills: Arc<crate::flow::profile::Spills>,
     memory: QueryMemory,
 }
 

@@ -8,7 +8,7 @@ use diligence_base::Result;
 use super::external::ExternalReader;
 use super::sink::{Shared, SortResult};
 use super::sorted::{Reader, SortedRows};
-use crate::pipeline::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, Setup, Source, SourceState};
 
 /// Where sorted rows come from.
 pub(super) struct SortSource {

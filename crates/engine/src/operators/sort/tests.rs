@@ -16,10 +16,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::expressions::Expr;
+use crate::flow::profile::SpillCounts;
+use crate::flow::{Accept, Flow, Output, Pull, Setup, Sink, Source};
 use crate::memory::{Broker, QueryMemory};
 use crate::operators::limit::limit;
-use crate::pipeline::{Accept, Flow, Output, Pull, Setup, Sink, Source};
-use crate::query::profile::SpillCounts;
 use crate::reference::sort::{Row, judge, rows_of};
 
 /// A sort to be tried.

@@ -24,8 +24,8 @@ use super::keys::Keys;
 use super::run_builder::{Collected, RunBuilder};
 use super::sink::Shared;
 use crate::batch::{Batch, Selection};
+use crate::flow::{Accept, Setup, SinkState};
 use crate::memory::Reservation;
-use crate::pipeline::{Accept, Setup, SinkState};
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are held before rows are thrown away and blocks put together.

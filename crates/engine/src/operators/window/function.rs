@@ -22,7 +22,7 @@ use super::frames::{Reach, Stretch};
 use super::moments::of_moments;
 use super::sums::{Counts, ExactSums};
 use crate::expressions::Expr;
-use crate::operators::aggregate::AverageKind;
+use crate::plan::average::AverageKind;
 
 /// Where a function takes rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,8 @@ use super::frames::{Reach, Stretch};
 use super::function::{Arrival, FrameFunction, Need, Side};
 use super::pieces::Sliding;
 use crate::batch::to_logical;
-use crate::operators::aggregate::{AverageKind, sum_overflow};
+use crate::operators::aggregate::sum_overflow;
+use crate::plan::average::AverageKind;
 
 /// What is summed up.
 trait Addend: Copy + Default + Send {

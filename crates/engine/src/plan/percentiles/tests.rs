@@ -28,8 +28,8 @@ use proptest::sample::select;
 
 use super::{rewrite, rows_most, with_sorted_percentiles};
 use crate::expressions::Expr;
+use crate::options::QueryOptions;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan, WorkTable, WorkTableId};
-use crate::query::QueryOptions;
 use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
 

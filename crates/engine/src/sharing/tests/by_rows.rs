@@ -5,8 +5,8 @@ use diligence_base::seams::Random;
 
 use super::plans::{Tables, Wanted};
 use super::{SharingMode, Wish, alone, answer, engines, engines_with, inline, is_free, is_inline, judge, options};
+use crate::matching::merge::Way;
 use crate::plan::Plan;
-use crate::sharing::merge::Way;
 use crate::{Engine, EngineOptions};
 
 fn way(plan: &Plan) -> Option<Way> {

@@ -18,8 +18,8 @@ use diligence_storage::{
 
 use crate::memory::Broker;
 use crate::plan::{Node, Plan, Scan};
-use crate::sharing::SharingInfo;
-use crate::sharing::columns::{Attendance, Choice, ClusterColumns, Scans};
+use crate::reuse::SharingInfo;
+use crate::reuse::columns::{Attendance, Choice, ClusterColumns, Scans};
 
 const ROWS: usize = 250;
 const WINDOW_ROWS: usize = 100;

@@ -1,8 +1,8 @@
 //! What a plan has several times is computed once.
 
 use super::*;
+use crate::matching::common::with_common_parts;
 use crate::plan::{Node, RuntimeFilterId};
-use crate::sharing::with_common_parts;
 
 /// Any size is small enough.
 const ANY: usize = usize::MAX;

@@ -21,10 +21,11 @@ use diligence_base::limits::SHARING_PATIENCE;
 use diligence_base::seams::Random;
 
 use self::plans::{Tables, Wanted};
-use super::signature::Signature;
-use super::{SharingMode, Wish};
+use crate::matching::cut::Wish;
+use crate::matching::signature::Signature;
+use crate::options::{QueryOptions, SharingMode};
 use crate::plan::Plan;
-use crate::query::{QueryOptions, QueryStream};
+use crate::query::QueryStream;
 use crate::{Engine, EngineOptions};
 
 fn options(sharing: SharingMode) -> QueryOptions {

@@ -7,7 +7,7 @@ use super::plans::{Tables, Wanted};
 use super::{SharingMode, alone, answer, engines_with, is_free, options};
 use crate::plan::Plan;
 use crate::query::QueryStream;
-use crate::sharing::SharingInfo;
+use crate::reuse::SharingInfo;
 use crate::{Engine, EngineOptions};
 
 use std::sync::Arc;
@@ -222,8 +222,8 @@ fn explain_says_what_could_be_shared() {
     );
     let off = engine.explain(&plan, &options(SharingMode::Off)).unwrap();
     assert!(off.contains("Sharing: no, because it is off"));
-    let small =
-        engine.explain(&plan, &crate::query::QueryOptions { sharing_rows_min: 1_000_000, ..options(SharingMode::All) });
+    let small = engine
+        .explain(&plan, &crate::options::QueryOptions { sharing_rows_min: 1_000_000, ..options(SharingMode::All) });
     assert!(small.is_ok());
 }
 

@@ -10,9 +10,10 @@ use diligence_base::seams::Random;
 
 use super::plans::{Tables, Wanted};
 use super::{SharingMode, alone, answer, engines, engines_with, inline, is_free, is_inline, options};
+use crate::matching::signature::Signature;
+use crate::options::QueryOptions;
 use crate::plan::{Node, Plan, RuntimeFilterId};
-use crate::query::{QueryOptions, QueryStream};
-use crate::sharing::signature::Signature;
+use crate::query::QueryStream;
 use crate::{Engine, EngineOptions};
 
 /// Those whose tables keep the same of the same build side, side by side.

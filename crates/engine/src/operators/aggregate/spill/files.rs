@@ -8,7 +8,7 @@ use diligence_base::Result;
 
 use super::super::key_layout::{hash_key, hash_level};
 use crate::batch::Batch;
-use crate::query::profile::Spills;
+use crate::flow::profile::Spills;
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 

@@ -66,7 +66,7 @@ fn check_spilled(
     groups: &[&str],
     sets: Option<Vec<Vec<bool>>>,
     calls: Vec<AggregateCall>,
-) -> crate::query::profile::SpillCounts {
+) -> crate::flow::profile::SpillCounts {
     let mut dice = Dice(seed);
     let batches = batches(&mut dice, shape);
     let (plan, output) = plan_of(groups, sets, calls);
@@ -235,7 +235,7 @@ fn a_fault_of_temp_space_ends_the_query_or_nothing() {
 /// On workers, with I/O threads and wake-ups: the same rows as in memory, and nothing is left.
 #[test]
 fn a_query_that_spills_says_so_in_its_profile() {
-    use crate::query::QueryOptions;
+    use crate::options::QueryOptions;
     use crate::{Engine, EngineOptions};
     let mut dice = Dice(21);
     let shape = Shape { rows: 20_000, batch_rows: 1000, domain: 20_000, nulls_percent: 5, huge: false };

@@ -4,7 +4,7 @@ use diligence_base::seams::MemoryTempFiles;
 
 use super::cases::{int_join, numbers};
 use super::*;
-use crate::pipeline::{Accept, SinkState};
+use crate::flow::{Accept, SinkState};
 use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// Temp space in memory, with and without threads.

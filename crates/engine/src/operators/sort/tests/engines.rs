@@ -2,7 +2,7 @@
 
 use super::spilled::spill_options;
 use super::*;
-use crate::query::QueryOptions;
+use crate::options::QueryOptions;
 use crate::query::tests::{expr, numbers, read};
 use crate::{Engine, EngineOptions};
 

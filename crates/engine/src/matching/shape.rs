@@ -28,14 +28,14 @@ use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 
+use super::cut::{self, Wish};
 use super::order::{Order, Places};
 use super::parameters::{Parameter, parameter};
 use super::regroup::{self, Kind};
 use super::signature::{Canonical, Signature, Writer, canonical, sides_apart, terms_of};
-use super::{Wish, cut};
 use crate::expressions::Expr;
+use crate::options::QueryOptions;
 use crate::plan::{Aggregate, AggregateCall, Node, PairFilter, Plan, Scan, SortKey};
-use crate::query::QueryOptions;
 
 /// Nodes of expressions that are written for one plan at most: expressions of expressions of expressions may grow
 /// without end.
@@ -45,24 +45,24 @@ const NODES_MAX: usize = 5000;
 const COLUMN_BITS: u32 = 20;
 
 /// A plan taken apart.
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// What rows there are.
     pub core: Signature,
     /// Which of them count.
-    pub conditions: Vec<Condition>,
+    pub(super) conditions: Vec<Condition>,
     /// What is grouped by; of a plan without groups, its columns. In the order of the output.
     pub keys: Vec<Canonical>,
     /// What is computed for each group; `None` for a plan without groups.
-    pub groups: Option<Groups>,
+    pub(super) groups: Option<Groups>,
     /// The order of the rows, and which places of it; `None` if it does not count.
-    pub order: Option<Order>,
+    pub(super) order: Option<Order>,
     /// What is given, and wanted, if some places of an order turn out to be all.
     whole: Option<Arc<Shape>>,
 }
 
 /// What can be said of a query's part.
 #[derive(Default)]
-pub(super) struct Shapes {
+pub(crate) struct Shapes {
     /// What it gives.
     pub kept: Option<Arc<Shape>>,
     /// The same, or what a part of it gives, where that can be had from a state that has more; and the depth below

@@ -9,7 +9,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, InListExpr, Literal};
 
 use super::signature::terms_of;
-use crate::operators::mask::{Comparison, Key};
+use crate::plan::mask_lookup::{Comparison, Key};
 
 /// A condition of a scan on one of its table's columns, with its constants.
 #[derive(Clone, Debug)]

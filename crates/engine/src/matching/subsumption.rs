@@ -31,11 +31,11 @@ use super::parameters::Parameter;
 use super::regroup;
 use super::shape::{Condition, Shape};
 use crate::expressions::Expr;
-use crate::operators::mask::{Comparison, Key};
+use crate::plan::mask_lookup::{Comparison, Key};
 use crate::plan::{Node, Plan};
 
 /// What is to be made of a state, so that it is a query's answer.
-pub(super) struct Residual {
+pub(crate) struct Residual {
     /// Which of the query's conditions are applied, and to which column of the state each.
     conditions: Vec<(usize, usize)>,
     /// The columns of the state that are the query's keys.

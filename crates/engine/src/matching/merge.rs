@@ -26,11 +26,12 @@ use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BYTES_MAX};
 use diligence_base::{Error, Result};
 
 use super::masks::with_mask;
+use super::parameters::Parameter;
 use super::signature::Signature;
-use super::{Parameter, cut, regroup};
+use super::{cut, regroup};
 use crate::expressions::Expr;
+use crate::options::QueryOptions;
 use crate::plan::{Node, Plan};
-use crate::query::QueryOptions;
 
 /// How far a run for several queries goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(crate) enum Way {
 
 /// One query's part of a state that was built for several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Portion {
+pub(crate) struct Portion {
     /// Its bit in the masks.
     pub bit: usize,
     pub way: Way,
@@ -96,7 +97,7 @@ pub(super) fn rows_of(point: &Plan) -> &Plan {
 }
 
 /// The run for several queries of a template, of one of which `part` is what is below its cut.
-pub(super) fn merged(way: Way, part: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan> {
+pub(crate) fn merged(way: Way, part: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan> {
     match way {
         Way::Cells => regroup::merged(part, queries),
         Way::Rows => {
@@ -108,7 +109,7 @@ pub(super) fn merged(way: Way, part: &Plan, queries: &[Vec<Parameter>]) -> Resul
 }
 
 /// What `part` would have given, from its portion of the rows of such a run.
-pub(super) fn own_part(part: &Plan, portion: Portion, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Plan> {
+pub(crate) fn own_part(part: &Plan, portion: Portion, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Plan> {
     if portion.way == Way::Cells {
         return regroup::own_groups(part, schema, batches, portion.bit);
     }

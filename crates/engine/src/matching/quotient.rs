@@ -10,7 +10,7 @@ use datafusion_common::{Result, exec_datafusion_err, internal_err};
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
 
-use crate::operators::aggregate::AverageKind;
+use crate::plan::average::AverageKind;
 
 /// The quotient of a decimal sum and a count, cut off as `avg` does; NULL where the count is NULL or zero.
 #[derive(Debug)]

@@ -23,19 +23,18 @@ use diligence_base::Result;
 use diligence_base::limits::RETAINED_STATES_MAX;
 use diligence_base::seams::Clock;
 
-use super::merge::Portion;
-use super::shape::Shape;
-use super::signature::Signature;
-use super::spool::State;
-use super::subsumption::Residual;
-use super::{BuildInfo, SharingInfo};
+use super::tables::Lendable;
+use super::{BuildInfo, SharedRows, SharingInfo};
+use crate::matching::merge::Portion;
+use crate::matching::shape::Shape;
+use crate::matching::signature::Signature;
+use crate::matching::subsumption::Residual;
 use crate::memory::{Broker, QueryMemory, Reclaim};
-use crate::operators::hash_join::SharedTable;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// States that are looked at for one query at most.
-pub(super) const CANDIDATES_MAX: usize = 32;
+pub(crate) const CANDIDATES_MAX: usize = 32;
 
 /// All states that are kept.
 pub(crate) struct Retained {
@@ -66,10 +65,10 @@ struct Shelf {
 struct EntryId(u64);
 
 /// What is kept.
-pub(super) enum Asset {
-    Rows(Arc<State>),
+pub(crate) enum Asset {
+    Rows(Arc<SharedRows>),
     /// A hash table, which counts as a shared state already.
-    Table(Arc<SharedTable>),
+    Table(Arc<dyn Lendable>),
 }
 
 struct Entry {
@@ -82,7 +81,7 @@ struct Entry {
 }
 
 /// One of the queries that a state answers.
-pub(super) struct Query {
+pub(crate) struct Query {
     pub exact: Signature,
     /// What it gives, if that can be said.
     pub shape: Option<Arc<Shape>>,
@@ -98,7 +97,7 @@ impl Query {
 
 /// A state to be kept.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Nanoseconds of work in which it was built.
     pub cost_ns: u64,
     /// When it was complete.
@@ -108,8 +107,8 @@ pub(super) struct Kept {
 }
 
 /// A state that a query can read.
-pub(super) struct Hit {
-    pub state: Arc<State>,
+pub(crate) struct Hit {
+    pub state: Arc<SharedRows>,
     pub portion: Option<Portion>,
     /// Queries that have read it since it was built, this one included.
     pub uses: u64,
@@ -139,7 +138,7 @@ impl Entry {
     }
 
     /// Its rows, if they are that.
-    fn rows(&self) -> Option<&Arc<State>> {
+    fn rows(&self) -> Option<&Arc<SharedRows>> {
         match &self.asset {
             Asset::Rows(state) => Some(state),
             Asset::Table(_) => None,
@@ -244,7 +243,7 @@ impl Retained {
     }
 
     /// The account that they are in.
-    pub(super) fn memory(&self) -> &QueryMemory {
+    pub(crate) fn memory(&self) -> &QueryMemory {
         &self.memory
     }
 
@@ -268,7 +267,7 @@ impl Retained {
     }
 
     /// The state that answers exactly this.
-    pub(super) fn find(&self, wanted: &Signature) -> Option<Hit> {
+    pub(crate) fn find(&self, wanted: &Signature) -> Option<Hit> {
         self.look_up(wanted, |entry, floor| {
             let portion = entry.queries.iter().find(|query| query.exact == *wanted)?.portion;
             entry.hit(floor, portion)
@@ -276,7 +275,7 @@ impl Retained {
     }
 
     /// The hash table that this stands for.
-    pub(super) fn find_table(&self, wanted: &Signature) -> Option<Arc<SharedTable>> {
+    pub(crate) fn find_table(&self, wanted: &Signature) -> Option<Arc<dyn Lendable>> {
         self.look_up(wanted, |entry, floor| {
             let Asset::Table(table) = &entry.asset else { return None };
             let table = table.clone();
@@ -300,7 +299,7 @@ impl Retained {
 
     /// A state that has what a plan of this shape gives, and more, and what is to be made of it: the one with the
     /// fewest rows, and none with more than `rows_max`.
-    pub(super) fn find_more(&self, wanted: &Shape, rows_max: usize) -> Option<(Hit, Residual)> {
+    pub(crate) fn find_more(&self, wanted: &Shape, rows_max: usize) -> Option<(Hit, Residual)> {
         let mut shelf = self.shelf.lock();
         let (id, portion, residual) = shelf.more(wanted, rows_max).filter(|_| self.is_on())?;
         let floor = shelf.floor;
@@ -311,18 +310,18 @@ impl Retained {
     }
 
     /// Whether [`find`](Self::find) would find one.
-    pub(super) fn has(&self, wanted: &Signature) -> bool {
+    pub(crate) fn has(&self, wanted: &Signature) -> bool {
         self.is_on() && self.shelf.lock().by_signature.contains_key(wanted)
     }
 
     /// What is to be made of what [`find_more`](Self::find_more) would find.
-    pub(super) fn more(&self, wanted: &Shape, rows_max: usize) -> Option<Residual> {
+    pub(crate) fn more(&self, wanted: &Shape, rows_max: usize) -> Option<Residual> {
         let found = self.shelf.lock().more(wanted, rows_max)?;
         self.is_on().then_some(found.2)
     }
 
     /// Keeps a state that was built for these queries, if there is room and nobody waits for memory.
-    pub(super) fn keep(&self, asset: Asset, queries: Vec<Query>, kept: Kept) {
+    pub(crate) fn keep(&self, asset: Asset, queries: Vec<Query>, kept: Kept) {
         let bytes_max = self.bytes_max();
         let are_watched = queries.iter().all(|query| query.exact.tables_are_watched());
         let bytes = asset.bytes();

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 
-use super::SharingMode;
 use super::merge::{Template, Way};
 use super::signature::{Signature, canonical};
 use crate::expressions::Expr;
 use crate::memory::display_bytes;
+use crate::options::{QueryOptions, SharingMode};
 use crate::plan::{AggregateCall, Node, Plan};
-use crate::query::QueryOptions;
 
 /// Bytes that a string is taken for.
 const STRING_BYTES: usize = 24;
@@ -198,7 +197,7 @@ fn reads_all(plan: &Plan, depth: usize) -> bool {
 }
 
 /// The plan below the cut.
-pub(super) fn part_below(plan: &Plan, depth: usize) -> Option<&Plan> {
+pub(crate) fn part_below(plan: &Plan, depth: usize) -> Option<&Plan> {
     (0..depth).try_fold(plan, |node, _| below(node))
 }
 
@@ -228,7 +227,7 @@ pub(super) fn depth_of_order(plan: &Plan, depth: usize) -> Option<usize> {
 }
 
 /// The plan with `part` in the place of what is below the cut.
-pub(super) fn with_part(plan: &Plan, depth: usize, part: Plan) -> Plan {
+pub(crate) fn with_part(plan: &Plan, depth: usize, part: Plan) -> Plan {
     let Some(above) = depth.checked_sub(1) else { return part };
     let mut changed = plan.clone();
     match &mut changed.node {
@@ -244,7 +243,7 @@ pub(super) fn with_part(plan: &Plan, depth: usize, part: Plan) -> Plan {
 }
 
 /// Rows that all nodes together are expected to give; a scan of unknown size counts as large.
-pub(super) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
+pub(crate) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
     let own = match (plan.rows_estimate, &plan.node) {
         (Some(rows), _) => rows,
         (None, Node::Scan(_)) => unknown,
@@ -258,7 +257,7 @@ pub(super) fn is_small(plan: &Plan) -> bool {
     plan.rows_estimate.is_some_and(|rows| rows.saturating_mul(row_bytes(&plan.schema)) <= SHARED_STATE_BYTES_MAX / 2)
 }
 
-pub(super) fn row_bytes(schema: &Schema) -> usize {
+pub(crate) fn row_bytes(schema: &Schema) -> usize {
     let bytes = |data_type: &DataType| data_type.primitive_width().unwrap_or(STRING_BYTES);
     schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>().max(1)
 }

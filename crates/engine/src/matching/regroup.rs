@@ -25,7 +25,7 @@ use diligence_storage::foreign_error::from_datafusion;
 use super::masks::with_mask;
 use super::quotient::Quotient;
 use crate::expressions::Expr;
-use crate::operators::aggregate::AverageKind;
+use crate::plan::average::AverageKind;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan};
 
 /// What is computed for each cell.
@@ -248,7 +248,7 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
 }
 
 /// The run for several queries: `aggregate`, a plan of their template, over the rows that any of them wants.
-pub(super) fn merged(aggregate: &Plan, queries: &[Vec<super::Parameter>]) -> Result<Plan> {
+pub(super) fn merged(aggregate: &Plan, queries: &[Vec<super::parameters::Parameter>]) -> Result<Plan> {
     let Node::Aggregate(node) = &aggregate.node else { return Err(Error::bug("a template without groups")) };
     by_cells(node, &aggregate.schema, with_mask(&node.input, queries)?)
 }

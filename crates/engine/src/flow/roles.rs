@@ -7,9 +7,9 @@ use std::task::Waker;
 use diligence_base::limits::BATCH_ROWS_MIN;
 use diligence_base::{Error, Result};
 
+use super::profile::Spills;
 use crate::batch::Batch;
 use crate::memory::QueryMemory;
-use crate::query::profile::Spills;
 use crate::temp::TempSpace;
 
 /// What opening a state may use.
@@ -167,7 +167,7 @@ impl Output {
     }
 
     /// Puts back what is left of a batch that was taken.
-    pub(super) fn put_back(&mut self, rest: Batch) {
+    pub(crate) fn put_back(&mut self, rest: Batch) {
         self.batches.push_front(rest);
     }
 

@@ -243,7 +243,7 @@ impl Profile {
     }
 
     /// Adds what was done before, by another run: its pipelines come first.
-    pub(super) fn put_behind(&mut self, earlier: Profile) {
+    pub(crate) fn put_behind(&mut self, earlier: Profile) {
         self.memory_peak_bytes = self.memory_peak_bytes.max(earlier.memory_peak_bytes);
         self.clusters_read += earlier.clusters_read;
         self.clusters_pruned += earlier.clusters_pruned;

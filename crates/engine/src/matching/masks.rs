@@ -11,11 +11,10 @@ use datafusion_common::JoinType;
 use datafusion_expr::Operator;
 use diligence_base::{Error, Result};
 
-use super::Parameter;
-use super::parameters::parameter;
+use super::parameters::{Parameter, parameter};
 use super::signature::{sides_apart, terms_of};
 use crate::expressions::Expr;
-use crate::operators::mask::{Lookup, Terms};
+use crate::plan::mask_lookup::{Lookup, Terms};
 use crate::plan::{Mask, Node, Plan, Scan};
 
 /// The column of masks.

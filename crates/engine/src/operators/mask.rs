@@ -9,8 +9,6 @@
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
-mod lookup;
-
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, UInt32Array, UInt64Array};
@@ -19,9 +17,9 @@ use diligence_base::Result;
 use hashbrown::HashMap;
 
 use crate::batch::{Batch, Column};
-use crate::pipeline::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 use crate::plan::Mask;
-pub(crate) use lookup::{Comparison, Key, Lookup, Terms};
+use crate::plan::mask_lookup::Lookup;
 
 /// Different masks that a packet keeps in a list, at most: as many values as a direct grouping takes.
 const KNOWN_MAX: usize = 4096;
@@ -236,6 +234,7 @@ mod tests {
 
     use super::*;
     use crate::memory::QueryMemory;
+    use crate::plan::mask_lookup::Comparison;
 
     fn run(operator: &MaskRows, batches: Vec<Vec<ArrayRef>>) -> Vec<Vec<(i64, u64)>> {
         let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };

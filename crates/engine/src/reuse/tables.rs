@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A table belongs to the query that made it, and goes to temp space like any other of its query, until it is
-//! [lent](SharedTable::lend): then it counts as a shared state, stays where it is, and is retained like one. One that
+//! [lent](Lendable::lend): then it counts as a shared state, stays where it is, and is retained like one. One that
 //! was asked for before is retained even if nobody came while it was there.
 //!
 //! Invariants:
@@ -19,6 +19,7 @@
 //!   each reader for itself.
 //! * No lock is held while a table is lent or dropped, or somebody is woken.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,12 +29,12 @@ use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX};
 use diligence_base::seams::Clock;
 
 use super::retained::{Asset, Kept, Query, Retained};
-use super::signature::Signature;
-use super::{BuildInfo, SharingInfo, SharingMode, cut};
-use crate::memory::Broker;
-use crate::operators::hash_join::{Lent, SharedTable};
+use super::{BuildInfo, SharingInfo};
+use crate::matching::cut;
+use crate::matching::signature::Signature;
+use crate::memory::{Broker, QueryMemory};
+use crate::options::{QueryOptions, SharingMode};
 use crate::plan::HashJoin;
-use crate::query::QueryOptions;
 use crate::sync::Mutex;
 
 /// Tables that are remembered for having been built, or for having been too large.
@@ -53,6 +54,30 @@ const OUTGROWN_NS: u64 = 60_000_000_000;
 
 /// Bytes that a hash table takes for a row, beside the row itself: an estimate.
 const TABLE_BYTES_PER_ROW: usize = 20;
+
+/// A complete table as it is lent. What is in it is known to the operator that made it, and to those like it.
+pub(crate) trait Lendable: Any + Send + Sync {
+    /// Bytes that it is counted with.
+    fn bytes(&self) -> usize;
+    /// Nanoseconds of work in which it was built.
+    fn cost_ns(&self) -> u64;
+    /// Whether it is on its way to temp space.
+    fn is_leaving(&self) -> bool;
+    /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody
+    /// reads it.
+    fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent;
+}
+
+/// Whether a table is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lent {
+    /// Not: it is on its way to temp space, or too large.
+    No,
+    /// From now on.
+    Now,
+    /// It was already.
+    Before,
+}
 
 /// All tables that are or may be shared.
 pub(crate) struct Tables {
@@ -78,7 +103,7 @@ struct Books {
 
 enum Entry {
     Building(Building),
-    Here(Weak<SharedTable>),
+    Here(Weak<dyn Lendable>),
 }
 
 struct Building {
@@ -92,7 +117,7 @@ struct Building {
 /// What a query is told that asks for a table.
 pub(crate) enum Answer {
     /// It is there.
-    Table(Arc<SharedTable>),
+    Table(Arc<dyn Lendable>),
     /// Another query builds it: the waker is woken when it is worth asking again.
     Wait,
     /// The query builds it, for whoever asks meanwhile.
@@ -109,11 +134,11 @@ struct Ticket(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     waker: Option<Waker>,
-    given: Option<Arc<SharedTable>>,
+    given: Option<Arc<dyn Lendable>>,
 }
 
 impl Ticket {
-    fn wake(&self, given: Option<&Arc<SharedTable>>) {
+    fn wake(&self, given: Option<&Arc<dyn Lendable>>) {
         let waker = {
             let mut waiting = self.0.lock();
             waiting.given = given.cloned();
@@ -149,7 +174,7 @@ impl Tables {
             waiting.given.take()
         };
         if let Some(table) = given {
-            self.books.lock().note_read(&table);
+            self.books.lock().note_read(table.as_ref());
             return Answer::Table(table);
         }
         loop {
@@ -172,7 +197,7 @@ impl Tables {
             };
             if let Some(table) = table.or_else(|| self.retained.find_table(wanted)) {
                 if self.lend(wanted, &table, label) {
-                    self.books.lock().note_read(&table);
+                    self.books.lock().note_read(table.as_ref());
                     return Answer::Table(table);
                 }
                 if table.is_leaving() {
@@ -199,7 +224,7 @@ impl Tables {
 
     /// Has a table count as a shared state from now on, and keeps it. False if it is on its way to temp space, or there
     /// is no room.
-    fn lend(&self, signature: &Signature, table: &Arc<SharedTable>, label: &str) -> bool {
+    fn lend(&self, signature: &Signature, table: &Arc<dyn Lendable>, label: &str) -> bool {
         let room =
             (self.broker.budget_bytes() / LENT_BUDGET_PART).saturating_sub(self.retained.memory().held_by(LENT_NAME));
         let lent = table.lend(self.retained.memory(), LENT_NAME, room);
@@ -212,10 +237,10 @@ impl Tables {
     }
 
     /// A table is on its way to temp space.
-    fn forget(&self, signature: &Signature, gone: &Arc<SharedTable>) {
+    fn forget(&self, signature: &Signature, gone: &Arc<dyn Lendable>) {
         let mut books = self.books.lock();
         if let Some(Entry::Here(table)) = books.entries.get(signature)
-            && std::ptr::eq(table.as_ptr(), Arc::as_ptr(gone))
+            && std::ptr::addr_eq(table.as_ptr(), Arc::as_ptr(gone))
         {
             books.entries.remove(signature);
         }
@@ -260,7 +285,7 @@ impl Books {
         self.outgrown.get(signature).is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) < OUTGROWN_NS)
     }
 
-    fn note_read(&mut self, table: &SharedTable) {
+    fn note_read(&mut self, table: &dyn Lendable) {
         self.reads_total += 1;
         self.saved_ns_total += table.cost_ns();
     }
@@ -299,14 +324,14 @@ impl Entry {
         }
     }
 
-    fn wake(self, given: Option<&Arc<SharedTable>>) {
+    fn wake(self, given: Option<&Arc<dyn Lendable>>) {
         self.tickets().iter().for_each(|ticket| ticket.wake(given));
     }
 }
 
 impl Claim {
     /// The table is complete: whoever waits for it has it now. To be ended when its query has done with it.
-    pub fn built(self, table: &Arc<SharedTable>) -> Offer {
+    pub fn built(self, table: &Arc<dyn Lendable>) -> Offer {
         let waiting = {
             let mut books = self.tables.books.lock();
             let waiting = books.entries.remove(&self.signature);
@@ -352,7 +377,7 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Its query has done with the table: it is retained if the like was built before.
-    pub fn end(self, table: &Arc<SharedTable>) {
+    pub fn end(self, table: &Arc<dyn Lendable>) {
         let was_built = {
             let mut books = self.tables.books.lock();
             let was_built = books.built_before.contains(&self.signature);

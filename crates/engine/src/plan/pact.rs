@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::SortKey;
 use crate::expressions::Expr;
-use crate::plan::SortKey;
 
 /// How an exchange routes rows from P producers to C consumers.
 #[derive(Clone, Debug)]

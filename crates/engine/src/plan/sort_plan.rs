@@ -27,13 +27,13 @@ use diligence_base::Error;
 
 /// Clusters of memory per run that is merged: one is read while the one before is worked on (Graefe & Thakkar, *Tuning
 /// a Parallel Database Algorithm on a Shared-memory Multiprocessor*, 1992, section 6: read-ahead).
-pub(super) const CLUSTERS_PER_INPUT: usize = 2;
+pub(crate) const CLUSTERS_PER_INPUT: usize = 2;
 
 /// Clusters of memory for what a merge writes: one is filled while the one before is written.
-pub(super) const CLUSTERS_WRITTEN: usize = 2;
+pub(crate) const CLUSTERS_WRITTEN: usize = 2;
 
 /// Runs that a merge reads at least.
-pub(super) const FAN_IN_MIN: usize = 2;
+pub(crate) const FAN_IN_MIN: usize = 2;
 
 /// When runs are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +85,12 @@ impl SortPlan {
 
     /// Whether a merge that makes a run of this level frees each cluster when it is read. The last merge, which makes
     /// none, always does: nothing is written that the clusters could be scattered by.
-    pub(super) fn recycles(&self, level: usize) -> bool {
+    pub(crate) fn recycles(&self, level: usize) -> bool {
         level <= self.recycle_up_to
     }
 
     /// What to merge while the input goes on, after a run was added: some of `runs`, by place. `fan_in` is at least 2.
-    pub(super) fn merge_early(&self, runs: &[RunSize], fan_in: usize) -> Option<Vec<usize>> {
+    pub(crate) fn merge_early(&self, runs: &[RunSize], fan_in: usize) -> Option<Vec<usize>> {
         debug_assert!(fan_in >= FAN_IN_MIN, "a merge reads two runs at least");
         let is_time = self.timing == Timing::Eager;
         let highest = runs.iter().map(|run| run.level).max().filter(|_| is_time)?;
@@ -129,7 +129,7 @@ impl FromStr for SortPlan {
 
 /// What planning needs to know of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunSize {
+pub(crate) struct RunSize {
     /// 0 as sorted in memory; otherwise one more than the highest that was merged into it.
     pub level: usize,
     /// Bytes on the disk.
@@ -137,7 +137,7 @@ pub(super) struct RunSize {
 }
 
 /// How many runs a merge can read that has so many clusters of memory: 2 at least.
-pub(super) fn fan_in(memory_clusters: usize) -> usize {
+pub(crate) fn fan_in(memory_clusters: usize) -> usize {
     (memory_clusters.saturating_sub(CLUSTERS_WRITTEN) / CLUSTERS_PER_INPUT).max(FAN_IN_MIN)
 }
 
@@ -146,7 +146,7 @@ pub(super) fn fan_in(memory_clusters: usize) -> usize {
 ///
 /// The last merge reads fewer: beside its runs there are rows that wait to be read. So the two must not be mixed up: to
 /// merge all runs that can be merged, where fewer would do, writes the whole input once more.
-pub(super) fn merge_late(runs: &[RunSize], fan_in: usize, last: usize) -> Option<Vec<usize>> {
+pub(crate) fn merge_late(runs: &[RunSize], fan_in: usize, last: usize) -> Option<Vec<usize>> {
     let surplus = runs.len().checked_sub(last).filter(|surplus| *surplus > 0)?;
     // A merge of `fan_in` runs makes `fan_in - 1` fewer. The shortest runs are in the one that is not full, which comes
     // first.
@@ -154,7 +154,7 @@ pub(super) fn merge_late(runs: &[RunSize], fan_in: usize, last: usize) -> Option
 }
 
 /// The places of the shortest runs, ascending; of equally short ones, the oldest.
-pub(super) fn shortest(runs: &[RunSize], count: usize) -> Vec<usize> {
+pub(crate) fn shortest(runs: &[RunSize], count: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..runs.len()).collect();
     places.sort_by_key(|&place| runs[place].bytes);
     places.truncate(count);

@@ -45,9 +45,9 @@ use diligence_base::seams::Clock;
 use diligence_storage::{ANSWERS_FROM, Cluster, SharedColumns, Table};
 
 use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, TableShelf, Value};
-use super::signature::canonical;
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
+use crate::matching::signature::canonical;
 use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
 use crate::plan::{Node, Plan};
 use crate::sync::Mutex;

@@ -21,11 +21,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::SharingMode;
 use super::cut::{row_bytes, rows_touched};
 use super::signature::Signature;
+use crate::options::{QueryOptions, SharingMode};
 use crate::plan::{Common, CommonPart, Node, Plan, RuntimeFilterId, WorkTable, WorkTableId};
-use crate::query::QueryOptions;
 
 /// Rows of a join are kept if computing them again touches so many times as many.
 const JOIN_GAIN_MIN: usize = 4;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::ArrayRef;
 use diligence_storage::{ANSWERS_FROM, Table};
 
-use super::super::signature::Canonical;
+use crate::matching::signature::Canonical;
 use crate::memory::Reservation;
 
 /// Conditions of one table that are remembered.

@@ -1,0 +1,25 @@
+//! Compares plans and rewrites them: what two queries have in common, and how one of them is answered by what another
+//! has made (view matching; Goldstein & Larson, "Optimizing Queries Using Materialized Views", SIGMOD 2001).
+//!
+//! * [`signature`]: what two parts of plans have to have in common to give the same rows; [`parameters`]: the constants
+//!   in which queries of one template differ.
+//! * [`cut`]: which part of a plan others may want as well.
+//! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
+//!   to be done with them then.
+//! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
+//!   [`quotient`] put groups together.
+//! * [`common`]: what one plan has in several places.
+//!
+//! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.
+
+pub(crate) mod common;
+pub(crate) mod cut;
+pub(crate) mod masks;
+pub(crate) mod merge;
+pub(crate) mod order;
+pub(crate) mod parameters;
+mod quotient;
+pub(crate) mod regroup;
+pub(crate) mod shape;
+pub(crate) mod signature;
+pub(crate) mod subsumption;
