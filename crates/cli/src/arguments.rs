@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::output::Format;
 
-/// Diligence: a staged, parallel SQL engine over Parquet, CSV, JSON and Arrow files.
+/// Diligence: a parallel SQL engine for Parquet, CSV, JSON and Arrow files.
 #[derive(Debug, Parser)]
 #[command(name = "diligence", version, propagate_version = true, max_term_width = 110)]
 #[command(after_help = "Examples:
@@ -19,7 +19,7 @@ use crate::output::Format;
   diligence shell --connect postgres://127.0.0.1:5433/diligence
   diligence generate tpch --sf 1 --out data/tpch-sf1")]
 pub struct Arguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -28,25 +28,27 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run SQL statements and print their results
-    #[command(after_help = "Several statements are separated by semicolons; the first one that fails ends the run.
-Without SQL and without -f, the statements are read from standard input.
-Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense.")]
+    #[command(after_help = "Statements are separated by semicolons. The first error stops the run.
+Without SQL and without -f, statements are read from standard input.
+Exit codes: 0 success, 1 a statement failed, 2 invalid command line.")]
     Sql(SqlArguments),
-    /// Ask questions interactively
+    /// Start an interactive shell
     Shell(ShellArguments),
-    /// Serve clients over the network: PostgreSQL's protocol and HTTP
-    #[command(after_help = "It listens on this machine only, unless told otherwise; beyond it users have to log in.
-SIGTERM and Ctrl-C let statements that run come to their end; a second one stops at once.
-Exit codes: 0 it was ended by a signal, 1 it failed, 2 the command line makes no sense.")]
+    /// Run a server for the PostgreSQL protocol and HTTP
+    #[command(
+        after_help = "By default the server accepts connections from this machine only. Connections from other machines require --users.
+SIGTERM and Ctrl-C stop the server after running statements have finished; a second signal stops it at once.
+Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
+    )]
     Serve(ServeArguments),
-    /// Watch a server: its stages, queries and memory
+    /// Show what a server is doing: its stages, queries and memory
     Top(TopArguments),
-    /// Make data to play and measure with
+    /// Generate benchmark data
     Generate(GenerateArguments),
 }
 
-/// Options that a server has decided already.
-const OF_A_DATABASE: [&str; 9] = [
+/// The options of a database in this process; they conflict with `--connect`.
+const DATABASE_OPTIONS: [&str; 9] = [
     "data",
     "workers",
     "memory",
@@ -61,72 +63,73 @@ const OF_A_DATABASE: [&str; 9] = [
 /// How the database is opened.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseArguments {
-    /// A folder: every Parquet, CSV, JSON or Arrow file in it, and every folder of such files, is a table named by its
-    /// stem
+    /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table. The
+    /// table has the name of the file without its extension
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N")]
+    /// Number of worker threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub workers: Option<NonZeroUsize>,
-    /// The memory that all queries together may use, such as 4GiB, and 16MiB at least [default: most of the machine's]
+    /// Memory limit for all queries together, such as 4GiB; at least 16MiB [default: most of the machine's memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,
-    /// A folder for what does not fit in memory; may be repeated, best with one on each disk [default: the system's]
+    /// Directory for data that does not fit in memory; repeat it to use several disks [default: the system's temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Vec<PathBuf>,
-    /// The disk space that all queries together may use, such as 100GiB [default: what there is]
+    /// Limit on temporary disk space for all queries together, such as 100GiB [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_limit: Option<usize>,
-    /// The unit in which temp space is written and read [default: 1MiB; less with little memory]
+    /// Unit of reads and writes in temporary files [default: 1MiB, or less with a small memory limit]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_cluster: Option<usize>,
-    /// Write and read temp space past the page cache
+    /// Bypass the page cache for temporary files
     #[arg(long)]
     pub temp_direct: bool,
-    /// Who reads and writes temp space
+    /// How temporary files are read and written
     #[arg(long, value_enum, default_value_t = TempIoChoice::Threads)]
     pub temp_io: TempIoChoice,
-    /// Whether rows in temp space are compressed
+    /// Compression of temporary files
     #[arg(long, value_enum, default_value_t = TempCompression::None)]
     pub temp_compression: TempCompression,
-    /// Log what is asked of temp space into a new file, for `diligence-bench blocks --replay`
+    /// Log the requests to temporary files to a new file, for `diligence-bench blocks --replay`
     #[arg(long, value_name = "FILE")]
     pub temp_log: Option<PathBuf>,
-    /// A setting, as in the statement SET; may be repeated
+    /// A setting, as in the SET statement; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
 }
 
-/// Who reads and writes temp space.
+/// How temporary files are read and written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TempIoChoice {
-    /// io_uring where the system allows it, and threads otherwise
+    /// io_uring where the system allows it, otherwise threads
     Auto,
     /// io_uring (Linux)
     IoUring,
-    /// Threads that block
+    /// Blocking calls on threads
     Threads,
 }
 
-/// How rows are written to temp space.
+/// Compression of temporary files.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TempCompression {
-    /// As they are
+    /// No compression
     None,
-    /// Compressed with LZ4: for slow or small disks
+    /// LZ4, for slow or small disks
     Lz4,
 }
 
-/// How results are shown.
+/// How results are printed.
 #[derive(Args, Clone, Debug)]
 pub struct OutputArguments {
-    /// How rows are written
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Say on standard error how many rows there were and how long it took
+    /// Print row counts and elapsed times on standard error
     #[arg(long)]
     pub timer: bool,
-    /// Rows of a table at most, 0 for all [default: 1000 on a terminal, else all]
+    /// Maximum number of rows to print in table format; 0 means all [default: 1000 on a terminal, otherwise all]
     #[arg(long, value_name = "N")]
     pub max_rows: Option<usize>,
 }
@@ -134,16 +137,16 @@ pub struct OutputArguments {
 /// `diligence sql`.
 #[derive(Args, Debug)]
 pub struct SqlArguments {
-    /// Run them on a server: postgres://USER@HOST:PORT/DATABASE
-    #[arg(long, value_name = "URL", conflicts_with_all = OF_A_DATABASE)]
+    /// Run the statements on a server: postgres://USER@HOST:PORT/DATABASE
+    #[arg(long, value_name = "URL", conflicts_with_all = DATABASE_OPTIONS)]
     pub connect: Option<String>,
     /// How the database is opened.
     #[command(flatten)]
     pub database: DatabaseArguments,
-    /// How results are shown.
+    /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
-    /// A file with SQL statements; may be repeated, and is run before the SQL given as an argument
+    /// File of SQL statements; may be repeated; files run before SQL arguments
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// SQL statements
@@ -154,13 +157,13 @@ pub struct SqlArguments {
 /// `diligence shell`.
 #[derive(Args, Debug)]
 pub struct ShellArguments {
-    /// Ask a server instead: postgres://USER@HOST:PORT/DATABASE, with ?sslmode=… and ?sslrootcert=FILE if need be
-    #[arg(long, value_name = "URL", conflicts_with_all = OF_A_DATABASE)]
+    /// Connect to a server: postgres://USER@HOST:PORT/DATABASE, optionally with ?sslmode=MODE and sslrootcert=FILE
+    #[arg(long, value_name = "URL", conflicts_with_all = DATABASE_OPTIONS)]
     pub connect: Option<String>,
     /// How the database is opened.
     #[command(flatten)]
     pub database: DatabaseArguments,
-    /// How results are shown.
+    /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -168,13 +171,13 @@ pub struct ShellArguments {
 /// `diligence top`.
 #[derive(Args, Debug)]
 pub struct TopArguments {
-    /// The server: postgres://USER@HOST:PORT/DATABASE
+    /// URL of the server: postgres://USER@HOST:PORT/DATABASE
     #[arg(long, value_name = "URL", default_value = "postgres://127.0.0.1:5433/diligence")]
     pub connect: String,
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub interval: f64,
-    /// Look once and print it; so it is, too, where standard output is no terminal
+    /// Print one snapshot and exit; implied if standard output is not a terminal
     #[arg(long)]
     pub once: bool,
 }
@@ -185,117 +188,116 @@ pub struct ServeArguments {
     /// How the database is opened.
     #[command(flatten)]
     pub database: DatabaseArguments,
-    /// Where PostgreSQL's protocol is spoken: an address, a port, both, or off [default: 127.0.0.1:5433]
-    #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
-    pub postgres: Door,
-    /// A directory for a Unix socket as well, .s.PGSQL.PORT, where psql -h DIR -p PORT finds it
+    /// Listen address for the PostgreSQL protocol: ADDRESS, PORT, ADDRESS:PORT, or off [default: 127.0.0.1:5433]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "127.0.0.1", hide_default_value = true)]
+    pub postgres: ListenAddress,
+    /// Directory for a Unix socket named .s.PGSQL.PORT, for psql -h DIR -p PORT
     #[arg(long, value_name = "DIR")]
     pub socket: Option<PathBuf>,
-    /// Where HTTP is: an address, a port, both, or off [default: 127.0.0.1:8123]
-    #[arg(long, value_name = "ADDRESS", value_parser = door, default_value = "127.0.0.1", hide_default_value = true)]
-    pub http: Door,
-    /// A TOML file of the users who may come [default: anybody on this machine]
+    /// Listen address for HTTP: ADDRESS, PORT, ADDRESS:PORT, or off [default: 127.0.0.1:8123]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "127.0.0.1", hide_default_value = true)]
+    pub http: ListenAddress,
+    /// TOML file of users [default: no log-in, from this machine only]
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// The certificate for TLS, a PEM file; with it every connection must be encrypted
+    /// TLS certificate, a PEM file; every network connection must then be encrypted
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// The certificate's key, a PEM file
+    /// Private key of the TLS certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// A folder of .sql files that become HTTP endpoints
+    /// Directory of .sql files to publish as HTTP endpoints
     #[arg(long, value_name = "DIR")]
     pub endpoints: Option<PathBuf>,
-    /// Clients of this machine that need not log in may name files and URLs in statements
+    /// Let clients name files and URLs in statements (only without --users)
     #[arg(long, conflicts_with = "users")]
     pub files: bool,
-    /// Sessions at once [default: 10000]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of sessions [default: 10000]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub sessions_max: Option<NonZeroUsize>,
-    /// Cheap queries that run at once [default: 64]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of cheap queries that run at once [default: 64]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub running_max: Option<NonZeroUsize>,
-    /// Heavy queries that run at once [default: 16]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of expensive queries that run at once [default: 16]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub heavy_max: Option<NonZeroUsize>,
-    /// Queries that wait at most, of each class; more are refused [default: 1024]
+    /// Maximum number of waiting queries in each of the two classes; further ones are rejected [default: 1024]
     #[arg(long, value_name = "N")]
     pub queue_max: Option<usize>,
-    /// Rows that a statement may give [default: no limit]
+    /// Maximum number of rows that a statement may return [default: no limit]
     #[arg(long, value_name = "N")]
     pub result_rows_max: Option<u64>,
-    /// Seconds that a statement may take, unless its session says otherwise [default: no limit]
+    /// Time limit for statements in seconds; sessions can override it [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     pub statement_timeout: Option<u64>,
-    /// Seconds that statements may take to end once the server is told to [default: 30]
+    /// Seconds to wait for running statements at shutdown [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub drain_time: Option<u64>,
-    /// How far workers stand back behind the threads of the network and behind other programs, as nice(1) counts it,
-    /// from 0 to 19 [default: 5]
+    /// Niceness of worker threads, from 0 to 19; above 0, network threads and other programs run first [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=19))]
     pub worker_nice: Option<u8>,
-    /// Read a password from standard input, print what the users' file needs, and end
+    /// Read a password from standard input, print its hash for the users file, and exit
     #[arg(long)]
     pub hash_password: bool,
 }
 
-/// Where a door is.
+/// The address that a protocol listens on, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Door(Option<(IpAddr, Option<u16>)>);
+pub struct ListenAddress(Option<(IpAddr, Option<u16>)>);
 
-impl Door {
-    /// Its address; `None` if it is closed.
+impl ListenAddress {
+    /// The address, with this port unless another was given; `None` if the protocol is off.
     pub fn address(self, port: u16) -> Option<SocketAddr> {
         self.0.map(|(address, given)| SocketAddr::new(address, given.unwrap_or(port)))
     }
 }
 
-/// `off`, `5433`, `0.0.0.0`, `[::1]:5433`.
-fn door(text: &str) -> Result<Door, String> {
+/// Parses `off`, `5433`, `0.0.0.0`, or `[::1]:5433`.
+fn listen_address(text: &str) -> Result<ListenAddress, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("off") {
-        return Ok(Door(None));
+        return Ok(ListenAddress(None));
     }
     if let Ok(port) = text.parse() {
-        return Ok(Door(Some((IpAddr::from([127, 0, 0, 1]), Some(port)))));
+        return Ok(ListenAddress(Some((IpAddr::from([127, 0, 0, 1]), Some(port)))));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(Door(Some((address.ip(), Some(address.port())))));
+        return Ok(ListenAddress(Some((address.ip(), Some(address.port())))));
     }
     let address = text.trim_start_matches('[').trim_end_matches(']').parse();
     address
-        .map(|address| Door(Some((address, None))))
-        .map_err(|_| "expected an address, a port, both, or off".to_owned())
+        .map(|address| ListenAddress(Some((address, None))))
+        .map_err(|_| "expected an IP address, a port, both as ADDRESS:PORT, or off".to_owned())
 }
 
 /// `diligence generate`.
 #[derive(Args, Debug)]
 pub struct GenerateArguments {
-    /// Which data.
+    /// The kind of data.
     #[command(subcommand)]
     pub what: Generated,
 }
 
-/// The kinds of data that can be made.
+/// The kinds of data that can be generated.
 #[derive(Debug, Subcommand)]
 pub enum Generated {
-    /// The eight tables of the TPC-H benchmark, the same rows as its dbgen
+    /// The eight tables of the TPC-H benchmark, with the same rows as its dbgen
     Tpch(TpchArguments),
 }
 
 /// `diligence generate tpch`.
 #[derive(Args, Debug)]
 pub struct TpchArguments {
-    /// The scale factor: 1 is about 250 MB of Parquet and 6 million rows in lineitem
+    /// Scale factor; 1 is about 250 MB of Parquet and 6 million rows in lineitem
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     pub sf: f64,
-    /// The folder for the files; it is made if missing
+    /// Directory for the files; created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The format of the files
+    /// File format
     #[arg(long, value_enum, default_value_t = FileFormat::Parquet)]
     pub format: FileFormat,
-    /// Replace files that exist; otherwise a file with the same scale factor is kept
+    /// Replace existing files; otherwise files with the same scale factor are kept
     #[arg(long)]
     pub force: bool,
 }
@@ -307,7 +309,7 @@ pub enum FileFormat {
     Parquet,
 }
 
-/// A number of bytes with a unit: `4GiB`, `512 MB`, `1.5g`, `1048576`.
+/// Parses a number of bytes with a unit: `4GiB`, `512 MB`, `1.5g`, `1048576`.
 fn bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -323,22 +325,27 @@ fn bytes(text: &str) -> Result<usize, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        other => return Err(format!("'{other}' is not a unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB")),
+        other => return Err(format!("unknown unit '{other}'; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB")),
     };
     let bytes = (number * factor as f64).round();
     if !(1.0..=u64::MAX as f64 / 2.0).contains(&bytes) {
-        return Err("it must be at least one byte and fit into the address space".to_owned());
+        return Err("expected at least one byte and at most the size of the address space".to_owned());
     }
     Ok(bytes as usize)
 }
 
-/// A tenth of a second to an hour.
+/// Parses a number of things, of which there must be one at least.
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.trim().parse().map_err(|_| "expected a whole number of at least 1".to_owned())
+}
+
+/// Parses a time from a tenth of a second to an hour.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
 }
 
-/// `name=value`.
+/// Parses `name=value`.
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
@@ -368,13 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn doors_are_addresses_or_ports() {
-        let address = |text: &str| door(text).unwrap().address(1).map(|address| address.to_string());
+    fn listen_addresses_have_an_address_or_a_port() {
+        let address = |text: &str| listen_address(text).unwrap().address(1).map(|address| address.to_string());
         assert_eq!(address("off"), None);
         assert_eq!(address("5433").as_deref(), Some("127.0.0.1:5433"));
         assert_eq!(address("0.0.0.0").as_deref(), Some("0.0.0.0:1"));
         assert_eq!(address("[::1]:7").as_deref(), Some("[::1]:7"));
-        assert!(door("example.com").is_err());
+        assert!(listen_address("example.com").is_err());
     }
 
     #[test]

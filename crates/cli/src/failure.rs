@@ -1,4 +1,4 @@
-//! How the command fails: what is printed, and with which exit code.
+//! Why the command fails: the message that is printed, and the exit code.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,24 +6,27 @@ use std::process::ExitCode;
 
 use diligence_base::{Error, Span};
 
+use crate::location::Location;
 use crate::output::WriteError;
-use crate::sources::Place;
+
+/// The result of a subcommand.
+pub type Done = Result<(), Failure>;
 
 /// Why a run of the command ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line cannot be followed. Exit code 2.
+    /// The command line is invalid. Exit code 2.
     Usage(String),
-    /// A statement failed, and where it stands in its source. Exit code 1.
-    Statement(Error, Option<Place>),
-    /// Something else failed while running. Exit code 1.
+    /// A statement failed, at this location in its source. Exit code 1.
+    Statement(Error, Option<Location>),
+    /// Something else failed. Exit code 1.
     Other(String),
-    /// Whoever read the output has gone: no error. Exit code 0.
+    /// The reader of the output has closed it, which is not an error. Exit code 0.
     OutputClosed,
 }
 
 impl Failure {
-    /// From an error of an output.
+    /// The failure for an error while writing output.
     pub fn output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -31,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// Shows it on standard error and gives the exit code.
+    /// Prints the failure on standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => ExitCode::SUCCESS,
@@ -47,7 +50,7 @@ impl Failure {
     }
 }
 
-/// Says something on standard error. Where nobody can hear it, the exit code still tells.
+/// Prints a line on standard error. If that is closed, the exit code still reports the failure.
 pub fn complain(what: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{what}");
 }
@@ -67,11 +70,11 @@ impl fmt::Display for Failure {
             Failure::Usage(message) => write!(f, "error: {message}"),
             Failure::Other(message) => write!(f, "error: {message}"),
             Failure::OutputClosed => write!(f, "the output was closed"),
-            Failure::Statement(error, place) => {
+            Failure::Statement(error, location) => {
                 write!(f, "error: {}", error.message())?;
-                match (error.span(), place) {
-                    (Some(span), Some(place)) => write_excerpt(f, place, span)?,
-                    (None, Some(place)) if place.source.is_some() => write!(f, "\n --> {place}")?,
+                match (error.span(), location) {
+                    (Some(span), Some(location)) => write_excerpt(f, location, span)?,
+                    (None, Some(location)) if location.source.is_some() => write!(f, "\n --> {location}")?,
                     _ => {}
                 }
                 if let Some(hint) = error.hint() {
@@ -83,16 +86,16 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The widest excerpt that is shown of a line; statements made by programs have very long lines.
+/// The widest excerpt of a line; generated statements can have very long lines.
 const EXCERPT_CHARACTERS_MAX: usize = 120;
 
 /// The line of the statement that the span points into, with a caret under the character.
-fn write_excerpt(f: &mut fmt::Formatter<'_>, place: &Place, span: Span) -> fmt::Result {
-    let lines = place.statement.lines().count() as u64;
-    let Some(line) = place.statement.lines().nth(span.line.saturating_sub(1) as usize) else {
+fn write_excerpt(f: &mut fmt::Formatter<'_>, location: &Location, span: Span) -> fmt::Result {
+    let lines = location.statement.lines().count() as u64;
+    let Some(line) = location.statement.lines().nth(span.line.saturating_sub(1) as usize) else {
         return Ok(());
     };
-    // The end of the text is a place too: one past the last character.
+    // A span can point to the end of the text, one past the last character.
     let characters = line.chars().count();
     let column = (span.column.max(1) as usize - 1).min(characters);
     let first = column.saturating_sub(EXCERPT_CHARACTERS_MAX / 2);
@@ -102,12 +105,12 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, place: &Place, span: Span) -> fmt::
     let before = line.chars().skip(first).take(column - first).collect::<String>();
     let indent = unicode_width::UnicodeWidthStr::width(before.as_str());
 
-    let number = place.line + span.line.saturating_sub(1);
-    if let Some(source) = &place.source {
-        write!(f, "\n --> {source}:{number}:{}", place.column_of(span))?;
+    let number = location.line + span.line.saturating_sub(1);
+    if let Some(source) = &location.source {
+        write!(f, "\n --> {source}:{number}:{}", location.column_of(span))?;
     }
-    if place.source.is_none() && lines == 1 && place.line == 1 {
-        // A one-liner from the command line needs no line number.
+    if location.source.is_none() && lines == 1 && location.line == 1 {
+        // A single line from the command line needs no line number.
         return write!(f, "\n  {excerpt}\n  {}^", " ".repeat(indent));
     }
     let margin = " ".repeat(number.to_string().len());
@@ -118,8 +121,8 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, place: &Place, span: Span) -> fmt::
 mod tests {
     use super::*;
 
-    fn place(statement: &str, source: Option<&str>, line: u64) -> Place {
-        Place { source: source.map(str::to_owned), statement: statement.to_owned(), line, column: 1 }
+    fn location(statement: &str, source: Option<&str>, line: u64) -> Location {
+        Location { source: source.map(str::to_owned), statement: statement.to_owned(), line, column: 1 }
     }
 
     fn error(line: u64, column: u64) -> Error {
@@ -128,29 +131,29 @@ mod tests {
 
     #[test]
     fn the_caret_stands_under_the_character() {
-        let failure = Failure::Statement(error(1, 8), Some(place("SELECT x FROM t", None, 1)));
+        let failure = Failure::Statement(error(1, 8), Some(location("SELECT x FROM t", None, 1)));
         let expected = "error: no column named 'x'\n  SELECT x FROM t\n         ^\nhint: did you mean 'y'?";
         assert_eq!(failure.to_string(), expected);
     }
 
     #[test]
     fn a_file_is_named_with_the_line_in_the_file() {
-        let failure = Failure::Statement(error(2, 3), Some(place("SELECT\n  x\nFROM t", Some("q.sql"), 9)));
+        let failure = Failure::Statement(error(2, 3), Some(location("SELECT\n  x\nFROM t", Some("q.sql"), 9)));
         let expected = "error: no column named 'x'\n --> q.sql:10:3\n 10 |   x\n    |   ^\nhint: did you mean 'y'?";
         assert_eq!(failure.to_string(), expected);
     }
 
     #[test]
     fn wide_characters_tabs_and_places_outside_the_text_are_survived() {
-        let failure = Failure::Statement(error(1, 14), Some(place("SELECT '日本', x", None, 1)));
+        let failure = Failure::Statement(error(1, 14), Some(location("SELECT '日本', x", None, 1)));
         let caret = format!("\n  SELECT '日本', x\n{}^", " ".repeat(2 + "SELECT '".len() + 4 + "', ".len()));
         assert!(failure.to_string().contains(&caret), "{failure}");
         for (line, column) in [(1, 4), (1, 900), (0, 0), (7, 1)] {
-            let failure = Failure::Statement(error(line, column), Some(place("\tSELECT", None, 1)));
+            let failure = Failure::Statement(error(line, column), Some(location("\tSELECT", None, 1)));
             assert!(failure.to_string().starts_with("error: no column"), "{failure}");
         }
         let long = format!("{}x", " ".repeat(10_000));
-        let shown = Failure::Statement(error(1, 10_001), Some(place(&long, None, 1))).to_string();
+        let shown = Failure::Statement(error(1, 10_001), Some(location(&long, None, 1))).to_string();
         assert!(shown.len() < 400 && shown.contains('x'), "{shown}");
     }
 }

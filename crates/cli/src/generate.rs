@@ -1,15 +1,14 @@
-//! `diligence generate`: makes data, with a progress bar per table.
+//! `diligence generate`: generates data, with a progress bar per table.
 
 use diligence_base::ErrorKind;
 use diligence_tpch::{Options, Outcome, TpchTable};
 use indicatif::HumanBytes;
 
-use crate::Done;
 use crate::arguments::{FileFormat, GenerateArguments, Generated, TpchArguments};
-use crate::failure::{Failure, complain};
+use crate::failure::{Done, Failure, complain};
 use crate::progress::{count_text, rows_bar};
 
-/// Runs the subcommand.
+/// Runs the subcommand. Fails if the options are invalid or a file cannot be written.
 pub fn run(arguments: &GenerateArguments) -> Done {
     match &arguments.what {
         Generated::Tpch(arguments) => tpch(arguments),

@@ -1,4 +1,4 @@
-//! Ctrl-C: cancels the statement that runs, and ends the process when none does or when pressed again.
+//! Ctrl-C cancels the running statement. It ends the process if no statement is running or if it is pressed again.
 
 use std::sync::Arc;
 
@@ -6,80 +6,82 @@ use parking_lot::Mutex;
 
 use crate::failure::Failure;
 
-/// The exit code of a process that an interrupt ended, as shells expect it: 128 + SIGINT.
+/// The exit code of a process that an interrupt ended, by the convention of shells: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Ends a statement.
+/// Cancels a statement.
 type Cancel = Box<dyn FnOnce() + Send>;
 
-/// What an interrupt means at this moment.
+/// What an interrupt applies to at this moment.
 #[derive(Default)]
-enum Target {
-    /// Nothing runs: the process ends.
+enum InterruptTarget {
+    /// No statement is running: the process ends.
     #[default]
     Process,
-    /// A statement is on its way; it can be cancelled once it is planned.
+    /// A statement is running; it can be cancelled once it is planned.
     Statement(Option<Cancel>),
-    /// A statement was asked to stop and has not yet.
+    /// A statement was cancelled and has not ended yet.
     Stopping,
 }
 
-/// Says what an interrupt means; one per process.
+/// The handler of interrupts; one per process.
 pub struct Interrupt {
-    target: Arc<Mutex<Target>>,
+    target: Arc<Mutex<InterruptTarget>>,
 }
 
 impl Interrupt {
-    /// Takes over the process's SIGINT.
+    /// Installs the handler for SIGINT. Fails if the system refuses it.
     pub fn install() -> Result<Self, Failure> {
-        let target = Arc::new(Mutex::new(Target::default()));
+        let target = Arc::new(Mutex::new(InterruptTarget::default()));
         let on_signal = Arc::clone(&target);
         // The handler runs on a thread of its own, so it may lock.
         ctrlc::set_handler(move || {
-            let was = std::mem::replace(&mut *on_signal.lock(), Target::Stopping);
+            let was = std::mem::replace(&mut *on_signal.lock(), InterruptTarget::Stopping);
             match was {
-                Target::Statement(Some(cancel)) => cancel(),
-                Target::Statement(None) => {}
-                Target::Process | Target::Stopping => std::process::exit(INTERRUPTED),
+                InterruptTarget::Statement(Some(cancel)) => cancel(),
+                InterruptTarget::Statement(None) => {}
+                InterruptTarget::Process | InterruptTarget::Stopping => std::process::exit(INTERRUPTED),
             }
         })
         .map_err(|error| Failure::Other(format!("cannot handle interrupts: {error}")))?;
         Ok(Self { target })
     }
 
-    /// From now on an interrupt is for a statement, until the guard is dropped.
-    pub fn statement(&self) -> Guard<'_> {
-        *self.target.lock() = Target::Statement(None);
-        Guard { interrupt: self }
+    /// Directs interrupts to a statement until the guard is dropped.
+    pub fn statement(&self) -> InterruptGuard<'_> {
+        *self.target.lock() = InterruptTarget::Statement(None);
+        InterruptGuard { interrupt: self }
     }
 }
 
-/// While it lives, an interrupt is for a statement.
-pub struct Guard<'a> {
+/// Directs interrupts to a statement while it exists.
+pub struct InterruptGuard<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Guard<'_> {
-    /// The statement is on its way, and this is how it is cancelled. Done at once if there was an interrupt before.
+impl InterruptGuard<'_> {
+    /// Sets how the statement is cancelled. Cancels it at once if an interrupt has occurred.
     pub fn cancels(&self, cancel: impl FnOnce() + Send + 'static) {
         let mut target = self.interrupt.target.lock();
         match &*target {
-            Target::Stopping => {
+            InterruptTarget::Stopping => {
                 drop(target);
                 cancel();
             }
-            Target::Process | Target::Statement(_) => *target = Target::Statement(Some(Box::new(cancel))),
+            InterruptTarget::Process | InterruptTarget::Statement(_) => {
+                *target = InterruptTarget::Statement(Some(Box::new(cancel)))
+            }
         }
     }
 
-    /// True once there was an interrupt.
+    /// Whether an interrupt has occurred.
     pub fn interrupted(&self) -> bool {
-        matches!(*self.interrupt.target.lock(), Target::Stopping)
+        matches!(*self.interrupt.target.lock(), InterruptTarget::Stopping)
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for InterruptGuard<'_> {
     fn drop(&mut self) {
-        *self.interrupt.target.lock() = Target::Process;
+        *self.interrupt.target.lock() = InterruptTarget::Process;
     }
 }

@@ -1,20 +1,21 @@
-//! The `diligence` command: SQL over files, a shell, a server, a board that watches one, and data generation.
+//! The `diligence` command: SQL over files, an interactive shell, a server, a dashboard for a server, and data
+//! generation.
 //!
-//! The life of `diligence sql "…"`:
-//! 1. [`arguments`] parses the command line; [`sources`] collects the SQL from it, from files, or from standard input.
-//! 2. [`open`] opens a database over the data folder, or [`remote`] connects to a server: a [`target`] either way. Each
-//!    source is split into statements.
-//! 3. [`statements`] runs them one by one, drawing progress, obeying Ctrl-C ([`interrupt`]), and handing batches to
+//! `diligence sql "…"` runs in these steps:
+//! 1. [`arguments`] parses the command line. [`sources`] collects the SQL from it, from files, or from standard input.
+//! 2. [`open`] opens a database over the data directory, or [`remote`] connects to a server; both are a [`target`]. Each
+//!    source is split into statements with their [`location`]s.
+//! 3. [`statements`] runs them one by one, draws progress, reacts to Ctrl-C ([`interrupt`]), and passes batches to
 //!    [`output`].
-//! 4. [`failure`] shows an error with its place in the source, and says which exit code it is.
+//! 4. [`failure`] prints an error with its location in the source and chooses the exit code.
 //!
-//! Exit codes: 0 everything ran, 1 a statement failed, 2 the command line makes no sense. A closed output (`| head`) is
-//! not an error.
+//! Exit codes: 0 success, 1 a statement failed, 2 invalid command line. A closed output (`| head`) is not an error.
 
 mod arguments;
 mod failure;
 mod generate;
 mod interrupt;
+mod location;
 mod open;
 mod output;
 mod progress;
@@ -33,7 +34,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
-use failure::Failure;
 
 fn main() -> ExitCode {
     let done = match Arguments::parse_from(std::env::args_os().map(not_a_flag)).command {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// SQL that begins with a comment must not be taken for a flag: it gets a space in front.
+/// Puts a space in front of SQL that begins with a comment, so that it is not parsed as a flag.
 fn not_a_flag(argument: OsString) -> OsString {
     match argument.to_str() {
         Some(text) if text.strip_prefix("--").is_some_and(|rest| rest.starts_with(char::is_whitespace)) => {
@@ -58,6 +58,3 @@ fn not_a_flag(argument: OsString) -> OsString {
         _ => argument,
     }
 }
-
-/// What every subcommand answers.
-type Done = Result<(), Failure>;

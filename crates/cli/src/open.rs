@@ -6,14 +6,14 @@ use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
 use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
 use crate::failure::Failure;
 
-/// Opens it; workers stand back so far. A folder that is not there or a setting that does not exist is a mistake of the
-/// command line.
+/// Opens the database, with workers of this niceness. Fails with [`Failure::Usage`] if the data directory or a setting
+/// does not exist or a value is invalid, and with [`Failure::Other`] if the system refuses a resource.
 pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, Failure> {
     if let Some(data) = &arguments.data
         && !data.is_dir()
     {
-        let what = if data.exists() { "is not a folder" } else { "does not exist" };
-        return Err(Failure::Usage(format!("--data {}: it {what}", data.display())));
+        let what = if data.exists() { "is not a directory" } else { "does not exist" };
+        return Err(Failure::Usage(format!("the data directory {} {what}", data.display())));
     }
     let defaults = arguments.memory.map_or_else(TempOptions::default, TempOptions::within);
     let temp = TempOptions {

@@ -1,4 +1,4 @@
-//! Progress bars on standard error. They show nothing where standard error is no terminal.
+//! Progress bars on standard error. Nothing is drawn if standard error is not a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use diligence_engine::query::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How long a statement runs before it gets a bar: below that a bar only flickers.
+/// How long a statement runs before it gets a bar; sooner, the bar would only flicker.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Pictures per second.
+/// Redraws per second.
 const REFRESH_HZ: u8 = 8;
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
-    // The templates are constants of this file; a wrong one shows indicatif's own style.
+    // The templates are constants in this file; an invalid one falls back to the default style.
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style.progress_chars("█▉▊▋▌▍▎▏ ")),
         Err(_) => bar,
     }
 }
 
-/// A bar over a number of rows, with a message in front of it.
+/// A bar for a number of rows, with a message in front of it.
 pub fn rows_bar(rows: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(REFRESH_HZ);
     let bar = ProgressBar::with_draw_target(Some(rows), target);
@@ -33,8 +33,7 @@ pub fn count_text(count: u64, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
-/// The bar of a statement: appears when it has run for a while, goes away when its rows come. Nothing is shown where
-/// standard error is no terminal.
+/// The bar of a statement. It appears once the statement has run for a while and disappears when rows arrive.
 pub struct StatementProgress {
     begun: Instant,
     bar: Option<ProgressBar>,
@@ -48,29 +47,29 @@ impl StatementProgress {
         Self { begun: Instant::now(), bar: None, template: "", wanted: std::io::stderr().is_terminal() }
     }
 
-    /// Draws what is known. Called every now and then.
+    /// Draws the progress. Called periodically.
     pub fn show(&mut self, progress: Progress) {
         if !self.wanted || self.begun.elapsed() < QUIET {
             return;
         }
         if progress.clusters_total == 0 {
-            // Nothing is read: there is no share of anything to show.
+            // The query reads no table, so there is no fraction to show.
             return self.show_text("running");
         }
-        let bar = self.bar("{wide_bar} {percent:>3}% {pos} of {len} clusters read, {elapsed} (Ctrl-C cancels)");
+        let bar = self.bar("{wide_bar} {percent:>3}% {pos} of {len} parts read, {elapsed} (Ctrl-C cancels)");
         bar.set_length(progress.clusters_total as u64);
         bar.set_position(progress.clusters_done as u64);
         bar.tick();
     }
 
-    /// Draws that the statement is being planned. Called every now and then.
+    /// Draws that the statement is being planned. Called periodically.
     pub fn show_planning(&mut self) {
         if self.wanted && self.begun.elapsed() >= QUIET {
             self.show_text("planning");
         }
     }
 
-    /// Draws that the statement runs, when nothing is known of how far it is. Called every now and then.
+    /// Draws that the statement is running, when its progress is unknown. Called periodically.
     pub fn show_running(&mut self) {
         if self.wanted && self.begun.elapsed() >= QUIET {
             self.show_text("running");
@@ -83,7 +82,7 @@ impl StatementProgress {
         bar.tick();
     }
 
-    /// The bar, in this shape.
+    /// The bar with this template.
     fn bar(&mut self, template: &'static str) -> &ProgressBar {
         if let Some(bar) = self.bar.take_if(|_| self.template != template) {
             bar.finish_and_clear();
@@ -96,7 +95,7 @@ impl StatementProgress {
         })
     }
 
-    /// Takes the bar away for good, for rows to be shown.
+    /// Removes the bar for good, so that rows can be printed.
     pub fn clear(&mut self) {
         self.wanted = false;
         if let Some(bar) = self.bar.take() {

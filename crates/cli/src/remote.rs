@@ -1,4 +1,4 @@
-//! A server as the place where statements run.
+//! A server as the target of statements.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use diligence_db::Session;
 use diligence_engine::query::Progress;
 
 use crate::failure::{Failure, complain};
-use crate::interrupt::Guard;
+use crate::interrupt::InterruptGuard;
 use crate::output::printable;
 use crate::progress::StatementProgress;
-use crate::target::{Kind, LOOK_EVERY, Running, Target};
+use crate::target::{LOOK_EVERY, RunningStatement, StatementResult, Target};
 
-/// What the server is told who asks.
+/// The `application_name` of this client.
 const APPLICATION: &str = "diligence";
 
 const RELATIONS: &str = "SELECT table_schema, table_name FROM information_schema.tables \
@@ -31,12 +31,13 @@ const COLUMNS: &str = "SELECT DISTINCT column_name FROM information_schema.colum
 pub struct Remote {
     address: Url,
     connection: RefCell<Connection>,
-    /// Whether tables may have come or gone since the words were asked for.
+    /// Whether tables may have changed since `words` was filled.
     changed: Cell<bool>,
     words: RefCell<(Vec<String>, Vec<String>)>,
 }
 
-/// Reads an address and connects; asks for a password on the terminal if one is needed and not there.
+/// Connects to the server that the URL names, and asks for a password on the terminal if the server requires one that
+/// neither the URL nor PGPASSWORD has. Fails if the URL is invalid, the server cannot be reached, or it rejects the login.
 pub fn connect(url: &str) -> Result<Connection, Failure> {
     open(&address(url)?)
 }
@@ -53,18 +54,18 @@ fn open(address: &Url) -> Result<Connection, Failure> {
     Connection::open(address, APPLICATION, || asked(address)).map_err(|error| Failure::Other(error.to_string()))
 }
 
-/// Asks for a password. `None` where nobody can be asked.
+/// Asks for a password; `None` without a terminal.
 fn asked(address: &Url) -> Option<String> {
     let terminal = console::Term::stderr();
     if !console::user_attended() || !terminal.is_term() {
         return None;
     }
-    terminal.write_str(&format!("password of {} on {}: ", address.user, address.host)).ok()?;
+    terminal.write_str(&format!("Password for user {} on {}: ", address.user, address.host)).ok()?;
     terminal.read_secure_line().ok()
 }
 
 impl Remote {
-    /// Connects, and makes the settings.
+    /// Connects and applies the settings. Fails as [`connect`] does, and if the server rejects a setting.
     pub fn open(url: &str, settings: &[(String, String)]) -> Result<Self, Failure> {
         let address = address(url)?;
         let mut connection = open(&address)?;
@@ -76,25 +77,26 @@ impl Remote {
         Ok(Self { address, connection: RefCell::new(connection), changed: Cell::new(true), words })
     }
 
-    /// Where it is.
+    /// The URL of the server.
     pub fn address(&self) -> &Url {
         &self.address
     }
 
-    /// Makes the connection ready for a statement: one that was lost is made anew, one that still ends something is
-    /// waited for.
-    fn ready(&self, interrupt: &Guard<'_>) -> Result<RefMut<'_, Connection>, Error> {
+    /// Makes the connection ready for a statement: reconnects if it was lost, and waits if the previous statement has not
+    /// ended.
+    fn ready(&self, interrupt: &InterruptGuard<'_>) -> Result<RefMut<'_, Connection>, Error> {
         let mut connection = self.connection.borrow_mut();
         if connection.is_broken() {
             *connection = Connection::open(&self.address, APPLICATION, || asked(&self.address))?;
-            complain("connected anew; settings have their defaults again");
+            complain("reconnected; settings were reset to their defaults");
         }
         while !connection.is_ready() {
-            // What is left of the statement before concerns nobody.
+            // The rest of the previous statement is of no interest.
             let _ = connection.next_within(LOOK_EVERY);
             if connection.is_broken() {
-                return Err(Error::resource("the connection to the server was lost")
-                    .with_hint("the next statement makes a new one"));
+                return Err(
+                    Error::resource("the connection to the server was lost").with_hint("the next statement reconnects")
+                );
             }
             if interrupt.interrupted() {
                 return Err(Error::cancelled());
@@ -108,7 +110,7 @@ impl Remote {
         if !connection.is_ready() || connection.is_broken() {
             return vec![];
         }
-        // Completion without names is better than a shell that complains about itself.
+        // Completion without names is better than an error that the user did not cause.
         let batches = connection.rows(query).unwrap_or_default();
         let rows = batches.iter().flat_map(|batch: &RecordBatch| {
             let columns = batch.columns().iter().filter_map(|column| column.as_string_opt::<i32>()).collect::<Vec<_>>();
@@ -124,21 +126,21 @@ impl Target for Remote {
     fn begin<'a>(
         &'a self,
         sql: &str,
-        interrupt: &Guard<'_>,
+        interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
-    ) -> Result<Box<dyn Running + 'a>, Error> {
+    ) -> Result<Box<dyn RunningStatement + 'a>, Error> {
         let mut connection = self.ready(interrupt)?;
         let canceller = connection.canceller();
         interrupt.cancels(move || {
             if let Err(error) = canceller.cancel() {
-                complain(format!("the server cannot be told to cancel: {error}"));
+                complain(format!("the statement could not be cancelled: {error}"));
             }
         });
         connection.start(sql)?;
         let schema = Arc::new(Schema::empty());
         let mut running =
             RemoteRunning { changed: &self.changed, connection, schema, tag: None, first: None, over: false };
-        // The columns, or that there are none, come with the first rows or with the end.
+        // Columns arrive before the first rows; a command has none and ends.
         while running.tag.is_none() && running.schema.fields().is_empty() && !running.over {
             match running.next_within(LOOK_EVERY) {
                 Poll::Pending => progress.show_running(),
@@ -176,27 +178,27 @@ impl Target for Remote {
     }
 }
 
-/// A statement that a server runs.
+/// A statement that is running on a server.
 struct RemoteRunning<'a> {
     connection: RefMut<'a, Connection>,
     changed: &'a Cell<bool>,
     schema: SchemaRef,
-    /// What was done, of a command.
+    /// The command tag.
     tag: Option<String>,
-    /// Rows that were there before they were asked for.
+    /// Rows that arrived while the columns were awaited.
     first: Option<RecordBatch>,
     over: bool,
 }
 
-impl Running for RemoteRunning<'_> {
+impl RunningStatement for RemoteRunning<'_> {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StatementResult {
         match &self.tag {
             Some(tag) if self.schema.fields().is_empty() => command(tag),
-            _ => Kind::Rows,
+            _ => StatementResult::Rows,
         }
     }
 
@@ -222,7 +224,7 @@ impl Running for RemoteRunning<'_> {
                 return Poll::Ready(None);
             }
             Err(error) => {
-                // What follows is only that the server is ready again.
+                // Only the message that the server is ready follows.
                 self.over = true;
                 return Poll::Ready(Some(Err(error)));
             }
@@ -238,21 +240,21 @@ impl Running for RemoteRunning<'_> {
 impl Drop for RemoteRunning<'_> {
     fn drop(&mut self) {
         if !self.over && !self.connection.is_ready() && !self.connection.is_broken() {
-            // Nobody wants the rest. If the server does not hear it, its rows are read and thrown away.
+            // The rest is not needed. If the server misses this, its rows are read and discarded.
             let _ = self.connection.canceller().cancel();
         }
     }
 }
 
-/// `INSERT 0 3` is three rows of INSERT.
-fn command(tag: &str) -> Kind {
+/// Parses a command tag: `INSERT 0 3` is INSERT with three rows.
+fn command(tag: &str) -> StatementResult {
     let words = tag.split(' ').collect::<Vec<_>>();
     match words[..] {
-        ["INSERT", _, rows] => Kind::Command { tag: "INSERT".to_owned(), rows: rows.parse().ok() },
+        ["INSERT", _, rows] => StatementResult::Command { tag: "INSERT".to_owned(), rows: rows.parse().ok() },
         [tag, rows] if rows.bytes().all(|byte| byte.is_ascii_digit()) && !rows.is_empty() => {
-            Kind::Command { tag: tag.to_owned(), rows: rows.parse().ok() }
+            StatementResult::Command { tag: tag.to_owned(), rows: rows.parse().ok() }
         }
-        _ => Kind::Command { tag: tag.to_owned(), rows: None },
+        _ => StatementResult::Command { tag: tag.to_owned(), rows: None },
     }
 }
 
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn tags_have_counts() {
         let is = |tag: &str, name: &str, rows| {
-            assert_eq!(command(tag), Kind::Command { tag: name.to_owned(), rows }, "{tag}");
+            assert_eq!(command(tag), StatementResult::Command { tag: name.to_owned(), rows }, "{tag}");
         };
         is("INSERT 0 3", "INSERT", Some(3));
         is("COPY 7", "COPY", Some(7));

@@ -1,4 +1,4 @@
-//! `diligence serve`: a server for clients over the network, until a signal ends it.
+//! `diligence serve`: a server for network clients, until a signal stops it.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::time::Duration;
@@ -9,34 +9,33 @@ use diligence_server::path::PathOptions;
 use diligence_server::scram::Verifier;
 use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
 
-use crate::Done;
 use crate::arguments::ServeArguments;
-use crate::failure::{Failure, complain};
+use crate::failure::{Done, Failure, complain};
 use crate::open::open;
 
 /// The setting for the time zone of sessions.
 const TIME_ZONE: &str = "datafusion.execution.time_zone";
 
-/// Runs the subcommand.
+/// Runs the subcommand. Fails if the options are invalid, the database cannot be opened, or an address is in use.
 pub fn run(arguments: &ServeArguments) -> Done {
     if arguments.hash_password {
         return hash_password();
     }
     let options = options(arguments)?;
-    // Before the database is opened, which may take a while.
+    // Opening the database may take a while, so mistakes are reported before.
     options.check().map_err(failed)?;
     let mut opened = arguments.database.clone();
-    // Clients expect a TIMESTAMP WITH TIME ZONE to have one.
+    // Clients expect a TIMESTAMP WITH TIME ZONE to have a zone.
     opened.settings.insert(0, (TIME_ZONE.to_owned(), "+00:00".to_owned()));
     let database = open(&opened, arguments.worker_nice.unwrap_or(WORKER_NICE))?;
     for (name, why) in database.left_out() {
-        complain(format!("warning: the folder '{name}' is no table: {why}"));
+        complain(format!("warning: the directory '{name}' cannot be read as a table: {why}"));
     }
     let encrypted = options.tls.is_some();
     let announce = |addresses| announce(&addresses, encrypted);
     let served = diligence_server::process::serve(database, options, announce).map_err(failed)?;
     if !served {
-        complain("sessions were ended before they were done");
+        complain("some sessions were closed before their statements finished");
     }
     Ok(())
 }
@@ -74,9 +73,9 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
     })
 }
 
-/// One line for each door, which whoever started the server can wait for.
+/// Prints one line for each listen address, which a supervising process can wait for.
 fn announce(addresses: &Addresses, encrypted: bool) {
-    // Without a reader the server serves all the same.
+    // The server works without a reader of its output.
     let _ = stdout().write_all(lines(addresses, encrypted).as_bytes()).and_then(|()| stdout().flush());
 }
 
@@ -97,10 +96,13 @@ fn lines(addresses: &Addresses, encrypted: bool) -> String {
 
 fn hash_password() -> Done {
     let mut password = String::new();
-    stdin().lock().read_line(&mut password).map_err(|error| Failure::Other(format!("no password: {error}")))?;
+    stdin()
+        .lock()
+        .read_line(&mut password)
+        .map_err(|error| Failure::Other(format!("cannot read the password: {error}")))?;
     let password = password.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
-        return Err(Failure::Usage("give the password as a line on standard input".to_owned()));
+        return Err(Failure::Usage("expected the password as one line on standard input".to_owned()));
     }
     println!("{}", Verifier::of_password(password).map_err(failed)?.text());
     Ok(())

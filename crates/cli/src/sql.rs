@@ -1,22 +1,22 @@
-//! `diligence sql`: statements from the command line, files or standard input.
+//! `diligence sql`: runs statements from the command line, files or standard input.
 
 use std::io::{IsTerminal, stdin, stdout};
 
 use crate::arguments::SqlArguments;
-use crate::failure::Failure;
+use crate::failure::{Done, Failure};
 use crate::interrupt::Interrupt;
 use crate::open::open;
 use crate::remote::Remote;
+use crate::shell;
 use crate::sources::Source;
-use crate::statements::Runner;
+use crate::statements::{Runner, check_for_terminal};
 use crate::target::Target;
-use crate::{Done, shell};
 
-/// Runs the subcommand.
+/// Runs the subcommand. Fails with the first error.
 pub fn run(arguments: &SqlArguments) -> Done {
     let terminal = stdout().is_terminal();
     if terminal {
-        arguments.output.format.check_for_terminal()?;
+        check_for_terminal(arguments.output.format)?;
     }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
@@ -37,13 +37,13 @@ fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
     if sources.is_empty() {
         if stdin().is_terminal() {
             return Err(Failure::Usage(
-                "no SQL given; give it as an argument, with -f, or on standard input, or start 'diligence shell'"
+                "no SQL given; pass it as an argument, with -f, or on standard input, or start 'diligence shell'"
                     .to_owned(),
             ));
         }
         sources.push(Source::standard_input()?);
     }
-    // `sql` shares nothing with the shell but this: a dot command is not SQL, and saying so helps.
+    // A dot command is not SQL; say so rather than report a syntax error.
     if let Some(command) = arguments.statements.iter().find(|text| shell::is_command(text)) {
         return Err(Failure::Usage(format!("'{}' works only in 'diligence shell'", command.trim())));
     }

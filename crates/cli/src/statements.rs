@@ -10,19 +10,31 @@ use diligence_db::Session;
 
 use crate::arguments::OutputArguments;
 use crate::failure::{Failure, complain};
-use crate::interrupt::{Guard, Interrupt};
-use crate::output::{Appetite, Format, LineWriter, ResultWriter, Room, writer};
+use crate::interrupt::{Interrupt, InterruptGuard};
+use crate::location::Location;
+use crate::output::{Demand, Format, LineWriter, ResultWriter, TableLimits, writer};
 use crate::progress::{StatementProgress, count_text};
-use crate::sources::{Place, Source};
-use crate::target::{Kind, LOOK_EVERY, Running, Target};
+use crate::sources::Source;
+use crate::target::{LOOK_EVERY, RunningStatement, StatementResult, Target};
 
-/// Rows of a table on a terminal, unless asked for more: some screens.
+/// The most rows of a table on a terminal by default: a few screens.
 const TERMINAL_ROWS_MAX: usize = 1_000;
 
-/// How long a statement that was interrupted may take to stop. Then it is left alone: it does so when it next looks.
+/// How long an interrupted statement is waited for. After that it stops in the background.
 const STOPPING_TIME: Duration = Duration::from_secs(1);
 
-/// Runs statements.
+/// Fails for a format that must not be written to a terminal.
+pub fn check_for_terminal(format: Format) -> Result<(), Failure> {
+    if format.is_text() {
+        return Ok(());
+    }
+    let message = "the format 'arrow' is binary and cannot be shown on a terminal";
+    Err(Failure::Usage(format!(
+        "{message}; redirect the output of 'diligence sql --format arrow' to a file or a program"
+    )))
+}
+
+/// Runs statements and prints their results.
 pub struct Runner<'a> {
     target: &'a dyn Target,
     interrupt: &'a Interrupt,
@@ -33,7 +45,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// `terminal` says whether a person is likely to read the output.
+    /// A runner for a target. `terminal` is whether the output is a terminal.
     pub fn new(target: &'a dyn Target, interrupt: &'a Interrupt, output: &OutputArguments, terminal: bool) -> Self {
         let rows_max = match output.max_rows {
             Some(0) => None,
@@ -43,38 +55,42 @@ impl<'a> Runner<'a> {
         Self { target, interrupt, format: Cell::new(output.format), timer: Cell::new(output.timer), rows_max, terminal }
     }
 
-    /// How rows are written from now on.
-    pub fn set_format(&self, format: Format) {
+    /// Changes the format of results. Fails for a binary format on a terminal.
+    pub fn set_format(&self, format: Format) -> Result<(), Failure> {
+        if self.terminal {
+            check_for_terminal(format)?;
+        }
         self.format.set(format);
+        Ok(())
     }
 
-    /// Whether times are told from now on.
+    /// Turns the printing of times on or off.
     pub fn set_timer(&self, timer: bool) {
         self.timer.set(timer);
     }
 
-    /// Runs every statement of the source; the first failure ends it.
+    /// Runs the statements of the source in order. Fails with the first error.
     pub fn run(&self, source: &Source) -> Result<(), Failure> {
-        let whole = || source.places(std::slice::from_ref(&source.text)).into_iter().next();
+        let whole = || source.locations(std::slice::from_ref(&source.text)).into_iter().next();
         let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
-        for place in source.places(&statements) {
-            self.run_statement(&place)?;
+        for location in source.locations(&statements) {
+            self.run_statement(&location)?;
         }
         Ok(())
     }
 
-    fn run_statement(&self, place: &Place) -> Result<(), Failure> {
+    fn run_statement(&self, location: &Location) -> Result<(), Failure> {
         let begun = Instant::now();
-        let failed = |error| Failure::Statement(error, Some(place.clone()));
+        let failed = |error| Failure::Statement(error, Some(location.clone()));
         let interrupt = self.interrupt.statement();
         let mut progress = StatementProgress::begin();
-        let mut result = self.target.begin(&place.statement, &interrupt, &mut progress).map_err(failed)?;
+        let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
 
         let mut output = BufWriter::new(stdout().lock());
-        let rows = match self.show(result.as_mut(), place.is_explain(), &interrupt, &mut progress, &mut output) {
+        let rows = match self.show(result.as_mut(), location.is_explain(), &interrupt, &mut progress, &mut output) {
             Ok(rows) => rows,
             Err(Failure::Statement(error, _)) => {
-                // The rows that came before the error are part of the story; a failed flush is told by the error.
+                // Show the rows that came before the error. If they cannot be written, the error still is.
                 let _ = output.flush();
                 return Err(failed(error));
             }
@@ -88,51 +104,53 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// The room for a table: on a terminal, as wide as it is now.
-    fn room(&self) -> Room {
+    /// The limits of a table; on a terminal, its current width.
+    fn table_limits(&self) -> TableLimits {
         let width = || console::Term::stdout().size_checked().map(|(_, width)| usize::from(width));
-        Room { rows: self.rows_max, width: self.terminal.then(width).flatten() }
+        TableLimits { rows: self.rows_max, width: self.terminal.then(width).flatten() }
     }
 
-    /// Writes a result and gives its number of rows. A plan is no table, whatever its form.
+    /// Writes a result and returns its number of rows. A plan is written as plain lines rather than as a table.
     fn show(
         &self,
-        result: &mut dyn Running,
+        result: &mut dyn RunningStatement,
         is_plan: bool,
-        interrupt: &Guard<'_>,
+        interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
         output: &mut dyn Write,
     ) -> Result<u64, Failure> {
         let mut rows = 0;
-        if result.kind() == Kind::Rows {
+        if result.kind() == StatementResult::Rows {
             let mut writer: Box<dyn ResultWriter> = match self.format.get() {
                 Format::Table if is_plan => Box::new(LineWriter::new(output)),
-                format => writer(format, output, self.room()),
+                format => writer(format, output, self.table_limits()),
             };
             writer.begin(&result.schema())?;
             rows = pump(result, writer.as_mut(), interrupt, progress)?;
             writer.end()?;
         } else {
-            // A command has no rows to show; its work is done while it is read.
-            pump(result, writer(Format::None, output, Room::default()).as_mut(), interrupt, progress)?;
+            // A command returns no rows, but reading its result is what runs it.
+            pump(result, writer(Format::None, output, TableLimits::default()).as_mut(), interrupt, progress)?;
         }
-        // Only now, because a command's count is known at its end.
-        if let Kind::Command { tag, rows: affected } = result.kind() {
+        // The row count of a command is known only at its end.
+        if let StatementResult::Command { tag, rows: affected } = result.kind() {
             rows = affected.unwrap_or(0);
             if self.format.get() == Format::Table {
-                let counted = affected.map(|affected| format!(" {affected}")).unwrap_or_default();
-                writeln!(output, "{tag}{counted}").map_err(|error| Failure::output(&error))?;
+                // `CREATE TABLE 0` would say nothing more than `CREATE TABLE`.
+                let count = affected.filter(|affected| *affected > 0 || !tag.starts_with("CREATE"));
+                let count = count.map(|count| format!(" {count}")).unwrap_or_default();
+                writeln!(output, "{tag}{count}").map_err(|error| Failure::output(&error))?;
             }
         }
         Ok(rows)
     }
 }
 
-/// Hands batches over until there are no more or no more are wanted, and gives the number of rows.
+/// Passes batches to the writer until there are no more or it wants no more, and returns the number of rows.
 fn pump(
-    result: &mut dyn Running,
+    result: &mut dyn RunningStatement,
     writer: &mut dyn ResultWriter,
-    interrupt: &Guard<'_>,
+    interrupt: &InterruptGuard<'_>,
     progress: &mut StatementProgress,
 ) -> Result<u64, Failure> {
     let mut rows = 0;
@@ -140,7 +158,7 @@ fn pump(
     let mut stopping: Option<Instant> = None;
     loop {
         match result.next_within(LOOK_EVERY) {
-            // The query may be done and its rows still fill the screen.
+            // The query may be done while its rows still fill the screen.
             Poll::Ready(Some(Ok(_))) if interrupt.interrupted() => {
                 return Err(Failure::Statement(Error::cancelled(), None));
             }
@@ -153,7 +171,7 @@ fn pump(
                 progress.clear();
                 rows += batch.num_rows() as u64;
                 flushed = false;
-                if writer.write(&batch)? == Appetite::Enough {
+                if writer.write(&batch)? == Demand::Enough {
                     return Ok(rows);
                 }
             }

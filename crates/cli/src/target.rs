@@ -1,4 +1,4 @@
-//! Where statements run: a database in this process, or a server.
+//! The target of statements: a database in this process, or a server.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -9,54 +9,55 @@ use diligence_base::Error;
 use diligence_db::{QueryResult, ResultKind, Session};
 use diligence_engine::query::Progress;
 
-use crate::interrupt::Guard;
+use crate::interrupt::InterruptGuard;
 use crate::progress::StatementProgress;
 
-/// How often progress and interrupts are looked at.
+/// The interval at which progress and interrupts are checked.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs statements, one at a time.
 pub trait Target {
-    /// Starts a statement, and waits until its columns are known or it is under way. An interrupt ends the waiting.
+    /// Starts a statement, and waits until its columns are known or it has started. Fails with the error of the
+    /// statement, or with kind `Cancelled` after an interrupt.
     fn begin<'a>(
         &'a self,
         sql: &str,
-        interrupt: &Guard<'_>,
+        interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
-    ) -> Result<Box<dyn Running + 'a>, Error>;
+    ) -> Result<Box<dyn RunningStatement + 'a>, Error>;
 
-    /// Words that a statement may go on with, and those of them that are tables and views.
+    /// Words for completion, and the tables and views among them.
     fn words(&self) -> (Vec<String>, Vec<String>);
 
-    /// Folders of the data folder that are no tables, and why.
+    /// Directories in the data directory that cannot be read as tables, and why.
     fn left_out(&self) -> Vec<(String, String)>;
 }
 
-/// A statement that runs. Dropped, it is cancelled.
-pub trait Running {
-    /// The columns; none for a command.
+/// A running statement. Dropping it cancels the statement.
+pub trait RunningStatement {
+    /// The columns; empty for a command.
     fn schema(&self) -> SchemaRef;
 
-    /// What it gives. A command's count is known when there are no more batches.
-    fn kind(&self) -> Kind;
+    /// The kind of result. The row count of a command is known once there are no more batches.
+    fn kind(&self) -> StatementResult;
 
-    /// The next rows, if there are some within the time; pending otherwise.
+    /// The next rows, or `Pending` if there are none within the time.
     fn next_within(&mut self, time: Duration) -> Poll<Option<Result<RecordBatch, Error>>>;
 
-    /// How far it is.
+    /// The progress so far.
     fn progress(&self) -> Progress;
 }
 
-/// What a statement gives.
+/// The kind of result of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementResult {
     /// Rows.
     Rows,
-    /// The word that it is done.
+    /// No rows, only the report that the command is done.
     Command {
-        /// What was done, as `INSERT`.
+        /// The command tag, such as `INSERT`.
         tag: String,
-        /// Rows that it concerned.
+        /// The number of affected rows, if the command has one.
         rows: Option<u64>,
     },
 }
@@ -65,9 +66,9 @@ impl Target for Session {
     fn begin<'a>(
         &'a self,
         sql: &str,
-        interrupt: &Guard<'_>,
+        interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
-    ) -> Result<Box<dyn Running + 'a>, Error> {
+    ) -> Result<Box<dyn RunningStatement + 'a>, Error> {
         let beginning = Session::begin(self, sql);
         let result = loop {
             match beginning.wait(LOOK_EVERY) {
@@ -90,15 +91,15 @@ impl Target for Session {
     }
 }
 
-impl Running for QueryResult {
+impl RunningStatement for QueryResult {
     fn schema(&self) -> SchemaRef {
         QueryResult::schema(self)
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StatementResult {
         match QueryResult::kind(self) {
-            ResultKind::Rows => Kind::Rows,
-            ResultKind::Command { tag, rows } => Kind::Command { tag: tag.to_owned(), rows },
+            ResultKind::Rows => StatementResult::Rows,
+            ResultKind::Command { tag, rows } => StatementResult::Command { tag: tag.to_owned(), rows },
         }
     }
 

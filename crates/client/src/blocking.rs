@@ -1,10 +1,10 @@
-//! A client for those who have no runtime: the shell and the terminal board. One statement as text, its rows as
-//! batches.
+//! A blocking client for callers without a runtime: the shell and the terminal dashboard. Statements are sent as text,
+//! and their rows come back as batches.
 //!
-//! It is a [`Connection`](crate::Connection) that is driven as long as somebody waits for it, with a time limit, so
-//! that whoever waits can look at other things in between. Not for use within a runtime.
+//! It drives a [`Connection`](crate::Connection) while a caller waits, with a time limit, so that the caller can do other
+//! things in between. It must not be used within a runtime.
 //!
-//! Invariant: a statement is sent only when the one before it is over for the server, too.
+//! Invariant: a statement is sent only after the server has finished the one before it.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -20,29 +20,29 @@ use crate::message::{self, Failure, Message};
 use crate::rows;
 use crate::url::Url;
 
-/// How long connecting may take, and logging in.
+/// The time limit for connecting and logging in.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long the server may take to hear a request to cancel.
+/// The time limit for the server to receive a request to cancel.
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(3);
-/// How long somebody who leaves tries to say so.
+/// The time limit for sending the message that ends the session.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often whoever waits for all rows looks up.
+/// The time limit of each wait when all rows are collected.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Rows of a batch at most. One is given sooner when no more rows have arrived.
+/// The most rows in a batch. A batch is returned sooner when no more rows have arrived.
 const BATCH_ROWS_MAX: usize = 1024;
 
-/// What a server says about a statement.
+/// An event in the execution of a statement.
 #[derive(Debug)]
 pub enum Answer {
     /// The columns of the rows to come.
     Columns(SchemaRef),
     /// Rows.
     Rows(RecordBatch),
-    /// The statement is done; what it was, as `INSERT 0 3`.
+    /// The statement is done, with its command tag, such as `INSERT 0 3`.
     Done(String),
-    /// Something that people should know.
+    /// A notice or warning for the user.
     Notice(String),
-    /// The server takes the next statement.
+    /// The server is ready for the next statement.
     Ready,
 }
 
@@ -54,15 +54,15 @@ pub struct Connection {
     statement: String,
     schema: Option<SchemaRef>,
     rows: Vec<Vec<Option<String>>>,
-    /// What came after rows that were given first.
+    /// The event that follows the rows returned first.
     after: Option<Result<Answer>>,
-    /// Whether the server takes a statement.
+    /// Whether the server is ready for a statement.
     ready: bool,
-    /// Whether nothing comes of this connection any more.
+    /// Whether the connection was lost.
     broken: bool,
 }
 
-/// Ends what a connection's server does, from elsewhere.
+/// Cancels the running statement of a connection, from any thread.
 #[derive(Clone)]
 pub struct Canceller {
     url: Url,
@@ -70,15 +70,17 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the server to end the statement that runs, and waits until it has heard it, so that a late request cannot
-    /// hit the next statement. Whether the statement ends is seen on the connection.
+    /// Asks the server to cancel the running statement, and waits until the request was received, so that a late request
+    /// cannot hit the next statement. The outcome is seen on the connection.
+    ///
+    /// Fails with kind `Resource` if the server cannot be reached.
     pub fn cancel(&self) -> Result<()> {
         runtime()?
             .block_on(async {
                 let connect = timeout(GREETING_TIME_MAX, Wire::open_url_silently(&self.url)).await;
                 let mut wire = connect.unwrap_or_else(|_| Err(late()))?;
                 wire.send(&self.request).await?;
-                // The server closes without an answer. One that takes too long is not waited for.
+                // The server closes without an answer; it is not waited for beyond the limit.
                 let _ = timeout(CANCEL_TIME_MAX, wire.read()).await;
                 Ok(())
             })
@@ -87,7 +89,10 @@ impl Canceller {
 }
 
 impl Connection {
-    /// Connects and logs in. `password` is asked when the server wants one that the URL does not have.
+    /// Connects and logs in. `password` is called if the server requires a password that the URL does not have.
+    ///
+    /// Fails with kind `Resource` if the server cannot be reached or encryption cannot be agreed on, and with kind
+    /// `Input` if it rejects the login.
     pub fn open(url: &Url, application: &str, password: impl FnOnce() -> Option<String>) -> Result<Self> {
         let runtime = runtime()?;
         let connect = |url: &Url| {
@@ -97,17 +102,16 @@ impl Connection {
             connected.unwrap_or_else(|_| Err(late()))
         };
         let mut connected = connect(url);
-        // As libpq does: nobody is asked for a password before it is known that one is wanted, and then it is a new
-        // connection's.
+        // As in libpq, the user is asked for a password only once it is known to be needed. It is then used on a new
+        // connection.
         if matches!(connected, Err(connection::Error::PasswordWanted))
             && let Some(password) = password()
         {
             connected = connect(&Url { password: Some(password), ..url.clone() });
         }
         let wire = connected.map_err(|error| match error {
-            connection::Error::PasswordWanted => {
-                Error::input(format!("{url} wants a password")).with_hint("put it into the address, or into PGPASSWORD")
-            }
+            connection::Error::PasswordWanted => Error::input(format!("{url} requires a password"))
+                .with_hint("put it into the URL, or into the environment variable PGPASSWORD"),
             error => of_server(error, ""),
         })?;
         Ok(Self {
@@ -123,7 +127,7 @@ impl Connection {
         })
     }
 
-    /// Ends its statements from elsewhere.
+    /// A handle that cancels the running statement from any thread.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
@@ -133,18 +137,19 @@ impl Connection {
         self.broken
     }
 
-    /// Whether the statement before is over and the next one may be sent.
+    /// Whether the previous statement is over, so that the next one may be sent.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Sends a statement. The one before must be over.
+    /// Sends a statement. Fails with kind `Bug` if the previous one is not over, with kind `Input` if the text contains a
+    /// zero byte, and with kind `Resource` if the connection is lost.
     pub fn start(&mut self, statement: &str) -> Result<()> {
         if !self.ready {
-            return Err(Error::bug("a statement was sent while another one runs"));
+            return Err(Error::bug("a statement was sent while another one was running"));
         }
         if statement.contains('\0') {
-            return Err(Error::input("a statement cannot have a zero byte"));
+            return Err(Error::input("a statement cannot contain a zero byte"));
         }
         statement.clone_into(&mut self.statement);
         (self.schema, self.ready) = (None, false);
@@ -155,16 +160,18 @@ impl Connection {
         self.send(&query)
     }
 
-    /// What the server says next, if it does within the time. An error of the statement is an `Err`, and the connection
-    /// goes on until it is [ready](Self::is_ready).
+    /// The next event, or `Pending` if there is none within the time.
+    ///
+    /// An error of the statement is an `Err` with the kind that its SQLSTATE maps to; the connection then goes on until
+    /// it is [ready](Self::is_ready). A lost connection is an `Err` with kind `Resource`, and [broken](Self::is_broken).
     pub fn next_within(&mut self, time: Duration) -> Poll<Result<Answer>> {
         let end = Instant::now() + time;
         if let Some(after) = self.after.take() {
             return Poll::Ready(after);
         }
         loop {
-            let told = match self.wire.arrived() {
-                Ok(Some(message)) => told(message, &self.statement),
+            let received = match self.wire.arrived() {
+                Ok(Some(message)) => received(message, &self.statement),
                 Ok(None) if !self.rows.is_empty() => return Poll::Ready(self.batch()),
                 Ok(None) => {
                     let left = end.saturating_duration_since(Instant::now());
@@ -176,7 +183,7 @@ impl Connection {
                 }
                 Err(error) => return Poll::Ready(Err(self.lost(error))),
             };
-            match told.and_then(|told| self.answer(told)) {
+            match received.and_then(|received| self.answer(received)) {
                 Ok(None) if self.rows.len() >= BATCH_ROWS_MAX => return Poll::Ready(self.batch()),
                 Ok(None) => {}
                 // Rows come before what follows them.
@@ -190,7 +197,8 @@ impl Connection {
         }
     }
 
-    /// All rows of a statement that has some; waits for them.
+    /// Runs a query and waits for all of its rows. Fails as [`start`](Self::start) and
+    /// [`next_within`](Self::next_within) do.
     pub fn rows(&mut self, statement: &str) -> Result<Vec<RecordBatch>> {
         self.start(statement)?;
         let mut batches = Vec::new();
@@ -206,29 +214,29 @@ impl Connection {
         failed.map_or(Ok(batches), Err)
     }
 
-    /// What a message comes to; rows are collected, so most give no answer.
-    fn answer(&mut self, told: Told) -> Result<Option<Answer>> {
-        Ok(match told {
-            Told::Columns(schema) => {
+    /// Handles a message. Rows are collected, so most messages give no event.
+    fn answer(&mut self, received: Received) -> Result<Option<Answer>> {
+        Ok(match received {
+            Received::Columns(schema) => {
                 self.schema = Some(schema.clone());
                 Some(Answer::Columns(schema))
             }
-            Told::Row(row) => {
+            Received::Row(row) => {
                 self.rows.push(row);
                 None
             }
-            Told::WantsData => {
+            Received::WantsData => {
                 let mut refusal = Vec::new();
-                message::fail_copy(&mut refusal, "this client sends no data");
+                message::fail_copy(&mut refusal, "this client does not send data");
                 self.send(&refusal)?;
                 None
             }
-            Told::Ready => {
+            Received::Ready => {
                 self.ready = true;
                 Some(Answer::Ready)
             }
-            Told::Answer(answer) => Some(answer),
-            Told::Nothing => None,
+            Received::Answer(answer) => Some(answer),
+            Received::Nothing => None,
         })
     }
 
@@ -243,7 +251,7 @@ impl Connection {
         sent.map_err(|error| self.lost(error))
     }
 
-    /// The connection's end.
+    /// Marks the connection as lost.
     fn lost(&mut self, error: connection::Error) -> Error {
         self.broken = true;
         of_server(error, &self.statement)
@@ -255,14 +263,14 @@ impl Drop for Connection {
         if !self.broken {
             let mut farewell = Vec::new();
             message::terminate(&mut farewell);
-            // A server that has gone needs none.
+            // A server that is gone needs no message.
             let _ = self.runtime.block_on(async { timeout(FAREWELL_TIME_MAX, self.wire.send(&farewell)).await });
         }
     }
 }
 
-/// A message, as far as it concerns whoever waits for a statement.
-enum Told {
+/// A parsed message.
+enum Received {
     Columns(SchemaRef),
     Row(Vec<Option<String>>),
     WantsData,
@@ -271,27 +279,27 @@ enum Told {
     Nothing,
 }
 
-fn told(message: Message<'_>, statement: &str) -> Result<Told> {
+fn received(message: Message<'_>, statement: &str) -> Result<Received> {
     Ok(match message.kind {
-        b'T' => Told::Columns(rows::schema(&message.columns().ok_or_else(malformed)?)),
-        b'D' => Told::Row(rows::texts(&message.values().ok_or_else(malformed)?)?),
-        b'C' => Told::Answer(Answer::Done(message.text().ok_or_else(malformed)?.to_owned())),
-        b'I' => Told::Answer(Answer::Done(String::new())),
+        b'T' => Received::Columns(rows::schema(&message.columns().ok_or_else(malformed)?)),
+        b'D' => Received::Row(rows::texts(&message.values().ok_or_else(malformed)?)?),
+        b'C' => Received::Answer(Answer::Done(message.text().ok_or_else(malformed)?.to_owned())),
+        b'I' => Received::Answer(Answer::Done(String::new())),
         b'E' => return Err(error(message.failure().ok_or_else(malformed)?, statement)),
         b'N' => {
             let notice = error(message.failure().ok_or_else(malformed)?, statement);
-            Told::Answer(Answer::Notice(notice.to_string()))
+            Received::Answer(Answer::Notice(notice.to_string()))
         }
-        b'G' => Told::WantsData,
-        b'H' => return Err(Error::unsupported("COPY TO STDOUT is for programs; here a query shows its rows")),
-        b'Z' => Told::Ready,
-        _ => Told::Nothing,
+        b'G' => Received::WantsData,
+        b'H' => return Err(Error::unsupported("this client does not support COPY TO STDOUT; run the query instead")),
+        b'Z' => Received::Ready,
+        _ => Received::Nothing,
     })
 }
 
 fn runtime() -> Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Error::resource(format!("no connection can be made: {error}")))
+    runtime.map_err(|error| Error::resource(format!("cannot start a connection: {error}")))
 }
 
 fn late() -> connection::Error {
@@ -299,19 +307,20 @@ fn late() -> connection::Error {
 }
 
 fn malformed() -> Error {
-    Error::resource("the server's answer is malformed").with_hint("is it a server that speaks PostgreSQL's protocol?")
+    Error::resource("the server sent a malformed message")
+        .with_hint("check that the server speaks the PostgreSQL protocol")
 }
 
-/// The error as people are shown it.
+/// The error as it is shown to the user.
 fn of_server(error: connection::Error, statement: &str) -> Error {
     match error {
         connection::Error::Refused(error) => error,
         connection::Error::Server(failure) => self::error(failure, statement),
         connection::Error::Protocol(_) => malformed(),
-        connection::Error::PasswordWanted => Error::input("the server wants a password"),
+        connection::Error::PasswordWanted => Error::input("the server requires a password"),
         connection::Error::Lost(error) => {
             let what = match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => "the server has closed it".to_owned(),
+                std::io::ErrorKind::UnexpectedEof => "the server closed it".to_owned(),
                 std::io::ErrorKind::TimedOut => "the server does not answer".to_owned(),
                 _ => error.to_string(),
             };
@@ -320,7 +329,7 @@ fn of_server(error: connection::Error, statement: &str) -> Error {
     }
 }
 
-/// What a server says of an error, with its place in the statement.
+/// The error that the server reported, with its position in the statement.
 fn error(failure: Failure, statement: &str) -> Error {
     let kind = match failure.code.as_str() {
         "57014" => ErrorKind::Cancelled,
@@ -341,7 +350,7 @@ fn error(failure: Failure, statement: &str) -> Error {
     error
 }
 
-/// The line and column of the character with this number, from 1.
+/// The line and column of the character at this position. All count from 1.
 fn span(statement: &str, position: usize) -> Span {
     let before = statement.chars().take(position.saturating_sub(1));
     let (line, column) = before.fold((1, 1), |(line, column), character| match character {

@@ -1,60 +1,35 @@
 //! A connection, and statements over it.
+//!
+//! Every method that awaits the server fails with [`Error::Lost`] when the connection ends, and with
+//! [`Error::Protocol`] when the server sends something that does not belong there.
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::client::TlsStream;
 
 use crate::encryption;
 use crate::message::{self, Column, Failure, Message};
 use crate::scram::{ClientSide, MECHANISM};
+use crate::socket::{Address, Socket};
 use crate::url::Url;
 
-/// What is read at once: as much as a large answer has in the socket.
+/// Bytes read at once: as much of a large answer as the socket holds.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The first buffer: hundreds of connections at rest have one each.
+/// Bytes of the first read buffer. It is small because hundreds of idle connections have one each.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A port.
-    Tcp(SocketAddr),
-    /// A local socket.
-    Local(PathBuf),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    /// `127.0.0.1:5433`, or the path of a local socket.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(address) => Ok(Address::Tcp(address)),
-            Err(_) if text.starts_with('/') => Ok(Address::Local(PathBuf::from(text))),
-            Err(_) => Err(format!("'{text}' is neither an address with a port nor the path of a socket")),
-        }
-    }
-}
-
-/// What may go wrong.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum Error {
-    /// This client goes no further: the server cannot be reached as it should, or does not prove who it is.
+    /// The client gives up: the server cannot be reached in the way the URL demands, or did not prove its identity.
     Refused(diligence_base::Error),
-    /// The server wants a password, and none was given.
+    /// The server requires a password, and none was given.
     PasswordWanted,
-    /// The connection is over.
+    /// The connection was lost.
     Lost(io::Error),
-    /// The server says no. The connection goes on, if the failure is not fatal.
+    /// The server reported an error. The connection stays usable unless the severity is FATAL.
     Server(Failure),
-    /// The server sends what does not belong there.
+    /// The server sent something that does not belong there.
     Protocol(String),
 }
 
@@ -72,10 +47,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Refused(error) => error.fmt(f),
-            Error::PasswordWanted => f.write_str("the server wants a password"),
-            Error::Lost(error) => write!(f, "the connection is lost: {error}"),
+            Error::PasswordWanted => f.write_str("the server requires a password"),
+            Error::Lost(error) => write!(f, "the connection was lost: {error}"),
             Error::Server(failure) => write!(f, "{} {}: {}", failure.severity, failure.code, failure.message),
-            Error::Protocol(what) => write!(f, "the server breaks the protocol: {what}"),
+            Error::Protocol(what) => write!(f, "the server violated the protocol: {what}"),
         }
     }
 }
@@ -94,98 +69,55 @@ impl From<io::Error> for Error {
     }
 }
 
-/// What a statement answered.
+/// The answer to one statement of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The columns; none of a command.
+    /// The columns; empty for a command.
     pub columns: Vec<Column>,
-    /// The rows; `None` within is NULL.
+    /// The rows; a `None` value is NULL.
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
-    /// What was done: `SELECT 3`.
+    /// The command tag, such as `SELECT 3`.
     pub tag: String,
 }
 
-/// What a prepared statement came to, its rows apart.
+/// The size of the answer to a prepared statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of the rows, as they came.
+    /// The bytes of all rows, as received.
     pub bytes: u64,
 }
 
-/// A connection that is let in.
+/// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
-    /// What was read; of it, the bytes from `next` to `end` were not looked at.
+    /// What was read; the bytes from `next` to `end` were not parsed yet.
     buffer: Vec<u8>,
     next: usize,
     end: usize,
-    /// What is sent next; kept, so that it is not made anew for each statement.
+    /// The messages to send; reused to keep the allocation.
     output: Vec<u8>,
     process: i32,
     key: Vec<u8>,
 }
 
-/// Bytes to and from a server.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Local(UnixStream),
-    Encrypted(Box<TlsStream<TcpStream>>),
-}
-
-impl Socket {
-    async fn connect(address: &Address) -> io::Result<Self> {
-        Ok(match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                Socket::Tcp(stream)
-            }
-            Address::Local(path) => Socket::Local(UnixStream::connect(path).await?),
-        })
-    }
-
-    async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(into).await,
-            Socket::Local(stream) => stream.read(into).await,
-            Socket::Encrypted(stream) => stream.read(into).await,
-        }
-    }
-
-    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.write_all(bytes).await,
-            Socket::Local(stream) => stream.write_all(bytes).await,
-            Socket::Encrypted(stream) => {
-                stream.write_all(bytes).await?;
-                // Encrypted bytes may be kept back otherwise.
-                stream.flush().await
-            }
-        }
-    }
-
-    async fn shutdown(&mut self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.shutdown().await,
-            Socket::Local(stream) => stream.shutdown().await,
-            Socket::Encrypted(stream) => stream.shutdown().await,
-        }
-    }
-}
-
 impl Connection {
-    /// Connects and is let in, without a password.
+    /// Connects and logs in without a password.
+    ///
+    /// Fails with [`Error::PasswordWanted`] if the server requires one, and with [`Error::Server`] if it rejects the user.
     pub async fn open(address: &Address, user: &str, database: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut connection = Self::open_silently(address).await?;
         connection.log_in(user, database, settings, None).await?;
         Ok(connection)
     }
 
-    /// Connects and is let in as the URL says.
+    /// Connects and logs in as the URL says.
+    ///
+    /// Fails with [`Error::Refused`] if the server cannot be reached, does not offer the encryption that the URL demands,
+    /// or does not prove its identity; with [`Error::PasswordWanted`] if it requires a password that the URL does not
+    /// have; and with [`Error::Server`] if it rejects the user or the password.
     pub async fn open_url(url: &Url, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut connection = Self::open_url_silently(url).await?;
         connection.log_in(&url.user, &url.database, settings, url.password.as_deref()).await?;
@@ -207,7 +139,7 @@ impl Connection {
             let mut answer = Vec::new();
             match message.kind {
                 b'R' => match message.log_in().ok_or_else(|| malformed(b'R'))? {
-                    // A server that asked for a proof has to give one, too.
+                    // A server that asked for a proof must give one as well.
                     (0, _) if proof.is_some() && !proved => return Err(not_proved()),
                     (0, _) => {}
                     (10, offered) => {
@@ -228,7 +160,11 @@ impl Connection {
                             return Err(not_proved());
                         }
                     }
-                    _ => return Err(unsupported(format!("the server wants a log-in other than {MECHANISM}"))),
+                    _ => {
+                        return Err(unsupported(format!(
+                            "the server requires another authentication method than {MECHANISM}"
+                        )));
+                    }
                 },
                 b'K' => {
                     let (process, key) = message.key().ok_or_else(|| malformed(b'K'))?;
@@ -245,12 +181,14 @@ impl Connection {
         }
     }
 
-    /// Connects and says nothing.
+    /// Connects without sending anything. Fails with [`Error::Lost`] if the address cannot be reached.
     pub async fn open_silently(address: &Address) -> Result<Self, Error> {
         Ok(Self::over(Socket::connect(address).await?))
     }
 
-    /// Connects as the URL says, and says nothing.
+    /// Connects as the URL says, with the encryption that it demands, without logging in.
+    ///
+    /// Fails with [`Error::Refused`] if the server cannot be reached or encryption cannot be agreed on.
     pub async fn open_url_silently(url: &Url) -> Result<Self, Error> {
         Ok(Self::over(encryption::connect(url).await?))
     }
@@ -267,27 +205,29 @@ impl Connection {
         }
     }
 
-    /// The session's number at the server.
+    /// The process ID of the session at the server.
     pub fn process(&self) -> i32 {
         self.process
     }
 
-    /// The message with which another connection cancels what this one runs.
+    /// The message that cancels the running statement of this session when another connection sends it.
     pub fn cancel_message(&self) -> Vec<u8> {
         message::cancel(self.process, &self.key)
     }
 
-    /// Sends bytes, whatever they are.
+    /// Sends any bytes. Fails with [`Error::Lost`] if the connection has ended.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         Ok(self.socket.write_all(bytes).await?)
     }
 
-    /// Sends no more; the server may still answer.
+    /// Closes the sending side; the server may still answer. Fails with [`Error::Lost`] if the connection has ended.
     pub async fn finish_sending(&mut self) -> Result<(), Error> {
         Ok(self.socket.shutdown().await?)
     }
 
-    /// The next message. May be dropped and called again.
+    /// The next message. Cancel safe: it may be dropped and called again.
+    ///
+    /// Fails with [`Error::Lost`] if the connection ends first, and with [`Error::Protocol`] if the bytes are no message.
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         while !self.has_message()? {
             self.read().await?;
@@ -295,12 +235,12 @@ impl Connection {
         self.arrived()?.ok_or_else(|| Error::Protocol("a message came and went".to_owned()))
     }
 
-    /// Whether a whole message is there already.
+    /// Whether a whole message has been received.
     fn has_message(&self) -> Result<bool, Error> {
         Ok(Message::first(&self.buffer[self.next..self.end]).map_err(Error::Protocol)?.is_some())
     }
 
-    /// The next message, if all of it is there already.
+    /// The next message, if all of it has been received. Fails with [`Error::Protocol`] if the bytes are no message.
     pub fn arrived(&mut self) -> Result<Option<Message<'_>>, Error> {
         let length = match Message::first(&self.buffer[self.next..self.end]).map_err(Error::Protocol)? {
             Some((_, length)) => length,
@@ -311,7 +251,7 @@ impl Connection {
         Ok(Some(Message { kind: self.buffer[at], body: &self.buffer[at + 5..at + length] }))
     }
 
-    /// The single byte that answers a request for encryption.
+    /// The single byte that answers a request for encryption. Fails with [`Error::Lost`] if the connection ends first.
     pub async fn letter(&mut self) -> Result<u8, Error> {
         while self.next == self.end {
             self.read().await?;
@@ -320,7 +260,7 @@ impl Connection {
         Ok(self.buffer[self.next - 1])
     }
 
-    /// Reads more. May be dropped and called again.
+    /// Reads more. Cancel safe: it may be dropped and called again.
     pub(crate) async fn read(&mut self) -> Result<(), Error> {
         if self.next == self.end {
             (self.next, self.end) = (0, 0);
@@ -330,7 +270,7 @@ impl Connection {
                 self.buffer.copy_within(self.next..self.end, 0);
                 (self.next, self.end) = (0, self.end - self.next);
             } else {
-                // The message is larger than the buffer, or there is a lot to come.
+                // The message is larger than the buffer, or much data is waiting.
                 self.buffer.resize((self.buffer.len() * 2).max(READ_BYTES), 0);
             }
         }
@@ -342,7 +282,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs a script; an answer for each statement.
+    /// Runs a script, with one answer for each statement.
+    ///
+    /// Fails with [`Error::Server`] if a statement fails; the answers of those before it are lost.
     pub async fn simple(&mut self, sql: &str) -> Result<Vec<Answer>, Error> {
         self.output.clear();
         message::query(&mut self.output, sql);
@@ -376,7 +318,7 @@ impl Connection {
         }
     }
 
-    /// Has a statement parsed, under a name.
+    /// Prepares a statement under a name. Fails with [`Error::Server`] if the server rejects it.
     pub async fn prepare(&mut self, name: &str, sql: &str) -> Result<(), Error> {
         self.output.clear();
         message::parse(&mut self.output, name, sql);
@@ -384,7 +326,9 @@ impl Connection {
         self.answered(|_| {}).await.map(|_| ())
     }
 
-    /// Runs a prepared statement; `row` sees each row as the body of its message.
+    /// Runs a prepared statement; `row` is called with the body of each DataRow message.
+    ///
+    /// Fails with [`Error::Server`] if the statement fails, possibly after some rows.
     pub async fn run(
         &mut self,
         name: &str,
@@ -399,7 +343,9 @@ impl Connection {
         self.answered(row).await
     }
 
-    /// Parses, binds and runs a statement in one go.
+    /// Parses, binds and runs a statement in one round trip.
+    ///
+    /// Fails with [`Error::Server`] if the statement fails, possibly after some rows.
     pub async fn run_once(&mut self, sql: &str, binary: bool, row: impl FnMut(&[u8])) -> Result<Done, Error> {
         self.output.clear();
         message::parse(&mut self.output, "", sql);
@@ -410,7 +356,7 @@ impl Connection {
         self.answered(row).await
     }
 
-    /// Sends what is to be sent and reads up to the end of the series.
+    /// Sends the collected messages and reads up to ReadyForQuery.
     async fn answered(&mut self, mut row: impl FnMut(&[u8])) -> Result<Done, Error> {
         self.socket.write_all(&self.output).await?;
         let mut done = Done::default();
@@ -437,12 +383,13 @@ impl Connection {
         }
     }
 
-    /// Says good-bye.
+    /// Ends the session and waits until the server has closed the connection. Fails with [`Error::Lost`] if it breaks
+    /// instead.
     pub async fn close(mut self) -> Result<(), Error> {
         self.output.clear();
         message::terminate(&mut self.output);
         self.socket.write_all(&self.output).await?;
-        // The server closes its side when nothing of the session is left.
+        // The server closes its side once the session has been torn down.
         while self.socket.read(&mut self.buffer).await? > 0 {}
         Ok(())
     }
@@ -453,7 +400,7 @@ fn malformed(kind: u8) -> Error {
 }
 
 fn not_proved() -> Error {
-    let text = "the server did not prove that it knows the password: it may be somebody else";
+    let text = "the server did not prove that it knows the password; it may be an impostor";
     Error::Refused(diligence_base::Error::resource(text))
 }
 
@@ -469,17 +416,5 @@ fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Server(failure) => failure.severity == "FATAL",
         Error::Refused(_) | Error::PasswordWanted | Error::Lost(_) | Error::Protocol(_) => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_ports_or_sockets() {
-        assert_eq!("127.0.0.1:5433".parse(), Ok(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 5433)))));
-        assert_eq!("/tmp/.s.PGSQL.5432".parse(), Ok(Address::Local(PathBuf::from("/tmp/.s.PGSQL.5432"))));
-        assert!("localhost".parse::<Address>().is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Connecting as a URL says, encrypted or not.
 //!
-//! What is sent in the clear is decided by the [`Url`] alone: a server that does not offer encryption where it is
-//! wanted is left, and what came before the handshake is never taken for encrypted.
+//! The [`Url`] alone decides what is sent in the clear: the client leaves a server that does not offer encryption where
+//! the URL demands it, and never treats bytes from before the handshake as encrypted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::connection::Socket;
 use crate::message;
+use crate::socket::Socket;
 use crate::url::{Encryption, Url};
 
-/// How long each of a name's addresses is tried.
+/// The time limit for each address of a host name.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Where systems keep the certificates that they trust.
+/// The files in which systems keep their trusted root certificates.
 const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -37,11 +37,11 @@ const SYSTEM_ROOTS: [&str; 5] = [
 pub(crate) async fn connect(url: &Url) -> Result<Socket> {
     let failed = |error: &dyn std::fmt::Display| Error::resource(format!("{url} cannot be reached: {error}"));
     if let Some(path) = url.socket() {
-        // Nobody listens in between.
+        // A local socket cannot be eavesdropped on.
         return Ok(Socket::Local(UnixStream::connect(path).await.map_err(|error| failed(&error))?));
     }
     let candidates = tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(&error))?;
-    let mut refused = io::Error::other("its name has no address");
+    let mut refused = io::Error::other("the host name has no address");
     let mut connected = None;
     for candidate in candidates {
         let connect = tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(candidate));
@@ -62,9 +62,9 @@ pub(crate) async fn connect(url: &Url) -> Result<Socket> {
     match stream.read_u8().await.map_err(|error| failed(&error))? {
         b'S' => encrypted(url, stream).await,
         b'N' if url.encryption == Encryption::IfOffered => Ok(Socket::Tcp(stream)),
-        b'N' => Err(Error::resource(format!("{url} offers no encryption"))
-            .with_hint("add ?sslmode=disable to the address if nobody can listen in between")),
-        _ => Err(failed(&"it does not speak PostgreSQL's protocol")),
+        b'N' => Err(Error::resource(format!("{url} does not offer encryption"))
+            .with_hint("add ?sslmode=disable to the URL if the network is trusted")),
+        _ => Err(failed(&"it does not speak the PostgreSQL protocol")),
     }
 }
 
@@ -78,7 +78,7 @@ async fn encrypted(url: &Url, stream: TcpStream) -> Result<Socket> {
     Ok(Socket::Encrypted(Box::new(stream)))
 }
 
-/// How this client encrypts.
+/// The TLS configuration.
 fn config(url: &Url) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -86,38 +86,39 @@ fn config(url: &Url) -> Result<ClientConfig> {
         .map_err(|error| Error::bug(format!("TLS: {error}")))?;
     let mut config = match url.encryption {
         Encryption::Verified => builder.with_root_certificates(roots(url.roots.as_deref())?),
-        _ => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        _ => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
     }
     .with_no_client_auth();
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     Ok(config)
 }
 
-/// Those who may vouch for servers.
+/// The trusted root certificates.
 fn roots(file: Option<&Path>) -> Result<RootCertStore> {
     let named = file.map(Path::to_owned).or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
     let system = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.is_file());
     let path = named.or_else(system).ok_or_else(|| {
-        Error::file("this system has no list of trusted certificates").with_hint("name one with ?sslrootcert=FILE")
+        Error::file("no trusted root certificates were found on this system")
+            .with_hint("name a file of them with ?sslrootcert=FILE")
     })?;
     let unreadable = |error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
     let certificates = CertificateDer::pem_file_iter(&path)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
         .map_err(|error| unreadable(&error))?;
     let mut roots = RootCertStore::empty();
-    // Lists of systems have some that are too old to be understood.
+    // System lists contain some certificates that are too old to parse.
     let (added, _) = roots.add_parsable_certificates(certificates);
     if added == 0 {
-        return Err(unreadable(&"there is no certificate in it"));
+        return Err(unreadable(&"it contains no certificate"));
     }
     Ok(roots)
 }
 
-/// Takes any certificate: what `sslmode=require` and `prefer` mean.
+/// Accepts any certificate: what `sslmode=require` and `prefer` mean.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

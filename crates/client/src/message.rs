@@ -6,7 +6,7 @@
 /// Protocol 3.0.
 const VERSION: i32 = 3 << 16;
 
-/// The first message: who comes, and with which settings.
+/// The startup message: user, database and settings.
 pub fn startup(user: &str, database: &str, settings: &[(&str, &str)]) -> Vec<u8> {
     let mut body = VERSION.to_be_bytes().to_vec();
     for (name, value) in [("user", user), ("database", database)].iter().chain(settings) {
@@ -26,7 +26,7 @@ pub fn encryption() -> [u8; 8] {
     message
 }
 
-/// Begins a log-in: the mechanism, and its first message.
+/// Starts SASL authentication: the mechanism and its first message.
 pub fn log_in(out: &mut Vec<u8>, mechanism: &str, first: &str) {
     put(out, b'p', |body| {
         text(body, mechanism);
@@ -35,12 +35,12 @@ pub fn log_in(out: &mut Vec<u8>, mechanism: &str, first: &str) {
     });
 }
 
-/// What a log-in says next.
+/// The next message of SASL authentication.
 pub fn proof(out: &mut Vec<u8>, proof: &str) {
     put(out, b'p', |body| body.extend(proof.as_bytes()));
 }
 
-/// Gives up sending the data of a COPY.
+/// Aborts a COPY FROM STDIN.
 pub fn fail_copy(out: &mut Vec<u8>, reason: &str) {
     put(out, b'f', |body| text(body, reason));
 }
@@ -55,12 +55,12 @@ pub fn put(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A script.
+/// A script, for the simple query protocol.
 pub fn query(out: &mut Vec<u8>, sql: &str) {
     put(out, b'Q', |body| text(body, sql));
 }
 
-/// A statement to be prepared under a name; the server finds out its parameters' types.
+/// Prepares a statement under a name; the server infers the types of its parameters.
 pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str) {
     put(out, b'P', |body| {
         text(body, name);
@@ -69,7 +69,8 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str) {
     });
 }
 
-/// Values for a prepared statement, as text; they make the portal without a name. Its rows come as text or in binary.
+/// Binds values in text format to a prepared statement, which makes the unnamed portal. Its rows come in text or binary
+/// format.
 pub fn bind(out: &mut Vec<u8>, name: &str, values: &[Option<&str>], binary: bool) {
     put(out, b'B', |body| {
         text(body, "");
@@ -90,12 +91,12 @@ pub fn bind(out: &mut Vec<u8>, name: &str, values: &[Option<&str>], binary: bool
     });
 }
 
-/// Asks what the portal without a name gives.
+/// Asks for the columns of the unnamed portal.
 pub fn describe(out: &mut Vec<u8>) {
     put(out, b'D', |body| body.extend(b"P\0"));
 }
 
-/// Runs the portal without a name: so many rows, or all with 0.
+/// Runs the unnamed portal for at most this many rows; 0 means all.
 pub fn execute(out: &mut Vec<u8>, rows_max: i32) {
     put(out, b'E', |body| {
         text(body, "");
@@ -103,17 +104,17 @@ pub fn execute(out: &mut Vec<u8>, rows_max: i32) {
     });
 }
 
-/// Ends a series of messages of the extended protocol.
+/// Ends a series of messages in the extended query protocol.
 pub fn sync(out: &mut Vec<u8>) {
     put(out, b'S', |_| {});
 }
 
-/// Says good-bye.
+/// Ends the session.
 pub fn terminate(out: &mut Vec<u8>) {
     put(out, b'X', |_| {});
 }
 
-/// Asks, on a connection of its own, to cancel what a session runs.
+/// Cancels the running statement of a session. Sent on a connection of its own.
 pub fn cancel(process: i32, key: &[u8]) -> Vec<u8> {
     let mut message = (12 + key.len() as i32).to_be_bytes().to_vec();
     message.extend(80_877_102i32.to_be_bytes());
@@ -127,43 +128,43 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// A message of the server.
+/// A message from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// What it is.
+    /// The kind, which is the first byte.
     pub kind: u8,
-    /// The rest.
+    /// The rest, without the length.
     pub body: &'a [u8],
 }
 
-/// A column of an answer.
+/// The description of a result column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// The number of its type in PostgreSQL's catalog.
+    /// The OID of its type.
     pub oid: u32,
-    /// What is special about the type: of numbers, digits and scale.
+    /// The type modifier; for numeric, precision and scale.
     pub modifier: i32,
 }
 
-/// What the server says of an error, or of something worth knowing.
+/// The fields of an error or a notice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// How bad: ERROR, FATAL, WARNING.
+    /// The severity: ERROR, FATAL, WARNING, ….
     pub severity: String,
-    /// SQLSTATE.
+    /// The SQLSTATE.
     pub code: String,
-    /// In words.
+    /// The message text.
     pub message: String,
-    /// What to do about it; empty without.
+    /// The hint; empty if there is none.
     pub hint: String,
-    /// The character of the statement that it is about, from 1 on.
+    /// The position in the statement, as a number of characters from 1.
     pub position: Option<usize>,
 }
 
 impl<'a> Message<'a> {
-    /// The first message of some bytes and its length; `None` as long as it is not whole, an error if it cannot be one.
+    /// The first message in the bytes, and its length; `None` if it is incomplete. Fails if its length is invalid.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, String> {
         let Some(head) = bytes.get(..5) else { return Ok(None) };
         let length = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
@@ -172,7 +173,7 @@ impl<'a> Message<'a> {
         Ok(bytes.get(5..length + 1).map(|body| (Self { kind: head[0], body }, length + 1)))
     }
 
-    /// The columns, of a RowDescription.
+    /// The columns in a RowDescription.
     pub fn columns(&self) -> Option<Vec<Column>> {
         let mut body = Reader(self.body);
         let count = body.i16()?;
@@ -189,7 +190,7 @@ impl<'a> Message<'a> {
             .collect()
     }
 
-    /// The values, of a DataRow; `None` within is NULL.
+    /// The values in a DataRow; a `None` value is NULL.
     pub fn values(&self) -> Option<Vec<Option<&'a [u8]>>> {
         let mut body = Reader(self.body);
         let count = body.i16()?;
@@ -201,7 +202,7 @@ impl<'a> Message<'a> {
             .collect()
     }
 
-    /// The fields, of an ErrorResponse or NoticeResponse.
+    /// The fields in an ErrorResponse or NoticeResponse.
     pub fn failure(&self) -> Option<Failure> {
         let mut body = Reader(self.body);
         let mut failure = Failure::default();
@@ -222,27 +223,27 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The text, of a message that is one: a CommandComplete.
+    /// The text in a CommandComplete.
     pub fn text(&self) -> Option<&'a str> {
         Reader(self.body).text()
     }
 
-    /// What a server asks of somebody who logs in, of an Authentication: the kind, and its text.
+    /// The kind and the text in an Authentication request.
     pub fn log_in(&self) -> Option<(i32, &'a str)> {
         let mut body = Reader(self.body);
         let kind = body.i32()?;
-        // Other kinds have bytes that are no text, and are not looked at.
+        // Other kinds have bytes that are not text; they are not used.
         Some((kind, std::str::from_utf8(body.0).unwrap_or_default()))
     }
 
-    /// The number of the session and its key, of a BackendKeyData.
+    /// The process ID and the secret key in a BackendKeyData.
     pub fn key(&self) -> Option<(i32, &'a [u8])> {
         let mut body = Reader(self.body);
         Some((body.i32()?, body.0))
     }
 }
 
-/// Takes a body apart.
+/// Reads the fields of a body in order; `None` where it is too short.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! Rows of text as Arrow batches, typed as far as the display needs it.
+//! Rows in text format as Arrow batches, typed as far as displaying them needs.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use diligence_base::{Error, Result};
 
 use crate::message::Column;
 
-/// A row's values, which have to be texts.
+/// The values of a row as text. Fails with kind `Value` if one is not UTF-8.
 pub(crate) fn texts(values: &[Option<&[u8]>]) -> Result<Vec<Option<String>>> {
     let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),
@@ -18,13 +18,13 @@ pub(crate) fn texts(values: &[Option<&[u8]>]) -> Result<Vec<Option<String>>> {
     values.iter().map(|value| value.map(text).transpose()).collect()
 }
 
-/// What the columns are shown as.
+/// The Arrow schema in which the columns are shown.
 pub(crate) fn schema(columns: &[Column]) -> SchemaRef {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Numbers and flags are told from texts; all else is shown as the server writes it.
+/// Numbers and booleans have types of their own; all else is text as the server writes it.
 fn data_type(column: &Column) -> DataType {
     match column.oid {
         16 => DataType::Boolean,
@@ -45,10 +45,11 @@ fn data_type(column: &Column) -> DataType {
     }
 }
 
-/// Rows as a batch.
+/// Rows as a batch. Fails with kind `Resource` if a row has another number of values than the schema, and with kind
+/// `Value` if a value does not parse as its column's type.
 pub(crate) fn batch(schema: &SchemaRef, rows: &[Vec<Option<String>>]) -> Result<RecordBatch> {
     if rows.iter().any(|row| row.len() != schema.fields().len()) {
-        return Err(Error::resource("the server sent a row with other columns than it announced"));
+        return Err(Error::resource("the server sent a row that does not match its column descriptions"));
     }
     let columns = schema.fields().iter().enumerate().map(|(index, field)| {
         let values = rows.iter().map(|row| row[index].as_deref());
@@ -66,9 +67,9 @@ fn array<'a>(data_type: &DataType, values: impl Iterator<Item = Option<&'a str>>
     let texts = StringArray::from_iter(values);
     let nulls = arrow::array::Array::null_count(&texts);
     let array = cast(&texts, data_type).map_err(|error| Error::value(error.to_string()))?;
-    // A text that is no number would have become NULL.
+    // The cast turns text that is not a number into NULL.
     if array.null_count() != nulls {
-        return Err(Error::value(format!("the server sent a value that is no {data_type}")));
+        return Err(Error::value(format!("the server sent a value that is not of type {data_type}")));
     }
     Ok(array)
 }

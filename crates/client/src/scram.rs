@@ -1,5 +1,5 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side: how a password is proved without being sent, and the server
-//! proves that it knows it, too.
+//! The client side of SCRAM-SHA-256 (RFC 5802, RFC 7677): the client proves that it knows the password without sending
+//! it, and so does the server.
 
 use std::num::NonZeroU32;
 
@@ -13,10 +13,10 @@ use ring::{digest, hmac, pbkdf2};
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 
 const NONCE_BYTES: usize = 18;
-/// How often a server may have a password hashed: more would only keep the client busy.
+/// The most hash iterations that a server may ask for; more would only keep the client busy.
 const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// One log-in.
+/// The state of one login.
 pub struct ClientSide {
     password: String,
     nonce: String,
@@ -25,10 +25,11 @@ pub struct ClientSide {
 }
 
 impl ClientSide {
-    /// The first message. PostgreSQL takes the user from the start-up message, not from here.
+    /// Begins a login: its state and the first message, which has no user name because PostgreSQL takes that from the
+    /// startup message. Fails with kind `Resource` if the system has no random numbers.
     pub fn begin(password: &str) -> Result<(Self, String)> {
         let mut nonce = [0; NONCE_BYTES];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| Error::resource("the system gives no random numbers"))?;
+        SystemRandom::new().fill(&mut nonce).map_err(|_| Error::resource("the system has no random numbers"))?;
         Ok(Self::with_nonce(password, BASE64.encode(nonce), ""))
     }
 
@@ -38,14 +39,15 @@ impl ClientSide {
         (Self { password: password.to_owned(), nonce, first, server_signature: None }, message)
     }
 
-    /// Answers the server's first message.
+    /// The answer to the server's first message. Fails with kind `Input` if that is malformed or asks for too many
+    /// iterations.
     pub fn prove(&mut self, server_first: &str) -> Result<String> {
         let nonce =
             attribute(server_first, 'r').filter(|nonce| nonce.starts_with(&self.nonce)).ok_or_else(malformed)?;
         let salt = attribute(server_first, 's').and_then(|salt| BASE64.decode(salt).ok()).ok_or_else(malformed)?;
         let iterations = attribute(server_first, 'i').and_then(|count| count.parse::<NonZeroU32>().ok());
         let iterations = iterations.filter(|count| count.get() <= ITERATIONS_MAX).ok_or_else(malformed)?;
-        // As PostgreSQL does, a password that cannot be normalized is taken as it is.
+        // A password that cannot be normalized is used unchanged, as PostgreSQL does.
         let password = stringprep::saslprep(&self.password).unwrap_or((&self.password).into());
         let mut salted = [0; digest::SHA256_OUTPUT_LEN];
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut salted);
@@ -60,11 +62,11 @@ impl ClientSide {
         Ok(format!("{unproved},p={proof}"))
     }
 
-    /// Whether the server knows the password, too.
+    /// Whether the server has proved that it knows the password.
     pub fn server_is_right(&self, server_last: &str) -> bool {
         let given = attribute(server_last, 'v').and_then(|signature| BASE64.decode(signature).ok());
         let expected = self.server_signature.as_ref().map(hmac::Tag::as_ref);
-        // The signature is of this log-in alone: how long it takes to see that it is wrong teaches nobody anything.
+        // The signature is valid for this login alone, so the timing of this comparison reveals nothing of use.
         given.is_some() && given.as_deref() == expected
     }
 }
@@ -78,7 +80,7 @@ fn hmac(key: &[u8], message: &[u8]) -> hmac::Tag {
 }
 
 fn malformed() -> Error {
-    Error::input("a message of the log-in is malformed").with_code("08P01")
+    Error::input("a SCRAM message is malformed").with_code("08P01")
 }
 
 #[cfg(test)]

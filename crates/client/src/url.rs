@@ -1,29 +1,29 @@
-//! Where a server is and who asks:
+//! The URL of a server:
 //! `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
 
 use std::path::{Path, PathBuf};
 
 use diligence_base::{Error, Result};
 
-/// Where `diligence serve` listens unless told otherwise.
+/// The port on which `diligence serve` listens by default.
 const POSTGRES_PORT: u16 = 5433;
 
-/// Where, who, and how safe.
+/// A server, a user, and how the connection is secured.
 #[derive(Clone)]
 pub struct Url {
-    /// A name or an address; or, with a slash in front, the directory of a Unix socket.
+    /// A host name or an IP address; or, with a leading slash, the directory of a Unix socket.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Who asks.
+    /// The user.
     pub user: String,
-    /// The password, if it is known already.
+    /// The password, if known.
     pub password: Option<String>,
     /// The database's name.
     pub database: String,
     /// Whether the connection is encrypted.
     pub encryption: Encryption,
-    /// Certificates of those who may vouch for the server; the system's if `None`.
+    /// A file of trusted root certificates; those of the system if `None`.
     pub roots: Option<PathBuf>,
 }
 
@@ -32,25 +32,28 @@ pub struct Url {
 pub enum Encryption {
     /// `disable`: never.
     Never,
-    /// `prefer`: if the server offers it, whoever it is. What is left out means this on loopback, where nobody can
-    /// listen.
+    /// `prefer`: if the server offers it, without verification. The default on loopback, where there is no
+    /// eavesdropper.
     IfOffered,
-    /// `require`: always, whoever the server is.
+    /// `require`: always, without verification.
     Always,
-    /// `verify-full`: always, and the server's certificate must be for its name. What is left out means this beyond
+    /// `verify-full`: always, and the server's certificate must be trusted and match the host name. The default beyond
     /// loopback.
     Verified,
 }
 
 impl Url {
-    /// Reads a URL.
+    /// Parses a URL. Omitted parts have defaults: user and database `diligence`, host 127.0.0.1, port 5433.
+    ///
+    /// Fails with kind `Input` if the text is not a URL of this form or has an unknown option. The message never shows
+    /// the password.
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = |what: &str| {
-            Error::input(format!("'{}' is no address of a server: {what}", without_password(url)))
-                .with_hint("it looks like postgres://user@host:5433/diligence")
+            Error::input(format!("'{}' is not the URL of a server: {what}", without_password(url)))
+                .with_hint("the form is postgres://user@host:5433/diligence")
         };
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or_else(|| wrong("it does not begin with postgres://"))?;
+        let rest = rest.ok_or_else(|| wrong("it does not start with postgres://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (who, place) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -63,10 +66,10 @@ impl Url {
             None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
         };
         let port = match port {
-            Some(port) => port.parse().map_err(|_| wrong("its port is no number"))?,
+            Some(port) => port.parse().map_err(|_| wrong("the port is not a number"))?,
             None => POSTGRES_PORT,
         };
-        let text = |text: &str| decoded(text).ok_or_else(|| wrong("a %-escape is malformed"));
+        let text = |text: &str| decoded(text).ok_or_else(|| wrong("a percent escape is malformed"));
         let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
         let mut address = Self {
             host: or(text(host)?, "127.0.0.1"),
@@ -86,22 +89,22 @@ impl Url {
                 ("sslmode", "prefer") => address.encryption = Encryption::IfOffered,
                 ("sslmode", "require") => address.encryption = Encryption::Always,
                 ("sslmode", "verify-full") => address.encryption = Encryption::Verified,
-                ("sslmode", _) => return Err(wrong("sslmode is disable, prefer, require or verify-full")),
+                ("sslmode", _) => return Err(wrong("sslmode must be disable, prefer, require or verify-full")),
                 ("sslrootcert", file) => {
                     address.roots = Some(PathBuf::from(text(file)?));
                     address.encryption = Encryption::Verified;
                 }
-                (name, _) => return Err(wrong(&format!("the option '{name}' is not known"))),
+                (name, _) => return Err(wrong(&format!("unknown option '{name}'"))),
             }
         }
         let wants_encryption = matches!(address.encryption, Encryption::Always | Encryption::Verified);
         if wants_encryption && address.socket().is_some() {
-            return Err(wrong("a Unix socket is not encrypted; leave sslmode and sslrootcert out"));
+            return Err(wrong("a Unix socket is never encrypted; omit sslmode and sslrootcert"));
         }
         Ok(address)
     }
 
-    /// The Unix socket, if that is what the host is: `postgres://%2Ftmp:5433`, as PostgreSQL's clients write it.
+    /// The path of the Unix socket, if the host is one: `postgres://%2Ftmp:5433`, as PostgreSQL's clients write it.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         self.host.starts_with('/').then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
     }
@@ -133,7 +136,7 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// A URL as a message may show it.
+/// The URL without its password, for messages.
 fn without_password(url: &str) -> String {
     let Some((who, place)) = url.rsplit_once('@') else { return url.to_owned() };
     let name = who.find("://").map_or(0, |at| at + 3);

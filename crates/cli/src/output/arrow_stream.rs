@@ -1,5 +1,5 @@
-//! The Arrow IPC stream format: the schema, then a message per batch. Results of several statements are several streams
-//! one after the other.
+//! The Arrow IPC stream format: the schema, then a message per batch. The results of several statements are consecutive
+//! streams.
 
 use std::io::Write;
 
@@ -8,9 +8,9 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::Error;
 
-use super::{Appetite, ResultWriter, WriteError};
+use super::{Demand, ResultWriter, WriteError};
 
-/// Before `begin` the output waits; after it the stream has it.
+/// The output before `begin`, and the stream that owns it after.
 pub(super) enum ArrowStreamWriter<'a> {
     Waiting(Option<&'a mut dyn Write>),
     Streaming(StreamWriter<&'a mut dyn Write>),
@@ -24,7 +24,9 @@ impl<'a> ArrowStreamWriter<'a> {
     fn stream(&mut self) -> Result<&mut StreamWriter<&'a mut dyn Write>, WriteError> {
         match self {
             ArrowStreamWriter::Streaming(stream) => Ok(stream),
-            ArrowStreamWriter::Waiting(_) => Err(WriteError::Value(Error::bug("an Arrow stream was not begun"))),
+            ArrowStreamWriter::Waiting(_) => {
+                Err(WriteError::Value(Error::bug("an Arrow stream was written before it was started")))
+            }
         }
     }
 }
@@ -39,9 +41,9 @@ impl ResultWriter for ArrowStreamWriter<'_> {
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         self.stream()?.write(batch)?;
-        Ok(Appetite::More)
+        Ok(Demand::More)
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {

@@ -1,8 +1,8 @@
-//! Comma-separated values after RFC 4180, with `\n` as line end and a header.
+//! Comma-separated values as in RFC 4180, with `\n` as the line terminator and with a header.
 //!
-//! Not the writer of the `arrow` crate: that one cannot tell NULL from an empty string, writes no header for a result
-//! without rows, and refuses nested values. Here NULL is nothing between two commas, an empty string is `""`, and a
-//! nested value is its text.
+//! The writer of the `arrow` crate does not serve: it cannot distinguish NULL from an empty string, writes no header for
+//! a result without rows, and rejects nested values. Here NULL is empty, an empty string is `""`, and a nested value is
+//! its text.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,11 +13,11 @@ use arrow::util::display::FormatOptions;
 use diligence_base::Error;
 
 use super::text::formatters;
-use super::{Appetite, ResultWriter, WriteError};
+use super::{Demand, ResultWriter, WriteError};
 
 pub(super) struct CsvWriter<'a> {
     output: &'a mut dyn Write,
-    /// The line being built, and the value being formatted; kept to keep their allocations.
+    /// The current line and value; reused to keep their allocations.
     line: String,
     value: String,
 }
@@ -54,10 +54,10 @@ impl ResultWriter for CsvWriter<'_> {
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         let options = FormatOptions::default().with_null("NULL").with_display_error(false);
         let formatters = formatters(batch, &options)?;
-        // A column of type Null has NULLs, but no bitmap of them.
+        // A column of type Null has no validity bitmap.
         let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect::<Vec<_>>();
         self.line.clear();
         for row in 0..batch.num_rows() {
@@ -72,14 +72,14 @@ impl ResultWriter for CsvWriter<'_> {
                 write!(self.value, "{}", formatter.value(row)).map_err(|_| {
                     let schema = batch.schema();
                     let name = schema.field(position).name().clone();
-                    WriteError::Value(Error::value(format!("a value of column '{name}' has no text form")))
+                    WriteError::Value(Error::value(format!("a value of column '{name}' cannot be formatted as text")))
                 })?;
                 push_value(&mut self.line, &self.value);
             }
             self.line.push('\n');
         }
         self.output.write_all(self.line.as_bytes())?;
-        Ok(Appetite::More)
+        Ok(Demand::More)
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
@@ -101,7 +101,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array, NullArray};
 
     #[test]
-    fn null_is_nothing_and_an_empty_string_is_two_quotes() {
+    fn null_is_empty_and_an_empty_string_is_two_quotes() {
         let expected = "number,text,price,float,list\n\
             1,\"a,\"\"b\"\"\",1.00,1.0,\"[1, NULL]\"\n\
             ,\"\",2.50,0.5,\n\

@@ -1,5 +1,5 @@
-//! JSON: one array of objects, or one object per line. NULLs are written; NaN and infinities are null, as JSON has no
-//! other word for them.
+//! JSON: one array of objects, or one object per line. NULLs are written; NaN and infinities are written as null, since
+//! JSON cannot represent them.
 
 use std::io::Write;
 
@@ -7,11 +7,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer, WriterBuilder};
 
-use super::{Appetite, ResultWriter, WriteError};
+use super::{Demand, ResultWriter, WriteError};
 
 pub(super) struct JsonWriter<'a, F: JsonFormat> {
     writer: Writer<&'a mut dyn Write, F>,
-    /// Whether the format ends without a line end.
+    /// Whether the format lacks a final newline.
     ends_open: bool,
 }
 
@@ -32,9 +32,9 @@ impl<F: JsonFormat> ResultWriter for JsonWriter<'_, F> {
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         self.writer.write(batch)?;
-        Ok(Appetite::More)
+        Ok(Demand::More)
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {

@@ -1,4 +1,4 @@
-//! The values of a result as plain lines: for plans, whose lines are long and have a shape of their own.
+//! The values of a result as plain lines, for plans, whose lines are long and indented.
 
 use std::io::Write;
 
@@ -7,9 +7,9 @@ use arrow::datatypes::SchemaRef;
 use arrow::util::display::FormatOptions;
 
 use super::text::{formatters, printable};
-use super::{Appetite, ResultWriter, WriteError};
+use super::{Demand, ResultWriter, WriteError};
 
-/// Writes every value on lines of its own.
+/// Writes every value on separate lines.
 pub struct LineWriter<'a> {
     output: &'a mut dyn Write,
 }
@@ -26,7 +26,7 @@ impl ResultWriter for LineWriter<'_> {
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         let options = FormatOptions::default();
         let formatters = formatters(batch, &options)?;
         for row in 0..batch.num_rows() {
@@ -36,7 +36,7 @@ impl ResultWriter for LineWriter<'_> {
                 }
             }
         }
-        Ok(Appetite::More)
+        Ok(Demand::More)
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {

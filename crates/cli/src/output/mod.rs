@@ -1,7 +1,7 @@
-//! Result batches as bytes on an output: one writer per format.
+//! Writes result batches to an output, with one writer per format.
 //!
-//! A writer gets `begin` once, `write` for every batch as it appears, and `end` once; a result without rows has no
-//! `write`. Nothing here knows queries or terminals.
+//! `begin` is called once, `write` for every batch as it arrives, and `end` once; without rows, `write` is not called.
+//! Nothing here knows queries or terminals.
 
 mod arrow_stream;
 mod csv;
@@ -20,14 +20,12 @@ use diligence_base::Error;
 pub use lines::LineWriter;
 pub use text::printable;
 
-use crate::failure::Failure;
-
-/// How rows are written.
+/// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// A box with aligned columns, for reading
+    /// A table with aligned columns
     Table,
-    /// Comma-separated values with a header; NULL is empty, an empty string is ""
+    /// Comma-separated values with a header; NULL is empty, and an empty string is ""
     Csv,
     /// One JSON array of objects
     Json,
@@ -35,29 +33,23 @@ pub enum Format {
     Jsonl,
     /// An Arrow IPC stream
     Arrow,
-    /// Nothing: the rows are computed and counted
+    /// No output; rows are computed and counted
     None,
 }
 
 impl Format {
-    /// Fails for what only programs can read.
-    pub fn check_for_terminal(self) -> Result<(), Failure> {
-        if self != Format::Arrow {
-            return Ok(());
-        }
-        Err(Failure::Usage(
-            "the format arrow is not for people: 'diligence sql --format arrow' writes it to a file or a program"
-                .to_owned(),
-        ))
+    /// Whether the format is text rather than binary.
+    pub fn is_text(self) -> bool {
+        self != Format::Arrow
     }
 }
 
 /// Why writing stopped.
 #[derive(Debug)]
 pub enum WriteError {
-    /// The output failed; a broken pipe is somebody who has seen enough.
+    /// The output failed. A broken pipe means that the reader has closed it.
     Output(io::Error),
-    /// A value has no form in the format.
+    /// A value cannot be represented in the format.
     Value(Error),
 }
 
@@ -78,56 +70,56 @@ impl From<ArrowError> for WriteError {
 
 /// Whether a writer wants more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appetite {
-    /// Go on.
+pub enum Demand {
+    /// The writer wants more rows.
     More,
-    /// What follows would not be shown: the query may stop.
+    /// Further rows would not be written, so the query may stop.
     Enough,
 }
 
-/// Writes one result.
+/// Writes one result. Every method fails if the output does, and if a value cannot be represented in the format.
 pub trait ResultWriter {
     /// Called once, before any row.
     fn begin(&mut self, schema: &SchemaRef) -> Result<(), WriteError>;
     /// Called for every batch in order.
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError>;
-    /// Pushes out what was written so far; called when the next batch keeps one waiting.
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError>;
+    /// Flushes the rows written so far. Called while the next batch is awaited.
     fn flush(&mut self) -> Result<(), WriteError>;
-    /// Called once, after the last row; not when the query failed.
+    /// Called once, after the last row, unless the query failed.
     fn end(&mut self) -> Result<(), WriteError>;
 }
 
-/// The room that a table has; any other format takes what it needs.
+/// The limits of the table format. Other formats have none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Room {
-    /// Rows at most.
+pub struct TableLimits {
+    /// The most rows.
     pub rows: Option<usize>,
-    /// Characters in a line at most.
+    /// The most characters in a line.
     pub width: Option<usize>,
 }
 
-/// The writer of a format.
-pub fn writer<'a>(format: Format, output: &'a mut dyn Write, room: Room) -> Box<dyn ResultWriter + 'a> {
+/// A writer for the format.
+pub fn writer<'a>(format: Format, output: &'a mut dyn Write, limits: TableLimits) -> Box<dyn ResultWriter + 'a> {
     match format {
-        Format::Table => Box::new(table::TableWriter::new(output, room)),
+        Format::Table => Box::new(table::TableWriter::new(output, limits)),
         Format::Csv => Box::new(csv::CsvWriter::new(output)),
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
         Format::Arrow => Box::new(arrow_stream::ArrowStreamWriter::new(output)),
-        Format::None => Box::new(Silence),
+        Format::None => Box::new(NullWriter),
     }
 }
 
-/// Takes every row and writes none.
-struct Silence;
+/// Discards every row.
+struct NullWriter;
 
-impl ResultWriter for Silence {
+impl ResultWriter for NullWriter {
     fn begin(&mut self, _schema: &SchemaRef) -> Result<(), WriteError> {
         Ok(())
     }
 
-    fn write(&mut self, _batch: &RecordBatch) -> Result<Appetite, WriteError> {
-        Ok(Appetite::More)
+    fn write(&mut self, _batch: &RecordBatch) -> Result<Demand, WriteError> {
+        Ok(Demand::More)
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
@@ -147,7 +139,7 @@ pub(crate) mod tests {
     use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray};
     use arrow::datatypes::{Int32Type, SchemaRef};
 
-    /// Three rows with what is hard to write: NULL, an empty string, quotes, commas, line ends, a list.
+    /// Three rows of values that are hard to write: NULL, an empty string, quotes, commas, newlines, a list.
     pub(crate) fn sample() -> RecordBatch {
         let number: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(-30)]));
         let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a,\"b\""), Some(""), None]));
@@ -168,7 +160,7 @@ pub(crate) mod tests {
         .unwrap()
     }
 
-    /// What a writer makes of batches.
+    /// The output of a writer for these batches.
     pub(crate) fn written(
         format: Format,
         schema: &SchemaRef,
@@ -176,10 +168,10 @@ pub(crate) mod tests {
         rows_max: Option<usize>,
     ) -> Vec<u8> {
         let mut output = Vec::new();
-        let mut writer = writer(format, &mut output, Room { rows: rows_max, width: None });
+        let mut writer = writer(format, &mut output, TableLimits { rows: rows_max, width: None });
         writer.begin(schema).unwrap();
         for batch in batches {
-            if writer.write(batch).unwrap() == Appetite::Enough {
+            if writer.write(batch).unwrap() == Demand::Enough {
                 break;
             }
         }

@@ -1,11 +1,11 @@
-//! A box with aligned columns, for people.
+//! A table with aligned columns.
 //!
-//! Column widths come from the rows that appear at once, [`ROWS_MEASURED`] at most, because the rows stream and nobody
-//! wants to wait for the last one; a later value that is wider pushes the rest of its line to the right but is shown
-//! whole. Numbers are right-aligned. A value with several lines takes several lines.
+//! Column widths are computed from the first rows, at most [`ROWS_MEASURED`], so that the table can be printed before the
+//! last row is known. A later value that is wider shifts the rest of its line to the right but is shown in full. Numbers
+//! are right-aligned. A value with several lines takes several lines.
 //!
-//! On a terminal the table gets no wider than it: texts are cut, and where that is not enough, the values of a row
-//! stand one below the other. Control characters are shown as escapes, so that data cannot command the terminal.
+//! A table is never wider than the terminal: text is truncated, and where that is not enough, the values of a row are
+//! listed vertically. Control characters are escaped, so that data cannot control the terminal.
 
 use std::io::Write;
 
@@ -15,48 +15,48 @@ use arrow::util::display::FormatOptions;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::text::{formatters, printable};
-use super::{Appetite, ResultWriter, Room, WriteError};
+use super::{Demand, ResultWriter, TableLimits, WriteError};
 
-/// Rows looked at before the first one is written: about what fits into memory and attention without being noticed.
+/// Rows that are measured before the first one is written: few enough to buffer without noticeable memory or delay.
 const ROWS_MEASURED: usize = 2_000;
 
-/// Characters that are left of a text that is cut, at least: less says nothing.
+/// The fewest characters to which text is truncated; less would be useless.
 const CUT_WIDTH_MIN: usize = 10;
 
-/// What a cut text ends with.
+/// The end of truncated text.
 const CUT: &str = "…";
 
-/// A row: for every column the lines of its value.
+/// A row, with the lines of each column's value.
 type Row = Vec<Vec<String>>;
 
 pub(super) struct TableWriter<'a> {
     output: &'a mut dyn Write,
-    room: Room,
+    limits: TableLimits,
     names: Vec<String>,
     right_aligned: Vec<bool>,
-    /// Widths so far; final once the head is written.
+    /// Widths so far; final once the header is written.
     widths: Vec<usize>,
     head_written: bool,
-    /// Rows waiting for the widths.
+    /// Rows that are buffered until the widths are known.
     waiting: Vec<Row>,
     rows: usize,
-    /// Rows were left out.
+    /// Whether rows were omitted.
     cut: bool,
-    /// The width that a column's values are cut to.
+    /// The width to which the values of a column are truncated.
     width_max: Vec<Option<usize>>,
-    /// Values were cut.
+    /// Whether values were truncated.
     shortened: bool,
-    /// The values of a row stand one below the other.
+    /// Whether the values of a row are listed vertically.
     vertical: bool,
-    /// Rows that stand there so.
+    /// The number of rows listed vertically.
     numbered: usize,
 }
 
 impl<'a> TableWriter<'a> {
-    pub(super) fn new(output: &'a mut dyn Write, room: Room) -> Self {
+    pub(super) fn new(output: &'a mut dyn Write, limits: TableLimits) -> Self {
         Self {
             output,
-            room,
+            limits,
             names: Vec::new(),
             right_aligned: Vec::new(),
             widths: Vec::new(),
@@ -71,9 +71,9 @@ impl<'a> TableWriter<'a> {
         }
     }
 
-    /// Decides how the columns fit between the margins.
+    /// Decides how the columns fit into the width.
     fn fit(&mut self) {
-        let Some(room) = self.room.width else { return };
+        let Some(room) = self.limits.width else { return };
         let frame = 3 * self.widths.len() + 1;
         let wide = |cap: usize, widths: &[usize], right_aligned: &[bool]| {
             let columns = widths.iter().zip(right_aligned);
@@ -83,7 +83,7 @@ impl<'a> TableWriter<'a> {
         if whole <= room {
             return;
         }
-        // The widest texts give way first: the largest width that all of them can have.
+        // Truncate the widest text columns first: find the largest width that all of them can have.
         let fitting = (CUT_WIDTH_MIN..=room).rev().find(|cap| wide(*cap, &self.widths, &self.right_aligned) <= room);
         match fitting {
             Some(cap) => {
@@ -98,7 +98,7 @@ impl<'a> TableWriter<'a> {
         }
     }
 
-    /// The values of a row, one below the other.
+    /// Writes the values of a row vertically.
     fn record(&mut self, row: &Row) -> Result<(), WriteError> {
         self.numbered += 1;
         let indent = self.names.iter().map(|name| name.width()).max().unwrap_or(0);
@@ -152,7 +152,7 @@ impl<'a> TableWriter<'a> {
         Ok(())
     }
 
-    /// Writes the head and the rows that waited for it.
+    /// Writes the header, if it was not written, and the buffered rows.
     fn write_waiting(&mut self) -> Result<(), WriteError> {
         if !self.head_written {
             self.head_written = true;
@@ -176,12 +176,12 @@ impl<'a> TableWriter<'a> {
     }
 }
 
-/// The lines of a value, without anything a terminal would obey.
+/// The lines of a value, with control characters escaped.
 fn lines_of(value: &str) -> Vec<String> {
     value.split('\n').map(printable).collect()
 }
 
-/// The value as it fits into a width; `None` if it does as it is.
+/// The value truncated to a width; `None` if it fits.
 fn shortened(value: &str, width_max: usize) -> Option<String> {
     if value.width() <= width_max {
         return None;
@@ -212,8 +212,8 @@ impl ResultWriter for TableWriter<'_> {
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<Appetite, WriteError> {
-        let room = self.room.rows.map_or(usize::MAX, |most| most - self.rows);
+    fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
+        let room = self.limits.rows.map_or(usize::MAX, |most| most - self.rows);
         let taken = batch.num_rows().min(room);
         let options = FormatOptions::default().with_null("NULL");
         let formatters = formatters(batch, &options)?;
@@ -225,10 +225,10 @@ impl ResultWriter for TableWriter<'_> {
             self.write_waiting()?;
         }
         self.cut |= taken < batch.num_rows();
-        Ok(if self.cut { Appetite::Enough } else { Appetite::More })
+        Ok(if self.cut { Demand::Enough } else { Demand::More })
     }
 
-    /// The rows that wait for the widths to be known go out as well: better a ragged table than a late one.
+    /// Writes the buffered rows as well: an uneven table is better than a late one.
     fn flush(&mut self) -> Result<(), WriteError> {
         if !self.waiting.is_empty() {
             self.write_waiting()?;
@@ -237,14 +237,14 @@ impl ResultWriter for TableWriter<'_> {
     }
 
     fn end(&mut self) -> Result<(), WriteError> {
-        // A result without columns has no box, only a number of rows.
+        // A result without columns has no table, only a row count.
         if !self.names.is_empty() {
             self.write_waiting()?;
             if !self.vertical {
                 self.rule("└", "┴", "┘")?;
             }
         }
-        let note = if self.shortened { "; texts are cut to the terminal's width (see --format)" } else { "" };
+        let note = if self.shortened { "; text is truncated to the width of the terminal (see --format)" } else { "" };
         match (self.cut, self.rows) {
             (true, rows) => writeln!(self.output, "the first {rows} rows; there are more (see --max-rows){note}")?,
             (false, 1) => writeln!(self.output, "1 row{note}")?,
@@ -305,7 +305,7 @@ mod tests {
 
     fn within(width: usize) -> String {
         let mut output = Vec::new();
-        let mut writer = TableWriter::new(&mut output, Room { rows: None, width: Some(width) });
+        let mut writer = TableWriter::new(&mut output, TableLimits { rows: None, width: Some(width) });
         let text: ArrayRef = Arc::new(StringArray::from(vec!["a longer text than fits", "short"]));
         let more: ArrayRef = Arc::new(StringArray::from(vec!["one\ntwo", "日本語日本語日本語日本語"]));
         let number: ArrayRef = Arc::new(Int64Array::from(vec![1234567890, 2]));
@@ -326,7 +326,7 @@ mod tests {
             cut.contains("a longer text …") && cut.contains("日本語日本語日…") && cut.contains(" 1234567890 │"),
             "{cut}"
         );
-        assert!(cut.contains("texts are cut"), "{cut}");
+        assert!(cut.contains("text is truncated"), "{cut}");
         let below = within(30);
         let expected = "\
 ── row 1 ──
@@ -344,7 +344,7 @@ number │ 2
     }
 
     #[test]
-    fn data_cannot_command_the_terminal() {
+    fn data_cannot_control_the_terminal() {
         let table = column(vec!["\u{1b}[2J\tx\r"]);
         assert!(!table.contains('\u{1b}') && table.contains("\\u{1b}[2J\\tx\\r"), "{table}");
     }

@@ -1,10 +1,10 @@
-//! Values as text, the same in tables and CSV.
+//! Values as text, for tables, plans and CSV.
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// One formatter per column; `null` is what NULL looks like inside nested values and alone.
+/// One formatter per column. Fails if a type has no text form.
 pub fn formatters<'a>(
     batch: &'a RecordBatch,
     options: &'a FormatOptions<'a>,
@@ -12,7 +12,7 @@ pub fn formatters<'a>(
     batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), options)).collect()
 }
 
-/// The text without anything that a terminal would obey.
+/// The text with control characters escaped, so that it cannot control a terminal.
 pub fn printable(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Completes the word before the cursor with what the session knows, and dot commands at the beginning.
+//! Completes the word before the cursor with keywords and names of the session, and commands at the start of a line.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 
 use super::commands::COMMANDS;
 
-/// Suggestions at most: more than a screen of them helps nobody.
+/// The most suggestions; more than a screen of them is no help.
 const SUGGESTIONS_MAX: usize = 100;
 
-/// The words a session knows: keywords (all capitals), tables, columns, functions, settings. The shell sets them, the
+/// The words of a session: keywords (in capitals), tables, columns, functions and settings. The shell sets them, and the
 /// completer reads them.
 #[derive(Clone, Default)]
-pub struct Words(Arc<Mutex<Known>>);
+pub struct Words(Arc<Mutex<KnownWords>>);
 
 #[derive(Default)]
-struct Known {
+struct KnownWords {
     words: Vec<String>,
-    /// Those of the words that are tables and views.
+    /// The tables and views among the words.
     relations: Vec<String>,
 }
 
 impl Words {
     /// Replaces the words.
     pub fn set(&self, words: Vec<String>, relations: Vec<String>) {
-        *self.0.lock() = Known { words, relations };
+        *self.0.lock() = KnownWords { words, relations };
     }
 }
 
@@ -35,12 +35,12 @@ pub struct SqlCompleter {
 }
 
 impl SqlCompleter {
-    /// A completer that knows these words, and the shell's commands.
+    /// A completer for these words and the shell's commands.
     pub fn new(words: Words) -> Self {
         Self { words }
     }
 
-    /// The words that fit. Keywords follow the case of what was typed; after a dot there are none.
+    /// The words that match. Keywords take the case of the typed text; after a dot there are no keywords.
     fn fitting(&self, typed: &str, after_dot: bool) -> Vec<String> {
         let lower = typed.to_lowercase();
         let shout = typed.chars().any(char::is_uppercase);
@@ -59,10 +59,8 @@ impl SqlCompleter {
         found.truncate(SUGGESTIONS_MAX);
         found
     }
-}
 
-impl SqlCompleter {
-    /// The tables and views that fit.
+    /// The tables and views that match.
     fn relations(&self, typed: &str) -> Vec<String> {
         let lower = typed.to_lowercase();
         let known = self.words.0.lock();
@@ -70,17 +68,17 @@ impl SqlCompleter {
     }
 }
 
-/// Words that a table's name follows.
+/// Keywords that precede the name of a table.
 const BEFORE_TABLES: [&str; 8] = ["FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "UPDATE", "TRUNCATE", "COPY"];
 
-/// True if the text ends with a word that a table's name follows.
+/// Whether the text ends with a keyword that precedes the name of a table.
 fn wants_table(before: &str) -> bool {
     let Some(text) = before.strip_suffix(char::is_whitespace) else { return false };
     let word = text.trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
     BEFORE_TABLES.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// Where the word before `end` begins; with dots, where a name with its schema does.
+/// The start of the word before `end`; with dots, the start of a qualified name.
 fn word_start(line: &str, end: usize, with_dots: bool) -> usize {
     let in_word = |c: char| c.is_alphanumeric() || c == '_' || (with_dots && c == '.');
     line[..end].trim_end_matches(in_word).len()
@@ -99,8 +97,8 @@ impl Completer for SqlCompleter {
             if wants_table(&line[..dotted]) {
                 found.extend(self.relations(name).into_iter().map(|value| (value, dotted)));
             }
-            // `system.qu` may be the beginning of a table in a schema, or of a column of a table.
-            // Where a table is wanted and one fits, nothing else is meant.
+            // `system.qu` may be the start of a table in a schema, or of a column of a table.
+            // Where a table is expected and one matches, offer nothing else.
             let tables_fit = !found.is_empty();
             if !tables_fit && dotted < start {
                 found.extend(self.fitting(name, true).into_iter().map(|value| (value, dotted)));
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_follow_the_case_that_was_typed() {
+    fn keywords_take_the_case_of_the_typed_text() {
         assert_eq!(complete("SEL"), ["SELECT"]);
         assert_eq!(complete("select * from lineitem wh"), ["when", "where"]);
     }
@@ -145,7 +143,7 @@ mod tests {
     fn names_come_from_the_session() {
         assert_eq!(complete("select l_"), ["l_orderkey"]);
         assert_eq!(complete("select t.li"), ["lineitem", "list_sort"]);
-        assert_eq!(complete("select * from li"), ["lineitem"], "only tables where one fits");
+        assert_eq!(complete("select * from li"), ["lineitem"], "only tables if one matches");
         assert_eq!(complete("select * from "), ["lineitem", "system.queries"]);
         assert_eq!(complete("select * from list"), ["list_sort"]);
         assert_eq!(complete("select * from (select grö"), ["Größe"]);

@@ -1,9 +1,8 @@
 //! Whether a text ends with a complete statement.
 //!
-//! This only finds semicolons outside of strings, quoted names and comments; what a statement is, the SQL parser
-//! decides.
+//! It only finds semicolons outside of strings, quoted names and comments; the SQL parser does the rest.
 
-/// True if the last thing in the text, comments and blanks aside, is the semicolon of a statement.
+/// Whether the text ends with the semicolon of a statement, apart from comments and blanks.
 pub fn is_complete(text: &str) -> bool {
     let mut ended = false;
     let mut rest = text;
@@ -46,7 +45,7 @@ pub fn is_complete(text: &str) -> bool {
     ended
 }
 
-/// The length of a quoted string or name at the beginning; a doubled quote is part of it.
+/// The length of the quoted string or name at the start; a doubled quote is part of it.
 fn quoted(text: &str, quote: char) -> Option<usize> {
     let mut from = 1;
     loop {
@@ -58,7 +57,7 @@ fn quoted(text: &str, quote: char) -> Option<usize> {
     }
 }
 
-/// The length of a block comment at the beginning; they nest.
+/// The length of the block comment at the start. Block comments nest.
 fn block_comment(text: &str) -> Option<usize> {
     let mut depth = 0;
     let mut at = 0;
@@ -80,12 +79,13 @@ fn block_comment(text: &str) -> Option<usize> {
     None
 }
 
+/// What a dollar sign starts.
 enum Dollar {
-    /// A whole `$tag$ … $tag$` of this length.
+    /// A complete `$tag$ … $tag$` of this length.
     Quoted(usize),
-    /// One that does not end.
+    /// A quote that does not end.
     Open,
-    /// No quote at all: a parameter such as `$1`.
+    /// Not a quote, but a parameter such as `$1`.
     Sign,
 }
 

@@ -1,8 +1,9 @@
-//! `diligence shell`: a prompt, statements over several lines, commands that begin with a dot.
+//! `diligence shell`: an interactive shell for SQL statements, which may span lines, and for commands that begin with a
+//! dot.
 //!
-//! A statement ends at its semicolon, which [`ending`] finds. The line editor knows history and completes keywords and
-//! the names that the session knows ([`completer`]). Ctrl-C at the prompt clears the line, during a statement it
-//! cancels the statement; Ctrl-D leaves. A failure is shown and the shell goes on.
+//! A statement ends at its semicolon, which [`ending`] finds. The line editor has a history and completes keywords and
+//! the names that the session knows ([`completer`]). Ctrl-C clears the line at the prompt and cancels a running
+//! statement; Ctrl-D exits. The shell continues after an error.
 
 mod commands;
 mod completer;
@@ -18,38 +19,37 @@ use reedline::{
     ReedlineMenu, Signal, ValidationResult, Validator, default_emacs_keybindings,
 };
 
-use crate::Done;
 use crate::arguments::ShellArguments;
-use crate::failure::{Failure, complain};
+use crate::failure::{Done, Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::open;
 use crate::remote::Remote;
 use crate::sources::Source;
-use crate::statements::Runner;
+use crate::statements::{Runner, check_for_terminal};
 use crate::target::Target;
-use commands::Next;
+use commands::AfterCommand;
 use completer::{SqlCompleter, Words};
 use prompt::SqlPrompt;
 
 pub use commands::is_command;
 
-/// Statements that the history remembers.
+/// The most entries in the history.
 const HISTORY_ENTRIES_MAX: usize = 10_000;
 
 const COMPLETION_MENU: &str = "completion";
 
-/// Runs the subcommand.
+/// Runs the subcommand. Fails without a terminal, and if the database or the server cannot be opened.
 pub fn run(arguments: &ShellArguments) -> Done {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Failure::Usage("the shell needs a terminal; use 'diligence sql' in scripts and pipes".to_owned()));
     }
-    arguments.output.format.check_for_terminal()?;
+    check_for_terminal(arguments.output.format)?;
     let interrupt = Interrupt::install()?;
-    let mut place = String::new();
+    let mut server = String::new();
     let target: Box<dyn Target> = match &arguments.connect {
         Some(url) => {
             let remote = Remote::open(url, &arguments.database.settings)?;
-            place = format!(" on {}", remote.address());
+            server = format!(" on {}", remote.address());
             Box::new(remote)
         }
         None => Box::new(open(&arguments.database, 0)?.session()),
@@ -59,18 +59,18 @@ pub fn run(arguments: &ShellArguments) -> Done {
     let words = Words::default();
     let mut editor = editor(&words);
 
-    commands::tell(format!(
-        "Diligence {}{place}. A statement ends with ';'. '.help' helps, Ctrl-D leaves.",
+    commands::print_line(format!(
+        "Diligence {}{server}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",
         env!("CARGO_PKG_VERSION")
     ));
-    commands::tell_left_out(target);
+    commands::print_left_out(target);
     loop {
         let (known, relations) = target.words();
         words.set(known, relations);
         let line = match editor.read_line(&SqlPrompt) {
             Ok(Signal::Success(line)) => line,
             Ok(Signal::CtrlD) => return Ok(()),
-            // Ctrl-C, and signals that later versions of the editor may have: the line is gone, the shell stays.
+            // Ctrl-C, and any signal that a later version of the editor may add, discards the line only.
             Ok(_) => continue,
             Err(error) => return Err(Failure::Other(format!("the terminal failed: {error}"))),
         };
@@ -78,18 +78,18 @@ pub fn run(arguments: &ShellArguments) -> Done {
         if line.is_empty() {
             continue;
         }
-        // Now, because a second Ctrl-C ends the process. What cannot be kept is forgotten.
+        // Save the history now, because a second Ctrl-C ends the process. A failure to save it is ignored.
         let _ = editor.sync_history();
-        let meant = commands::meant(line);
-        let line = meant.as_deref().unwrap_or(line);
+        let command = commands::from_alias(line);
+        let line = command.as_deref().unwrap_or(line);
         let done = if is_command(line) {
             commands::run(line, &runner, target)
         } else {
-            runner.run(&Source::typed(line)).map(|()| Next::Prompt)
+            runner.run(&Source::typed(line)).map(|()| AfterCommand::Prompt)
         };
         match done {
-            Ok(Next::Prompt) => {}
-            Ok(Next::Leave) => return Ok(()),
+            Ok(AfterCommand::Prompt) => {}
+            Ok(AfterCommand::Exit) => return Ok(()),
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
             Err(failure) => complain(failure),
         }
@@ -116,15 +116,15 @@ fn editor(words: &Words) -> Reedline {
     match history() {
         Ok(history) => editor.with_history(Box::new(history)),
         Err(message) => {
-            complain(format!("warning: {message}; this session is not remembered"));
+            complain(format!("warning: {message}; the history of this session will not be saved"));
             editor
         }
     }
 }
 
 fn history() -> Result<FileBackedHistory, String> {
-    let path = history_path().ok_or("there is no folder for user data")?;
-    let failed = |error: &dyn std::fmt::Display| format!("cannot keep the history in {}: {error}", path.display());
+    let path = history_path().ok_or("there is no directory for user data")?;
+    let failed = |error: &dyn std::fmt::Display| format!("cannot save the history in {}: {error}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
     }
@@ -135,12 +135,12 @@ fn history_path() -> Option<PathBuf> {
     Some(dirs::data_dir()?.join("diligence").join("history"))
 }
 
-/// Asks for another line until the statement is complete.
+/// Continues on the next line until the statement is complete.
 struct StatementValidator;
 
 impl Validator for StatementValidator {
     fn validate(&self, line: &str) -> ValidationResult {
-        let is_command = is_command(line) || commands::meant(line).is_some();
+        let is_command = is_command(line) || commands::from_alias(line).is_some();
         if line.trim().is_empty() || is_command || ending::is_complete(line) {
             ValidationResult::Complete
         } else {

@@ -1,4 +1,4 @@
-//! What stands in front of the line.
+//! The prompt.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ impl Prompt for SqlPrompt {
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         let found = match search.status {
             PromptHistorySearchStatus::Passing => "",
-            PromptHistorySearchStatus::Failing => "nothing for ",
+            PromptHistorySearchStatus::Failing => "no match for ",
         };
         Cow::Owned(format!(" ({found}'{}') ", search.term))
     }

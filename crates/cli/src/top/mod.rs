@@ -1,65 +1,64 @@
-//! `diligence top`: what a server does, looked at every second: its stages, queries and memory.
+//! `diligence top`: a dashboard of a server with its stages, queries and memory, updated every second.
 //!
-//! On a terminal the board is drawn anew in place until Ctrl-C; elsewhere, or with `--once`, it is printed once.
+//! On a terminal the dashboard is redrawn in place until Ctrl-C; elsewhere, or with `--once`, it is printed once.
 
-mod look;
-mod picture;
+mod dashboard;
+mod snapshot;
 
 use std::io::{IsTerminal, Write, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::Done;
 use crate::arguments::TopArguments;
-use crate::failure::Failure;
+use crate::failure::{Done, Failure};
 use crate::remote::connect;
-use look::Look;
+use snapshot::Snapshot;
 
-/// The screen beside the one with what was typed, without a cursor; and back.
+/// Switches to the alternate screen and hides the cursor; and back.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 const HOME: &str = "\u{1b}[H";
 const LINE_END: &str = "\u{1b}[K\r\n";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 
-/// The width when nobody says otherwise.
+/// The width when the output is not a terminal.
 const PLAIN_WIDTH: usize = 110;
-/// How often it is looked whether to leave.
-const NAP: Duration = Duration::from_millis(50);
+/// The interval at which Ctrl-C is checked.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs the subcommand.
+/// Runs the subcommand. Fails if the server cannot be reached or rejects the queries.
 pub fn run(arguments: &TopArguments) -> Done {
     let mut connection = connect(&arguments.connect)?;
     let failed = |error: diligence_base::Error| Failure::Other(error.to_string());
-    let mut last = Look::take(&mut connection).map_err(failed)?;
+    let mut current = Snapshot::take(&mut connection).map_err(failed)?;
     if arguments.once || !stdout().is_terminal() {
-        let lines = picture::lines(&last, None, PLAIN_WIDTH, false);
+        let lines = dashboard::lines(&current, None, PLAIN_WIDTH, false);
         return print(&format!("{}\n", lines.join("\n")));
     }
     let leave = Arc::new(AtomicBool::new(false));
-    let told = leave.clone();
-    ctrlc::set_handler(move || told.store(true, Ordering::Relaxed))
+    let interrupted = leave.clone();
+    ctrlc::set_handler(move || interrupted.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::Other(format!("cannot handle interrupts: {error}")))?;
-    let _screen = Screen::enter()?;
+    let _screen = AlternateScreen::enter()?;
     let mut before = None;
     loop {
-        draw(&last, before.as_ref())?;
+        draw(&current, before.as_ref())?;
         let next = Instant::now() + Duration::from_secs_f64(arguments.interval);
         while Instant::now() < next {
             if leave.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            std::thread::sleep(NAP.min(next.saturating_duration_since(Instant::now())));
+            std::thread::sleep(POLL_EVERY.min(next.saturating_duration_since(Instant::now())));
         }
-        let look = Look::take(&mut connection).map_err(failed)?;
-        before = Some(std::mem::replace(&mut last, look));
+        let next_snapshot = Snapshot::take(&mut connection).map_err(failed)?;
+        before = Some(std::mem::replace(&mut current, next_snapshot));
     }
 }
 
-fn draw(look: &Look, before: Option<&Look>) -> Done {
+fn draw(snapshot: &Snapshot, before: Option<&Snapshot>) -> Done {
     let (height, width) = console::Term::stdout().size();
-    let lines = picture::lines(look, before, usize::from(width), true);
+    let lines = dashboard::lines(snapshot, before, usize::from(width), true);
     let mut frame = HOME.to_owned();
     for line in lines.iter().take(usize::from(height).saturating_sub(1)) {
         frame.push_str(line);
@@ -74,19 +73,19 @@ fn print(text: &str) -> Done {
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| Failure::output(&error))
 }
 
-/// The other screen, as long as it lives.
-struct Screen;
+/// The alternate screen, while it exists.
+struct AlternateScreen;
 
-impl Screen {
+impl AlternateScreen {
     fn enter() -> Result<Self, Failure> {
         print(ENTER)?;
         Ok(Self)
     }
 }
 
-impl Drop for Screen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
-        // A terminal that has gone needs no cleaning.
+        // A terminal that is gone needs no cleanup.
         let _ = print(LEAVE);
     }
 }

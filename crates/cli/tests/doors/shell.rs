@@ -46,7 +46,7 @@ fn an_error_is_shown_and_the_shell_goes_on() {
     terminal.expect(PROMPT);
     terminal.send(".dance");
     terminal.send(ENTER);
-    terminal.expect("there is no command .dance");
+    terminal.expect("unknown command .dance");
     terminal.expect(PROMPT);
     terminal.send("SELECT 'still ' || 'here' AS a;");
     terminal.send(ENTER);
@@ -121,7 +121,7 @@ fn commands_work() {
         ("SELECT id + 10 AS eleven FROM people;", "{\"eleven\":11}"),
         (".timer on", PROMPT),
         ("SELECT 5 AS five;", "1 row in "),
-        (".timer maybe", "use it as: .timer on|off"),
+        (".timer maybe", "usage: .timer on|off"),
     ] {
         terminal.send(command);
         terminal.send(ENTER);
@@ -150,7 +150,7 @@ fn words_without_a_semicolon_help_and_leave() {
     terminal.expect(PROMPT);
     terminal.send(".format arrow");
     terminal.send(ENTER);
-    terminal.expect("not for people");
+    terminal.expect("is binary");
     terminal.expect(PROMPT);
     terminal.send("exit");
     terminal.send(ENTER);
@@ -188,7 +188,7 @@ fn a_wide_table_is_cut_to_the_terminal() {
     terminal.send(ENTER);
     terminal.expect("xxx…");
     terminal.expect("7 │");
-    terminal.expect("1 row; texts are cut");
+    terminal.expect("1 row; text is truncated");
     terminal.expect(PROMPT);
     let columns = (0..60).map(|number| format!("{number} AS column_{number}")).collect::<Vec<_>>().join(", ");
     terminal.send(&format!("SELECT {columns};"));

@@ -1,42 +1,42 @@
-//! A look as lines of text.
+//! A snapshot as lines of text.
 
 use console::{measure_text_width, truncate_str};
 use diligence_engine::flow::profile::display_ns;
 use diligence_engine::memory::display_bytes;
 use nu_ansi_term::{Color, Style};
 
-use super::look::{FrontStage, Look, Query};
+use super::snapshot::{FrontStage, Query, Snapshot};
 use crate::output::printable;
 
-/// Cells of a bar.
+/// The width of a bar in characters.
 const BAR_WIDTH: usize = 12;
-/// Queries that have ended and are listed.
+/// The most ended queries that are listed.
 const ENDED_MAX: usize = 8;
 
-/// The board, in lines of at most `width` columns. `before` is an earlier look, for what was done since.
-pub fn lines(look: &Look, before: Option<&Look>, width: usize, coloured: bool) -> Vec<String> {
-    let paint = Paint(coloured);
-    let seconds = before.map(|before| look.at.duration_since(before.at).as_secs_f64().max(0.001));
+/// The dashboard in lines of at most `width` columns. Rates are since the snapshot `before`.
+pub fn lines(snapshot: &Snapshot, before: Option<&Snapshot>, width: usize, colored: bool) -> Vec<String> {
+    let palette = Palette(colored);
+    let seconds = before.map(|before| snapshot.at.duration_since(before.at).as_secs_f64().max(0.001));
     let per_second = |now: u64, then: Option<u64>| match (seconds, then) {
         (Some(seconds), Some(then)) => format!("{:.0}", now.saturating_sub(then) as f64 / seconds),
         _ => "–".to_owned(),
     };
-    let mut lines = vec![head(look, &paint), String::new()];
+    let mut lines = vec![head(snapshot, &palette), String::new()];
 
     let title = format!("{:<14}{:>18}{:>18}{:>12}{:>10}{:>12}", "stage", "running", "queue", "done", "per s", "wait");
-    lines.push(paint.title(&title));
-    for stage in &look.front {
+    lines.push(palette.title(&title));
+    for stage in &snapshot.front {
         let then = before.and_then(|before| before.front.iter().find(|other| other.name == stage.name));
         let rate = per_second(stage.done_total, then.map(|then| then.done_total));
-        lines.push(front(stage, &rate, &paint));
+        lines.push(front(stage, &rate, &palette));
     }
     lines.push(String::new());
 
     let title =
         format!("{:<14}{:>18}{:>18}{:>12}{:>10}{:>12}", "engine", "running", "queue", "turns", "per s", "workers");
-    lines.push(paint.title(&title));
-    // What was never used only takes room.
-    for stage in look.stages.iter().filter(|stage| stage.turns_total + stage.queued + stage.running > 0) {
+    lines.push(palette.title(&title));
+    // Stages that were never used would only take space.
+    for stage in snapshot.stages.iter().filter(|stage| stage.turns_total + stage.queued + stage.running > 0) {
         let then = before.and_then(|before| before.stages.iter().find(|other| other.name == stage.name));
         let rate = per_second(stage.turns_total, then.map(|then| then.turns_total));
         let busy = match (seconds, then) {
@@ -48,48 +48,48 @@ pub fn lines(look: &Look, before: Option<&Look>, width: usize, coloured: bool) -
         };
         let (running, queued) = (stage.running, stage.queued);
         let line = format!("{:<14}{running:>18}{queued:>18}{:>12}{rate:>10}{busy:>12}", stage.name, stage.turns_total);
-        lines.push(if running > 0 { paint.busy(&line) } else { line });
+        lines.push(if running > 0 { palette.busy(&line) } else { line });
     }
     lines.push(String::new());
 
-    lines.push(paint.title(&format!(
+    lines.push(palette.title(&format!(
         "{:>8}  {:<10}{:>10}  {:<19}{:>10}  statement",
         "query", "state", "time", "progress", "memory"
     )));
     let mut ended = 0;
-    for query in &look.queries {
+    for query in &snapshot.queries {
         ended += usize::from(!query.is_active());
         if ended <= ENDED_MAX {
-            lines.push(self::query(query, &paint));
+            lines.push(self::query(query, &palette));
         }
     }
-    if look.queries.is_empty() {
-        lines.push(paint.faint("    none yet"));
+    if snapshot.queries.is_empty() {
+        lines.push(palette.faint("    none yet"));
     }
     lines.iter().map(|line| truncate_str(line, width, "…").into_owned()).collect()
 }
 
-fn head(look: &Look, paint: &Paint) -> String {
-    let waiting = look.queries.iter().filter(|query| query.place.is_some()).count();
-    let running = look.queries.iter().filter(|query| query.is_active()).count() - waiting;
+fn head(snapshot: &Snapshot, palette: &Palette) -> String {
+    let waiting = snapshot.queries.iter().filter(|query| query.waiting.is_some()).count();
+    let running = snapshot.queries.iter().filter(|query| query.is_active()).count() - waiting;
     let waiting = if waiting == 0 { String::new() } else { format!("{waiting} waiting   ") };
-    let memory = match look.budget_bytes {
-        0 => display_bytes(look.memory_bytes as usize),
+    let memory = match snapshot.budget_bytes {
+        0 => display_bytes(snapshot.memory_bytes as usize),
         budget => {
-            let bar = bar(look.memory_bytes, budget);
-            let (used, budget) = (display_bytes(look.memory_bytes as usize), display_bytes(budget as usize));
-            format!("{} {used} of {budget}", paint.busy(&bar))
+            let bar = bar(snapshot.memory_bytes, budget);
+            let (used, budget) = (display_bytes(snapshot.memory_bytes as usize), display_bytes(budget as usize));
+            format!("{} {used} of {budget}", palette.busy(&bar))
         }
     };
-    let temp = display_bytes(look.temp_bytes as usize);
+    let temp = display_bytes(snapshot.temp_bytes as usize);
     format!(
         "{}   {running} running   {waiting}{} sessions   memory {memory}   temp {temp}",
-        paint.strong("diligence"),
-        look.sessions
+        palette.strong("diligence"),
+        snapshot.sessions
     )
 }
 
-fn front(stage: &FrontStage, rate: &str, paint: &Paint) -> String {
+fn front(stage: &FrontStage, rate: &str, palette: &Palette) -> String {
     let of = |used: Option<u64>, all: Option<u64>| match (used, all) {
         (Some(used), Some(all)) => format!("{used} of {all}"),
         (Some(used), None) => used.to_string(),
@@ -101,19 +101,19 @@ fn front(stage: &FrontStage, rate: &str, paint: &Paint) -> String {
     };
     let (running, queue) = (of(stage.running, stage.running_max), of(stage.queued, stage.queue_max));
     let mut line = format!("{:<14}{running:>18}{queue:>18}{:>12}{rate:>10}{wait:>12}", stage.name, stage.done_total);
-    // What the plan cache refuses are questions that it cannot answer: nobody is turned away.
+    // The plan cache counts misses as refusals; no statement is rejected.
     if stage.refused_total > 0 && stage.name != "plan cache" {
-        line.push_str(&paint.bad(&format!("   {} refused", stage.refused_total)));
+        line.push_str(&palette.bad(&format!("   {} rejected", stage.refused_total)));
     }
     match (stage.queued, stage.queue_max) {
-        (Some(queued), Some(all)) if queued >= all && stage.name != "plan cache" => paint.bad(&line),
-        _ if stage.running.is_some_and(|running| running > 0) => paint.busy(&line),
+        (Some(queued), Some(all)) if queued >= all && stage.name != "plan cache" => palette.bad(&line),
+        _ if stage.running.is_some_and(|running| running > 0) => palette.busy(&line),
         _ => line,
     }
 }
 
-fn query(query: &Query, paint: &Paint) -> String {
-    let progress = match (&query.place, query.clusters_total) {
+fn query(query: &Query, palette: &Palette) -> String {
+    let progress = match (&query.waiting, query.clusters_total) {
         (Some((position, _)), _) => format!("number {position}"),
         (None, total @ 1..) if query.is_active() => {
             format!("{} {:>3} %", bar(query.clusters_done, total), 100 * query.clusters_done.min(total) / total)
@@ -124,14 +124,14 @@ fn query(query: &Query, paint: &Paint) -> String {
     let statement = query.statement.split_whitespace().collect::<Vec<_>>().join(" ");
     let time = display_ns(query.elapsed_us.saturating_mul(1000));
     let fill = " ".repeat(19usize.saturating_sub(measure_text_width(&progress)));
-    let (memory, reason) = match &query.place {
+    let (memory, reason) = match &query.waiting {
         Some((_, reason)) => (String::new(), format!("{reason}: ")),
         None => (memory, String::new()),
     };
     let statement = printable(&statement);
     let line =
         format!("{:>8}  {:<10}{time:>10}  {progress}{fill}{memory:>10}  {reason}{statement}", query.id, query.state);
-    if query.is_active() { paint.busy(&line) } else { paint.faint(&line) }
+    if query.is_active() { palette.busy(&line) } else { palette.faint(&line) }
 }
 
 fn bar(part: u64, whole: u64) -> String {
@@ -139,10 +139,10 @@ fn bar(part: u64, whole: u64) -> String {
     format!("{}{}", "█".repeat(filled), "░".repeat(BAR_WIDTH - filled))
 }
 
-/// Colours, or none.
-struct Paint(bool);
+/// Styles, or none without a terminal.
+struct Palette(bool);
 
-impl Paint {
+impl Palette {
     fn with(&self, style: Style, text: &str) -> String {
         if self.0 { style.paint(text).to_string() } else { text.to_owned() }
     }
@@ -172,10 +172,10 @@ impl Paint {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::look::EngineStage;
+    use super::super::snapshot::EngineStage;
     use super::*;
 
-    fn look(at: Instant, done: u64) -> Look {
+    fn snapshot(at: Instant, done: u64) -> Snapshot {
         let front = FrontStage {
             name: "optimize".to_owned(),
             queued: Some(3),
@@ -203,12 +203,12 @@ mod tests {
         let waiting = Query {
             id: -8,
             state: "waiting".to_owned(),
-            place: Some((2, "of heavy queries: behind others".to_owned())),
+            waiting: Some((2, "of heavy queries: behind others".to_owned())),
             statement: "SELECT 2".to_owned(),
             ..Query::default()
         };
         let ended = Query { id: 6, state: "finished".to_owned(), ..Query::default() };
-        Look {
+        Snapshot {
             at,
             front: vec![front],
             stages: vec![scan],
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn rates_are_of_the_time_between_two_looks() {
         let now = Instant::now();
-        let first = look(now, 1000);
-        let second = look(now + Duration::from_secs(2), 1500);
+        let first = snapshot(now, 1000);
+        let second = snapshot(now + Duration::from_secs(2), 1500);
         let alone = lines(&first, None, 200, false).join("\n");
         assert!(
             alone.contains("1 running   1 waiting   4 sessions   memory ███░░░░░░░░░ 1.0 GiB of 4.0 GiB"),
@@ -249,13 +249,13 @@ mod tests {
     #[test]
     fn a_line_is_no_wider_than_the_terminal_and_commands_it_nothing() {
         for width in [20, 60, 110] {
-            for coloured in [false, true] {
-                let board = lines(&look(Instant::now(), 1), None, width, coloured);
+            for colored in [false, true] {
+                let board = lines(&snapshot(Instant::now(), 1), None, width, colored);
                 assert!(board.iter().all(|line| measure_text_width(line) <= width), "{board:?}");
                 assert!(board.iter().all(|line| !line.contains("\u{1b}[2J")));
             }
         }
-        let plain = lines(&look(Instant::now(), 1), None, 110, false).join("\n");
+        let plain = lines(&snapshot(Instant::now(), 1), None, 110, false).join("\n");
         assert!(!plain.contains('\u{1b}') && plain.contains("██████░░░░░░  50 %"), "{plain}");
     }
 }

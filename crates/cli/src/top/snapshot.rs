@@ -1,4 +1,4 @@
-//! One look at a server, through its system tables.
+//! A snapshot of a server, read from its system tables.
 
 use std::time::Instant;
 
@@ -8,26 +8,26 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_base::{Error, Result};
 use diligence_client::blocking::Connection;
 
-/// What marks the statements of looks, so that they do not show what they cause.
+/// The comment that marks these statements, so that the dashboard does not show itself.
 const MARK: &str = "/* diligence top */";
 
-/// What was seen.
-pub struct Look {
-    /// When.
+/// A snapshot of a server.
+pub struct Snapshot {
+    /// The time at which it was taken.
     pub at: Instant,
-    /// The stages that a statement crosses, in order.
+    /// The server's stages, in the order in which a statement passes them.
     pub front: Vec<FrontStage>,
     /// The engine's stages.
     pub stages: Vec<EngineStage>,
-    /// Queries that run, then the last that ended.
+    /// Active queries, then the latest that ended.
     pub queries: Vec<Query>,
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: u64,
-    /// What is reserved, and may be.
+    /// Reserved memory.
     pub memory_bytes: u64,
-    /// The budget; 0 if nothing is reserved, and so nobody says.
+    /// The memory budget; 0 if unknown, which it is while nothing is reserved.
     pub budget_bytes: u64,
-    /// Temp space in use.
+    /// Temporary disk space in use.
     pub temp_bytes: u64,
 }
 
@@ -36,19 +36,19 @@ pub struct Look {
 pub struct FrontStage {
     /// Its name.
     pub name: String,
-    /// In its queue, and at most.
+    /// Statements in its queue.
     pub queued: Option<u64>,
-    /// Places in its queue.
+    /// The capacity of its queue.
     pub queue_max: Option<u64>,
-    /// On its threads, and at most.
+    /// Statements on its threads.
     pub running: Option<u64>,
-    /// Its threads.
+    /// The number of its threads.
     pub running_max: Option<u64>,
-    /// Done since the start.
+    /// Statements completed since the start.
     pub done_total: u64,
-    /// Refused since the start.
+    /// Statements rejected since the start.
     pub refused_total: u64,
-    /// Time in the queue since the start.
+    /// Total time in the queue since the start.
     pub wait_us_total: Option<u64>,
 }
 
@@ -59,33 +59,33 @@ pub struct EngineStage {
     pub name: String,
     /// Packets in its queue.
     pub queued: u64,
-    /// Packets on workers.
+    /// Packets running on workers.
     pub running: u64,
     /// Turns since the start.
     pub turns_total: u64,
-    /// Time on workers since the start.
+    /// Total time on workers since the start.
     pub service_us_total: u64,
 }
 
 /// A row of `system.queries`.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Its number; below zero while it waits to be let in.
+    /// Its ID; negative while it waits for admission.
     pub id: i64,
     /// `running`, `finished`, …
     pub state: String,
-    /// How long it has run.
+    /// The elapsed time.
     pub elapsed_us: u64,
     /// Clusters read.
     pub clusters_done: u64,
     /// Clusters to read.
     pub clusters_total: u64,
-    /// What it has reserved, at most if it has ended.
+    /// Its reserved memory; the peak, if it has ended.
     pub memory_bytes: u64,
     /// Its text.
     pub statement: String,
-    /// Where it stands in line, and why, while it is not let in.
-    pub place: Option<(u64, String)>,
+    /// Its position in the admission queue and the reason for waiting, if it waits.
+    pub waiting: Option<(u64, String)>,
 }
 
 impl Query {
@@ -95,8 +95,8 @@ impl Query {
     }
 }
 
-impl Look {
-    /// Looks.
+impl Snapshot {
+    /// Takes a snapshot. Fails if the connection is lost or the user may not read the system tables.
     pub fn take(connection: &mut Connection) -> Result<Self> {
         let mut rows = |sql: &str| Rows::read(connection, sql);
         let front = rows(
@@ -136,7 +136,7 @@ impl Look {
             clusters_total: number(row, 4).unwrap_or(0),
             memory_bytes: number(row, 5).unwrap_or(0),
             statement: text(row, 6),
-            place: number(row, 7).map(|position| (position, text(row, 8))),
+            waiting: number(row, 7).map(|position| (position, text(row, 8))),
         });
         let queries = queries.collect();
         let sums = rows(
@@ -157,7 +157,7 @@ impl Look {
     }
 }
 
-/// Rows as texts; NULL is none.
+/// Rows in text form; NULL is `None`.
 struct Rows(Vec<Vec<Option<String>>>);
 
 impl Rows {
