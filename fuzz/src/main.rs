@@ -7,13 +7,15 @@
 //! its seed is printed, and the exit code is 1. To see it again: the same target with `--seed S --once`, or `--input
 //! FILE`.
 //!
-//! Two processes, because a stack overflow or an abort leaves nobody to tell of it: the child makes and tries inputs
-//! and notes each seed in a file; the parent watches, and remakes the input of the seed at which the child died or
-//! stood still. No coverage feedback and no nightly compiler: this is for a minute in every build, not for weeks.
+//! There are two processes, because a stack overflow or an abort ends the one that it happens in: the child makes and
+//! tries inputs and notes each seed in a file; the parent watches, and rebuilds the input of the seed at which the child
+//! died or hung. No coverage feedback and no nightly compiler: this is for a minute in every build, not for weeks.
 
 mod child;
 mod mutate;
+mod panics;
 mod parent;
+mod report;
 mod targets;
 
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ use clap::Parser;
 struct Arguments {
     /// What is fuzzed
     #[arg(value_enum)]
-    target: targets::Kind,
+    target: targets::TargetKind,
     /// How long
     #[arg(long, default_value_t = 10)]
     seconds: u64,

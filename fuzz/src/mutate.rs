@@ -2,7 +2,7 @@
 
 use diligence_base::seams::Random;
 
-use crate::targets::Kind;
+use crate::targets::TargetKind;
 
 /// The longest input. Longer ones only take longer.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
@@ -15,12 +15,12 @@ const NUMBERS: [u64; 10] =
     [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff, 0xffff_ffff_ffff_ffff];
 
 /// The input that belongs to a seed.
-pub fn input(kind: Kind, seed: u64) -> Vec<u8> {
+pub fn input(kind: TargetKind, seed: u64) -> Vec<u8> {
     from(kind.corpus(), kind, seed)
 }
 
 /// The same, from a corpus made before.
-pub fn from(corpus: &[Vec<u8>], kind: Kind, seed: u64) -> Vec<u8> {
+pub fn from(corpus: &[Vec<u8>], kind: TargetKind, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut input = corpus[random.below(corpus.len())].clone();
     // Mostly one change or two: what is damaged more is refused at its first bytes.
@@ -37,7 +37,7 @@ pub fn from(corpus: &[Vec<u8>], kind: Kind, seed: u64) -> Vec<u8> {
 }
 
 /// A change that keeps the words of a text whole.
-fn change_words(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mut Random) {
+fn change_words(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: TargetKind, random: &mut Random) {
     let word = word_at(input, random.below(input.len() + 1));
     let other = match random.below(3) {
         0 => {
@@ -57,7 +57,7 @@ fn change_words(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mu
     }
 }
 
-fn change_bytes(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: Kind, random: &mut Random) {
+fn change_bytes(input: &mut Vec<u8>, corpus: &[Vec<u8>], kind: TargetKind, random: &mut Random) {
     let at = random.below(input.len() + 1);
     // How much is touched: mostly little.
     let length = match random.below(8) {
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_input() {
         let inputs = |kind| (0..200).map(|seed| input(kind, seed)).collect::<Vec<_>>();
-        let made = inputs(Kind::Csv);
-        assert_eq!(made, inputs(Kind::Csv));
+        let made = inputs(TargetKind::Csv);
+        assert_eq!(made, inputs(TargetKind::Csv));
         assert!(made.iter().all(|input| input.len() <= INPUT_BYTES_MAX));
         assert!(made.windows(2).any(|pair| pair[0] != pair[1]));
     }

@@ -1,24 +1,22 @@
-//! Watches the child.
+//! The parent process: watches the child.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use crate::child;
-use crate::mutate;
-use crate::targets::Kind;
+use crate::report::{FOUND, report};
+use crate::targets::TargetKind;
 
 /// How long one input may take. A sound one takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often the parent looks.
+/// The interval at which the parent looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Fuzzes in a child process; what was found is the error.
-pub fn run(kind: Kind, seed: u64, seconds: u64) -> Result<String, String> {
+pub fn run(kind: TargetKind, seed: u64, seconds: u64) -> Result<String, String> {
     let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let folder = tempfile::tempdir().map_err(|error| failed("no temporary folder", error))?;
     let notes_path = folder.path().join("seed");
@@ -36,14 +34,14 @@ pub fn run(kind: Kind, seed: u64, seconds: u64) -> Result<String, String> {
 
     let mut last = (None, Instant::now());
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| failed("the child is lost", error))? {
+        if let Some(status) = child.try_wait().map_err(|error| failed("cannot wait for the child", error))? {
             break Some(status);
         }
         let now = noted_seed(&notes);
         if now != last.0 {
             last = (now, Instant::now());
         } else if last.1.elapsed() > PATIENCE {
-            // Nobody else can end it, and a child that is gone already is as good.
+            // Only the parent can end it. A child that is already gone is fine.
             let _ = child.kill();
             let _ = child.wait();
             break None;
@@ -54,7 +52,7 @@ pub fn run(kind: Kind, seed: u64, seconds: u64) -> Result<String, String> {
         Some(status) if status.success() => {
             Ok(format!("{}: nothing found in {seconds} s from seed {seed}", kind.name()))
         }
-        Some(status) if status.code() == Some(child::FOUND) => Err("see above".to_owned()),
+        Some(status) if status.code() == Some(FOUND) => Err("see above".to_owned()),
         status => Err(finding(kind, noted_seed(&notes), status)),
     }
 }
@@ -65,7 +63,7 @@ fn noted_seed(notes: &File) -> Option<u64> {
     notes.read_exact_at(&mut bytes, 0).ok().map(|()| u64::from_le_bytes(bytes))
 }
 
-fn finding(kind: Kind, seed: Option<u64>, status: Option<ExitStatus>) -> String {
+fn finding(kind: TargetKind, seed: Option<u64>, status: Option<ExitStatus>) -> String {
     let what = match status {
         None => format!("an input takes longer than {PATIENCE:?}"),
         Some(status) => match status.signal() {
@@ -79,20 +77,4 @@ fn finding(kind: Kind, seed: Option<u64>, status: Option<ExitStatus>) -> String 
         Some(seed) => report(kind, seed, &what),
         None => format!("{}: {what}, before the first input", kind.name()),
     }
-}
-
-/// Saves the input of a seed and says everything about it.
-pub fn report(kind: Kind, seed: u64, what: &str) -> String {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("failures");
-    let path = folder.join(format!("{}-{seed}", kind.name()));
-    let saved = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, mutate::input(kind, seed)));
-    let place = match saved {
-        Ok(()) => format!("saved as {}", path.display()),
-        Err(error) => format!("could not be saved as {}: {error}", path.display()),
-    };
-    format!(
-        "FOUND in {}: {what}\n  seed {seed}, {place}\n  again: diligence-fuzz {} --seed {seed} --once",
-        kind.name(),
-        kind.name()
-    )
 }

@@ -3,7 +3,9 @@
 //! Every number is a median of interleaved rounds in one run; claims are ratios. Rivals run from their own Python
 //! packages (`bench/rivals/setup`).
 
+mod answers;
 mod blocks;
+mod budget;
 mod budgets;
 mod clients;
 mod concurrent;
@@ -16,6 +18,7 @@ mod promises;
 mod report;
 mod rivals;
 mod serve;
+mod setup;
 mod startup;
 mod tpch;
 
@@ -42,20 +45,20 @@ struct Command {
 #[derive(Subcommand)]
 enum Benchmark {
     /// The 22 TPC-H queries on Parquet files, hot, beside rivals.
-    Tpch(tpch::Arguments),
+    Tpch(tpch::TpchArguments),
     /// What it costs to start a query: primed packets, threads, processes; `SELECT 1`.
-    Startup(startup::Arguments),
+    Startup(startup::StartupArguments),
     /// Short and long queries together under each policy.
-    Policies(policies::Arguments),
+    Policies(policies::PoliciesArguments),
     /// Many clients at once, with and without sharing, beside rivals.
-    Concurrent(concurrent::Arguments),
+    Concurrent(concurrent::ConcurrentArguments),
     /// Two joins that differ in one range, the second so much after the first: Figure 8 of the QPipe paper.
-    Overlap(concurrent::overlap::Arguments),
+    Overlap(concurrent::overlap::OverlapArguments),
     /// What each query more costs that comes together with others: identical ones, of one template, of a dashboard.
-    Satellites(concurrent::satellites::Arguments),
+    Satellites(concurrent::satellites::SatellitesArguments),
     /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the
     /// door costs.
-    Clients(clients::Arguments),
+    Clients(clients::ClientsArguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
     /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
@@ -64,14 +67,14 @@ enum Benchmark {
     Aggregate(budgets::QueryArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
-    Serve(serve::Arguments),
+    Serve(serve::ServeArguments),
     /// Sequences of block requests: what sorts, joins and logs cost a page cache and a disk, simulated.
-    Blocks(blocks::Arguments),
+    Blocks(blocks::BlocksArguments),
     /// The same experiments with real files, under a page cache of a given size: six sorts by the engine, partitions of
     /// joins.
-    BlocksMeasured(blocks::measured::Arguments),
+    BlocksMeasured(blocks::measured::MeasuredArguments),
     /// What a parallel sort's time depends on: clusters, memory, batches, I/O threads, affinity, workers, size.
-    SortStudy(blocks::sort_study::Arguments),
+    SortStudy(blocks::sort_study::SortStudyArguments),
 }
 
 fn main() -> ExitCode {

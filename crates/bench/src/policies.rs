@@ -12,11 +12,11 @@ use diligence_engine::stages::PolicyKind;
 use serde_json::{Value, json};
 
 use crate::report::{print_table, quantile};
-use crate::tpch;
+use crate::setup;
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct PoliciesArguments {
     /// Scale factor of the TPC-H data.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -50,10 +50,10 @@ struct Latencies {
 }
 
 /// Runs the benchmark and prints its table.
-pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
-    let directory = tpch::data(data, arguments.sf)?;
+pub fn run(arguments: &PoliciesArguments, data: &Path) -> Result<Value> {
+    let directory = setup::data(data, arguments.sf)?;
     let (data, workers) = (Some(directory), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: tpch::settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
     let database = Database::open(options)?;
     let mut all: Vec<(PolicyKind, Latencies)> =
         PolicyKind::ALL.into_iter().map(|kind| (kind, Latencies::default())).collect();
@@ -87,7 +87,7 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
 }
 
 /// All clients for some seconds.
-fn mixed(database: &Database, arguments: &Arguments) -> Result<Latencies> {
+fn mixed(database: &Database, arguments: &PoliciesArguments) -> Result<Latencies> {
     let stop = Arc::new(AtomicBool::new(false));
     let client = |number: usize, short: bool| {
         let (session, stop) = (database.session(), stop.clone());

@@ -11,11 +11,12 @@ use diligence_db::{Database, DatabaseOptions, Session};
 use diligence_engine::temp::TempOptions;
 use serde_json::{Value, json};
 
-use crate::tpch::values;
+use crate::answers::values;
+use crate::setup;
 
 /// What to run on, and with what.
 #[derive(Args)]
-pub struct Arguments {
+pub struct ServeArguments {
     /// The folder whose files are the tables.
     folder: PathBuf,
     /// Worker threads.
@@ -30,7 +31,7 @@ pub struct Arguments {
 }
 
 /// Answers until the input ends.
-pub fn run(arguments: &Arguments) -> Result<Value> {
+pub fn run(arguments: &ServeArguments) -> Result<Value> {
     let temp = TempOptions {
         directories: vec![arguments.temp.clone()],
         direct: arguments.direct,
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<Value> {
         workers: Some(arguments.workers),
         memory_bytes: Some(arguments.memory_bytes),
         temp: Some(temp),
-        settings: crate::tpch::settings(),
+        settings: setup::settings(),
         ..DatabaseOptions::default()
     };
     let database = Database::open(options)?;

@@ -21,7 +21,7 @@ use crate::report::{median, print_table};
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct StartupArguments {
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
     workers: usize,
@@ -34,7 +34,7 @@ pub struct Arguments {
 }
 
 /// Runs the benchmark and prints its tables.
-pub fn run(arguments: &Arguments) -> Result<Value> {
+pub fn run(arguments: &StartupArguments) -> Result<Value> {
     let engine = Engine::start(EngineOptions { workers: arguments.workers, ..EngineOptions::default() })?;
     let header = ["exchanges", "packets each", "packets", "primed us", "us/packet", "threads us", "processes us"];
     let mut rows = Vec::new();

@@ -17,7 +17,7 @@ use diligence_server::{Limits, Server, ServerOptions};
 use tokio::runtime::Runtime;
 
 use super::Target;
-use crate::child::{NETWORK_THREAD, network_panic};
+use crate::panics::{NETWORK_THREAD, network_panic};
 
 /// Memory of the database: more than the samples need.
 const MEMORY_BYTES: usize = 64 << 20;

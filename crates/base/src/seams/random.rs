@@ -21,9 +21,29 @@ impl Random {
         self.seed
     }
 
+    /// The next 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.rng.random()
+    }
+
     /// A number in `0..bound`; zero if the bound is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { self.rng.random_range(0..bound) }
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.rng.random_range(low..=high)
+    }
+
+    /// True in `percent` of 100 cases.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of the values, of which there must be one at least.
+    pub fn pick<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
     }
 }
 

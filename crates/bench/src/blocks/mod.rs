@@ -36,10 +36,10 @@ const MIB_MAX: u64 = 1 << 24;
 
 /// What to simulate.
 #[derive(Args)]
-pub struct Arguments {
+pub struct BlocksArguments {
     /// Which parts to run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "examples,sorts,joins", conflicts_with = "replay")]
-    parts: Vec<Part>,
+    parts: Vec<BlocksPart>,
     /// Replay a log of block requests instead, under both policies. The format is in
     /// docs/experiments/block-requests.md.
     #[arg(long, value_name = "FILE")]
@@ -68,7 +68,7 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum BlocksPart {
     /// The paper's Figure 2 and Tables 1 to 3.
     Examples,
     /// Tables 6 and 7: six sorts.
@@ -78,23 +78,23 @@ enum Part {
 }
 
 /// Runs the simulation and prints its tables.
-pub fn run(arguments: &Arguments) -> Result<Value> {
+pub fn run(arguments: &BlocksArguments) -> Result<Value> {
     if let Some(path) = &arguments.replay {
         return replay(arguments, path);
     }
     let mut report = json!({"benchmark": "blocks"});
     for part in &arguments.parts {
         match part {
-            Part::Examples => report["examples"] = examples()?,
-            Part::Sorts => report["sorts"] = sorts(arguments)?,
-            Part::Joins => report["joins"] = joins(arguments)?,
+            BlocksPart::Examples => report["examples"] = examples()?,
+            BlocksPart::Sorts => report["sorts"] = sorts(arguments)?,
+            BlocksPart::Joins => report["joins"] = joins(arguments)?,
         }
         println!();
     }
     Ok(report)
 }
 
-impl Arguments {
+impl BlocksArguments {
     /// The cache for blocks of this size. An input error if a block is larger than the cache.
     fn cache(&self, block_bytes: u64, replacement: Replacement) -> Result<Cache> {
         let blocks = |bytes: u64| u32::try_from(bytes / block_bytes).unwrap_or(u32::MAX);
@@ -139,7 +139,7 @@ fn examples() -> Result<Value> {
     Ok(values.collect())
 }
 
-fn sorts(arguments: &Arguments) -> Result<Value> {
+fn sorts(arguments: &BlocksArguments) -> Result<Value> {
     let cache = arguments.cache(u64::from(study::BLOCK_KIB) << 10, Replacement::Lru)?;
     println!(
         "Sorts: runs of {} KiB merged {} at a time, a cache of {} MiB with at most {} MiB dirty",
@@ -196,7 +196,7 @@ fn sorts(arguments: &Arguments) -> Result<Value> {
     Ok(Value::Array(values))
 }
 
-fn joins(arguments: &Arguments) -> Result<Value> {
+fn joins(arguments: &BlocksArguments) -> Result<Value> {
     let cache = arguments.cache(u64::from(study::BLOCK_KIB) << 10, Replacement::Lru)?;
     println!(
         "Joins: {} blocks of memory, groups of {} blocks, a cache of {} MiB with at most {} MiB dirty",
@@ -257,7 +257,7 @@ fn joins(arguments: &Arguments) -> Result<Value> {
     Ok(Value::Array(values))
 }
 
-fn replay(arguments: &Arguments, path: &Path) -> Result<Value> {
+fn replay(arguments: &BlocksArguments, path: &Path) -> Result<Value> {
     let file = File::open(path).map_err(|error| Error::file(format!("cannot read {}: {error}", path.display())))?;
     let sequence = Sequence::parse(BufReader::new(file)).map_err(|error| error.context(path.display()))?;
     let mut report = replay_sequence(arguments, &sequence)?;
@@ -265,7 +265,7 @@ fn replay(arguments: &Arguments, path: &Path) -> Result<Value> {
     Ok(report)
 }
 
-fn replay_sequence(arguments: &Arguments, sequence: &Sequence) -> Result<Value> {
+fn replay_sequence(arguments: &BlocksArguments, sequence: &Sequence) -> Result<Value> {
     let allocation =
         if arguments.preallocated { Allocation::Preallocated } else { Allocation::Groups(arguments.group_blocks) };
     let placed = Placed::new(sequence, allocation)?;
@@ -336,15 +336,15 @@ mod tests {
 
     use super::*;
 
-    fn arguments(words: &[&str]) -> Result<Arguments, clap::Error> {
-        let command = Arguments::augment_args(Command::new("blocks").no_binary_name(true));
-        Arguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    fn arguments(words: &[&str]) -> Result<BlocksArguments, clap::Error> {
+        let command = BlocksArguments::augment_args(Command::new("blocks").no_binary_name(true));
+        BlocksArguments::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
     #[test]
     fn arguments_are_checked() {
-        assert_eq!(arguments(&[]).unwrap().parts, [Part::Examples, Part::Sorts, Part::Joins]);
-        assert_eq!(arguments(&["--parts", "joins,sorts"]).unwrap().parts, [Part::Joins, Part::Sorts]);
+        assert_eq!(arguments(&[]).unwrap().parts, [BlocksPart::Examples, BlocksPart::Sorts, BlocksPart::Joins]);
+        assert_eq!(arguments(&["--parts", "joins,sorts"]).unwrap().parts, [BlocksPart::Joins, BlocksPart::Sorts]);
         assert!(arguments(&["--replay", "log", "--preallocated"]).is_ok());
         for wrong in [["--preallocated", "--cache-mib=1"], ["--parts=joins", "--replay=log"], ["--flush-pages", "0"]] {
             assert!(arguments(&wrong).is_err(), "{wrong:?}");

@@ -24,7 +24,7 @@ const FILE_RECORDS_MAX: u64 = 10_000_000;
 
 /// What to measure.
 #[derive(Args)]
-pub struct Arguments {
+pub struct SortStudyArguments {
     #[command(flatten)]
     common: Common,
     /// Which experiments.
@@ -34,7 +34,7 @@ pub struct Arguments {
         value_delimiter = ',',
         default_value = "clusters,memory,batches,threads,io,affinity,workers"
     )]
-    parts: Vec<Part>,
+    parts: Vec<StudyPart>,
     /// Records of 100 bytes that are sorted.
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
@@ -48,7 +48,7 @@ pub struct Arguments {
 
 /// An experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum StudyPart {
     /// The unit of I/O (Figure 2)
     Clusters,
     /// The memory of the sort (Table I)
@@ -79,7 +79,7 @@ struct Case {
 }
 
 /// Runs the experiments and prints their tables.
-pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn run(arguments: &SortStudyArguments, root: &Path) -> Result<Value> {
     arguments.common.make_folders()?;
     let mut report = json!({
         "benchmark": "sort-study", "rows": arguments.rows, "rounds": arguments.common.rounds(),
@@ -92,12 +92,12 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     Ok(report)
 }
 
-fn part_name(part: Part) -> String {
+fn part_name(part: StudyPart) -> String {
     part.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// The title of an experiment and its values.
-fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str, Vec<Case>)> {
+fn cases(part: StudyPart, arguments: &SortStudyArguments, root: &Path) -> Result<(&'static str, Vec<Case>)> {
     let default = |records: u64| -> Result<Setup> {
         Ok(arguments.common.setup(&records::folder(root, records.min(FILE_RECORDS_MAX))?))
     };
@@ -110,14 +110,14 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
         setup,
     };
     Ok(match part {
-        Part::Clusters => {
+        StudyPart::Clusters => {
             let sizes = [32, 64, 128, 256, 512, 1024, 2048, 4096];
             let of = |kib: usize| {
                 case(format!("{kib} KiB"), kib as u64, Setup { cluster_bytes: kib << 10, ..setup.clone() })
             };
             ("time over the size of a cluster", sizes.into_iter().map(of).collect())
         }
-        Part::Memory => {
+        StudyPart::Memory => {
             let sizes = [32, 64, 128, 256, 512, 1024, 2048];
             let of = |mib: usize| {
                 let (memory_bytes, clusters) = (mib << 20, TempOptions::within(mib << 20));
@@ -126,14 +126,14 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
             };
             ("time over memory", sizes.into_iter().map(of).collect())
         }
-        Part::Batches => {
+        StudyPart::Batches => {
             let of = |rows: u64| {
                 let settings = vec![("batch_rows", rows.to_string())];
                 case(format!("{rows} rows"), rows, Setup { settings, ..setup.clone() })
             };
             ("time over rows per batch", [1, 16, 256, 1024, 8192].into_iter().map(of).collect())
         }
-        Part::Threads => {
+        StudyPart::Threads => {
             let of = |threads: usize| {
                 case(
                     format!("{threads} threads"),
@@ -143,19 +143,19 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
             };
             ("time over threads of temp space", [0, 1, 2, 4, 8].into_iter().map(of).collect())
         }
-        Part::Io => {
+        StudyPart::Io => {
             let of = |(axis, name, io): (u64, &str, TempIo)| case(name.to_owned(), axis, Setup { io, ..setup.clone() });
             let ways = [(1, "threads", TempIo::Threads), (2, "io_uring", TempIo::Ring)];
             ("threads of temp space or io_uring", ways.into_iter().map(of).collect())
         }
-        Part::Affinity => {
+        StudyPart::Affinity => {
             let of = |pinned: bool| {
                 let name = if pinned { "bound" } else { "free" };
                 case(name.to_owned(), 1 + u64::from(pinned), Setup { pinned, ..setup.clone() })
             };
             ("workers bound to processors or free", [false, true].into_iter().map(of).collect())
         }
-        Part::Workers => {
+        StudyPart::Workers => {
             let mut cases = Vec::new();
             for &records in &arguments.sizes {
                 let setup = default(records)?;
@@ -167,7 +167,7 @@ fn cases(part: Part, arguments: &Arguments, root: &Path) -> Result<(&'static str
             }
             ("speed-up over workers", cases)
         }
-        Part::Sizes => {
+        StudyPart::Sizes => {
             let mut cases = Vec::new();
             for &records in &arguments.sizes {
                 cases.push(Case {
@@ -195,7 +195,7 @@ fn query(records: u64) -> String {
     format!("SELECT * FROM ({union}) ORDER BY key")
 }
 
-fn measure(part: Part, title: &str, cases: &[Case], arguments: &Arguments) -> Result<Value> {
+fn measure(part: StudyPart, title: &str, cases: &[Case], arguments: &SortStudyArguments) -> Result<Value> {
     let mut ran: Vec<Vec<Ran>> = cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..arguments.common.rounds() {
         for (case, ran) in cases.iter().zip(&mut ran) {
@@ -237,7 +237,7 @@ fn measure(part: Part, title: &str, cases: &[Case], arguments: &Arguments) -> Re
         }));
     }
     print_table(&header, &rows);
-    if let Some(folder) = arguments.common.svg().filter(|_| part != Part::Affinity) {
+    if let Some(folder) = arguments.common.svg().filter(|_| part != StudyPart::Affinity) {
         let drawing = draw(part, title, cases, &seconds_of);
         save(folder, &format!("sort-{}.svg", part_name(part)), &drawing)?;
     }
@@ -250,11 +250,11 @@ fn first(cases: &[Case], seconds: &[f64], case: &Case) -> f64 {
 }
 
 /// A line for each series: seconds, or for workers how many times faster than one, beside what would be ideal.
-fn draw(part: Part, title: &str, cases: &[Case], seconds: &[f64]) -> String {
+fn draw(part: StudyPart, title: &str, cases: &[Case], seconds: &[f64]) -> String {
     let mut axis: Vec<(u64, String)> = Vec::new();
     for case in cases {
         if !axis.iter().any(|(value, _)| *value == case.axis) {
-            let name = if part == Part::Workers { case.axis.to_string() } else { case.name.clone() };
+            let name = if part == StudyPart::Workers { case.axis.to_string() } else { case.name.clone() };
             axis.push((case.axis, name));
         }
     }
@@ -262,17 +262,17 @@ fn draw(part: Part, title: &str, cases: &[Case], seconds: &[f64]) -> String {
     names.dedup();
     let number = |series: &str, value: u64| {
         let at = cases.iter().position(|case| case.series == series && case.axis == value)?;
-        Some(if part == Part::Workers { first(cases, seconds, &cases[at]) / seconds[at] } else { seconds[at] })
+        Some(if part == StudyPart::Workers { first(cases, seconds, &cases[at]) / seconds[at] } else { seconds[at] })
     };
     let mut lines: Vec<(String, Vec<Option<f64>>)> = names
         .into_iter()
         .map(|name| (name.to_owned(), axis.iter().map(|(value, _)| number(name, *value)).collect()))
         .collect();
-    if part == Part::Workers {
+    if part == StudyPart::Workers {
         lines.push(("ideal".to_owned(), axis.iter().map(|(value, _)| Some(*value as f64)).collect()));
     }
     let axis: Vec<(String, u64)> = axis.into_iter().map(|(value, name)| (name, value)).collect();
-    curve::draw(title, if part == Part::Workers { "x" } else { "s" }, &axis, &lines)
+    curve::draw(title, if part == StudyPart::Workers { "x" } else { "s" }, &axis, &lines)
 }
 
 #[cfg(test)]
@@ -301,7 +301,7 @@ mod tests {
         let cases = [case("100 MB", 1), case("100 MB", 2), case("1000 MB", 1), case("1000 MB", 2)];
         let seconds = [4.0, 2.0, 50.0, 30.0];
         assert_eq!(first(&cases, &seconds, &cases[3]), 50.0);
-        let svg = draw(Part::Workers, "speed-up", &cases, &seconds);
+        let svg = draw(StudyPart::Workers, "speed-up", &cases, &seconds);
         assert_eq!(svg.matches("<polyline").count(), 3);
         assert!(svg.contains(">ideal<") && svg.contains(">2 x<"), "{svg}");
     }

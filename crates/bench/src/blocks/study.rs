@@ -88,7 +88,7 @@ impl SortTable {
 }
 
 /// What a simulated operator cost.
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// The replay.
     pub counts: Counts,
     /// Blocks in a contiguous region of its temporary files, on average.
@@ -96,7 +96,13 @@ pub struct Outcome {
 }
 
 /// Sorts a table of the given size, as [`Sort::drops_input`] says.
-pub fn sort(megabytes: f64, variant: Variant, drops_input: bool, cache: Cache, group_blocks: u32) -> Result<Outcome> {
+pub fn sort(
+    megabytes: f64,
+    variant: Variant,
+    drops_input: bool,
+    cache: Cache,
+    group_blocks: u32,
+) -> Result<SimulationOutcome> {
     let input_blocks = (megabytes * f64::from(MIB_BLOCKS)).round() as u32;
     let sort = Sort { input_blocks, run_blocks: RUN_KIB / BLOCK_KIB, fan_in: FAN_IN, drops_input };
     let sequence = sort::requests(sort, variant, u64::from(BLOCK_KIB) << 10)?;
@@ -146,9 +152,9 @@ pub fn partitions(tables: &JoinTables) -> Result<u32> {
 }
 
 /// Joins a pair of tables.
-pub fn join(tables: &JoinTables, method: Method, cache: Cache, group_blocks: u32) -> Result<Outcome> {
+pub fn join(tables: &JoinTables, method: Method, cache: Cache, group_blocks: u32) -> Result<SimulationOutcome> {
     let count = partitions(tables)?;
-    let mut random = Random(1);
+    let mut random = MmixRandom(1);
     let mut records = |megabytes: u32| -> Vec<u32> {
         let records = (megabytes * MIB_BLOCKS) as usize * RECORDS_PER_BLOCK;
         (0..records).map(|_| random.below(count)).collect()
@@ -160,17 +166,17 @@ pub fn join(tables: &JoinTables, method: Method, cache: Cache, group_blocks: u32
     replay(&sequence, cache, group_blocks, &["supplier", "partsupp"])
 }
 
-fn replay(sequence: &Sequence, cache: Cache, group_blocks: u32, inputs: &[&str]) -> Result<Outcome> {
+fn replay(sequence: &Sequence, cache: Cache, group_blocks: u32, inputs: &[&str]) -> Result<SimulationOutcome> {
     let placed = Placed::new(sequence, Allocation::Groups(group_blocks))?;
     let temporary = (0..sequence.file_count() as u32).filter(|file| !inputs.contains(&sequence.name(*file)));
     let region_blocks = mean_region_blocks(&placed, temporary);
-    Ok(Outcome { counts: Replay::new(&placed, cache).run(), region_blocks })
+    Ok(SimulationOutcome { counts: Replay::new(&placed, cache).run(), region_blocks })
 }
 
 /// A linear congruential generator (Knuth's MMIX): the same partitions in every run, whatever the version of a library.
-struct Random(u64);
+struct MmixRandom(u64);
 
-impl Random {
+impl MmixRandom {
     fn below(&mut self, limit: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (((self.0 >> 32) * u64::from(limit)) >> 32) as u32
@@ -231,7 +237,7 @@ mod tests {
     fn regions_follow_formula_2() -> Result<()> {
         for tables in &JOIN_TABLES {
             let count = partitions(tables)?;
-            let mut random = Random(1);
+            let mut random = MmixRandom(1);
             let records = (tables.megabytes.0 * MIB_BLOCKS) as usize * RECORDS_PER_BLOCK;
             let partitions: Vec<u32> = (0..records).map(|_| random.below(count)).collect();
             let relation = Relation { name: "r", partitions: &partitions, records_per_block: RECORDS_PER_BLOCK };

@@ -9,19 +9,18 @@ mod queries;
 pub mod records;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::Args;
-use diligence_allocator::RESIDENT_BASE_BYTES;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
+use crate::answers::agree;
+use crate::budget::{Budget, resident_allowed_bytes};
 use crate::curve;
 use crate::report::{median, print_table};
 use crate::rivals::{Answer, Limits, Rival};
-use crate::tpch::agree;
-pub use queries::{Arguments as QueryArguments, aggregate, join};
-pub use records::{Arguments as SortArguments, run as sort};
+pub use queries::{QueryArguments, aggregate, join};
+pub use records::{SortArguments, run as sort};
 
 /// More than this between two neighbouring budgets is no smooth curve (Gamma, figure 14).
 const STEP_MAX: f64 = 1.6;
@@ -51,39 +50,6 @@ pub struct Common {
     /// Draw the times over the budgets into this file.
     #[arg(long)]
     svg: Option<PathBuf>,
-}
-
-/// A memory budget, named as it was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// As it was given.
-    pub name: String,
-    /// How much it is.
-    pub bytes: u64,
-}
-
-/// How large a process of ours may be with a budget.
-pub fn resident_allowed_bytes(budget_bytes: u64) -> u64 {
-    budget_bytes / 10 * 11 + RESIDENT_BASE_BYTES as u64
-}
-
-impl FromStr for Budget {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let factor = match unit.to_ascii_lowercase().as_str() {
-            "mb" => 1_000_000,
-            "gb" => 1_000_000_000,
-            "mib" => 1 << 20,
-            "gib" => 1 << 30,
-            _ => return Err("expected a whole number of MB, GB, MiB or GiB".to_owned()),
-        };
-        let number: Option<u64> = number.parse().ok().filter(|number| *number > 0);
-        let bytes = number.and_then(|number| number.checked_mul(factor)).ok_or("expected a positive number")?;
-        Ok(Self { name: text.to_owned(), bytes })
-    }
 }
 
 /// What is measured.
@@ -276,13 +242,6 @@ fn largest_step(seconds: &[Option<f64>]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn budgets_have_units() {
-        let bytes = |text: &str| text.parse::<Budget>().map(|budget| budget.bytes);
-        assert_eq!((bytes("8GB"), bytes("256MB"), bytes("1GiB")), (Ok(8_000_000_000), Ok(256_000_000), Ok(1 << 30)));
-        assert!(bytes("8").is_err() && bytes("0MB").is_err() && bytes("99999999999GB").is_err());
-    }
 
     #[test]
     fn the_largest_step_counts_in_both_directions() {

@@ -7,7 +7,7 @@ use diligence_base::Result;
 use serde_json::Value;
 
 use super::{Common, Task, measure};
-use crate::tpch;
+use crate::setup;
 
 /// Every line against its order, with a condition that only the joined row can answer: both comments go through the
 /// join.
@@ -20,7 +20,7 @@ const AGGREGATE: &str = "SELECT count(*) AS groups, sum(lines) AS lines, max(com
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct QueryArguments {
     /// Scale factor of the TPC-H data.
     #[arg(long, default_value_t = 10.0)]
     sf: f64,
@@ -29,18 +29,18 @@ pub struct Arguments {
 }
 
 /// `diligence-bench join`.
-pub fn join(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn join(arguments: &QueryArguments, root: &Path) -> Result<Value> {
     run("join", JOIN, arguments, root)
 }
 
 /// `diligence-bench aggregate`.
-pub fn aggregate(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn aggregate(arguments: &QueryArguments, root: &Path) -> Result<Value> {
     run("aggregate", AGGREGATE, arguments, root)
 }
 
 /// DuckDB has its native file, the others the Parquet files.
-fn run(name: &'static str, query: &str, arguments: &Arguments, root: &Path) -> Result<Value> {
-    let data = tpch::data(root, arguments.sf)?;
+fn run(name: &'static str, query: &str, arguments: &QueryArguments, root: &Path) -> Result<Value> {
+    let data = setup::data(root, arguments.sf)?;
     let rivals = arguments.common.rivals.clone();
     measure(&Task { name, data: &data, query, copy_to: None, rivals, verify: &|_| Ok(()) }, &arguments.common)
 }

@@ -2,6 +2,7 @@
 //! successors), as Parquet files; and the judge of a sorted file.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema};
 use clap::Args;
+use diligence_base::seams::Random;
 use diligence_base::{Error, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -36,7 +38,7 @@ const QUERY: &str = "SELECT * FROM records ORDER BY key";
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct SortArguments {
     /// Records of 100 bytes.
     #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
@@ -45,7 +47,7 @@ pub struct Arguments {
 }
 
 /// `diligence-bench sort`: Parquet in, Parquet out, both with Snappy.
-pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn run(arguments: &SortArguments, root: &Path) -> Result<Value> {
     let folder = folder(root, arguments.rows)?;
     let path = folder.join(FILE);
     let expected = Content::of(&path, false)?;
@@ -109,24 +111,15 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::file(format!("cannot use {}: {error}", path.display()))
 }
 
-/// Random printable text of rows of equal length.
-struct Text(u64);
+/// Random printable text in rows of equal length.
+struct RandomText(Random);
 
-impl Text {
-    /// The next 64 random bits (splitmix64: Steele, Lea & Flood, *Fast Splittable Pseudorandom Number Generators*,
-    /// 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let b = (a ^ (a >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        b ^ (b >> 31)
-    }
-
+impl RandomText {
     fn column(&mut self, rows: usize, width: usize) -> Result<StringArray, ParquetError> {
         let mut bytes = Vec::with_capacity(rows * width + size_of::<u64>());
         while bytes.len() < rows * width {
             // 64 characters from '0' on: none of them needs an escape anywhere.
-            bytes.extend(self.next().to_le_bytes().map(|byte| b'0' + (byte & 63)));
+            bytes.extend(self.0.bits().to_le_bytes().map(|byte| b'0' + (byte & 63)));
         }
         bytes.truncate(rows * width);
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, rows));
@@ -141,7 +134,7 @@ fn generate(path: &Path, rows: u64) -> Result<(), ParquetError> {
     let properties =
         WriterProperties::builder().set_compression(Compression::SNAPPY).set_dictionary_enabled(false).build();
     let mut writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties))?;
-    let mut text = Text(SEED);
+    let mut text = RandomText(Random::new(SEED));
     let mut left = rows;
     while left > 0 {
         let some = left.min(ROW_GROUP_ROWS as u64) as usize;
@@ -192,15 +185,12 @@ impl Content {
     }
 }
 
-/// A hash of a record: the words of both columns, mixed one after another.
+/// The hash of a record.
 fn hash(key: &[u8], payload: &[u8]) -> u64 {
-    let mut state = 0;
-    for chunk in key.chunks(size_of::<u64>()).chain(payload.chunks(size_of::<u64>())) {
-        let mut word = [0; size_of::<u64>()];
-        word[..chunk.len()].copy_from_slice(chunk);
-        state = Text(state ^ u64::from_le_bytes(word)).next();
-    }
-    state
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.write(payload);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::contestants::WireServer;
 use super::http;
 use super::load::{Clients, Load, Protocol, failed, open};
-use super::{Arguments, runtime};
+use super::{ClientsArguments, runtime};
 use crate::mixes::Mix;
 use crate::report::{median, print_table, quantile};
 
@@ -36,7 +36,7 @@ const ARROW: &str =
 const TABLE: &str = "door_rows";
 
 /// Runs both parts.
-pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
+pub fn run(arguments: &ClientsArguments, data: &Path) -> Result<Value> {
     let own = WireServer::diligence(arguments.program.as_deref(), data, arguments.workers, &arguments.server)?;
     let mut servers = vec![own];
     if arguments.rivals.iter().any(|rival| rival == "postgres") {
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     Ok(json!({"benchmark": "door", "select_1": one, "rows": rows}))
 }
 
-fn select_one(servers: &[WireServer], arguments: &Arguments) -> Result<Value> {
+fn select_one(servers: &[WireServer], arguments: &ClientsArguments) -> Result<Value> {
     let mut table = Vec::new();
     let mut results = Vec::new();
     for count in COUNTS {

@@ -23,11 +23,11 @@ use crate::due::schedule;
 use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
 use crate::rivals::{Outcome, Pool, Record, Rival};
-use crate::tpch;
+use crate::setup;
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct ClientsArguments {
     /// Scale factor of the TPC-H data.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -101,7 +101,7 @@ impl FromStr for Asked {
 
 impl Asked {
     /// Its clients; when statements are due is by its own rate, or else by this one, if there is one.
-    fn clients(&self, position: usize, count: usize, rate: Option<f64>, arguments: &Arguments) -> Clients {
+    fn clients(&self, position: usize, count: usize, rate: Option<f64>, arguments: &ClientsArguments) -> Clients {
         let seed = arguments.seed.wrapping_add(position as u64);
         let starts = self.rate.or(rate).map(|rate| schedule(rate, arguments.seconds, seed));
         Clients { mix: self.mix, count, starts }
@@ -112,23 +112,23 @@ impl Asked {
 const RIVAL_STATEMENTS: usize = 500;
 
 /// A server, or an engine in the process of its driver.
-enum Contestant {
+enum ClientsContestant {
     Wire(WireServer),
     InProcess(Rival),
 }
 
-impl Contestant {
+impl ClientsContestant {
     fn name(&self) -> &str {
         match self {
-            Contestant::Wire(server) => server.name(),
-            Contestant::InProcess(rival) => rival.name(),
+            ClientsContestant::Wire(server) => server.name(),
+            ClientsContestant::InProcess(rival) => rival.name(),
         }
     }
 }
 
 /// Runs the benchmark and prints its tables.
-pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
-    let directory = tpch::data(data, arguments.sf)?;
+pub fn run(arguments: &ClientsArguments, data: &Path) -> Result<Value> {
+    let directory = setup::data(data, arguments.sf)?;
     if arguments.door {
         return door::run(arguments, &directory);
     }
@@ -137,11 +137,11 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
     }
     let program = arguments.program.as_deref();
     let own = WireServer::diligence(program, &directory, arguments.workers, &arguments.server)?;
-    let mut contestants = vec![Contestant::Wire(own)];
+    let mut contestants = vec![ClientsContestant::Wire(own)];
     for name in &arguments.rivals {
         contestants.push(match name.as_str() {
-            "postgres" => Contestant::Wire(WireServer::postgres(&directory)?),
-            name => Contestant::InProcess(Rival::start(name, &directory, arguments.workers)?),
+            "postgres" => ClientsContestant::Wire(WireServer::postgres(&directory)?),
+            name => ClientsContestant::InProcess(Rival::start(name, &directory, arguments.workers)?),
         });
     }
     let mut table = Table::default();
@@ -214,9 +214,9 @@ struct Observed {
     failure: Option<String>,
 }
 
-fn ask(contestant: &mut Contestant, pools: &[Clients], arguments: &Arguments) -> Result<Observed> {
+fn ask(contestant: &mut ClientsContestant, pools: &[Clients], arguments: &ClientsArguments) -> Result<Observed> {
     match contestant {
-        Contestant::Wire(server) => {
+        ClientsContestant::Wire(server) => {
             let load = Load {
                 server,
                 local: arguments.local && server.local.is_some(),
@@ -232,7 +232,7 @@ fn ask(contestant: &mut Contestant, pools: &[Clients], arguments: &Arguments) ->
             let failure = seen.failure.map(|failure| format!("{}: {failure}", server.name()));
             Ok(Observed { records: seen.records, seconds: seen.seconds, left: seen.left, checked, failure })
         }
-        Contestant::InProcess(rival) => {
+        ClientsContestant::InProcess(rival) => {
             let theirs: Vec<_> =
                 pools.iter().enumerate().map(|(pool, group)| of_rival(pool, group, arguments)).collect();
             let (records, seconds) = rival.run_clients(&theirs, arguments.seconds)?;
@@ -245,7 +245,7 @@ fn ask(contestant: &mut Contestant, pools: &[Clients], arguments: &Arguments) ->
     }
 }
 
-fn of_rival(pool: usize, group: &Clients, arguments: &Arguments) -> Pool {
+fn of_rival(pool: usize, group: &Clients, arguments: &ClientsArguments) -> Pool {
     let clients = (0..group.count).map(|number| {
         let statements = Statements::new(group.mix, arguments.sf, arguments.seed, pool << 16 | number);
         statements.take(RIVAL_STATEMENTS).map(|statement| statement.text).collect()

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::contestants::WireServer;
 use super::http;
 use super::load::{Clients, Load, Protocol, failed, open};
-use super::{Arguments, runtime};
+use super::{ClientsArguments, runtime};
 use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
 
@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs all parts.
-pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
+pub fn run(arguments: &ClientsArguments, data: &Path) -> Result<Value> {
     let server = WireServer::diligence(arguments.program.as_deref(), data, arguments.workers, &arguments.server)?;
     let idle_bytes = runtime()?.block_on(idle(&server))?;
     let cancels = beside(&server, BUSY_BESIDE_CANCELS, arguments, cancels)?;
@@ -66,8 +66,8 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
 fn beside<T>(
     server: &WireServer,
     busy: usize,
-    arguments: &Arguments,
-    measure: impl AsyncFnOnce(&WireServer, &Arguments) -> Result<T>,
+    arguments: &ClientsArguments,
+    measure: impl AsyncFnOnce(&WireServer, &ClientsArguments) -> Result<T>,
 ) -> Result<T> {
     let load = Load {
         server,
@@ -93,7 +93,7 @@ fn beside<T>(
 }
 
 /// Milliseconds from cancel requests until the client has its error, and until no packet of its query is left.
-async fn cancels(server: &WireServer, arguments: &Arguments) -> Result<[Vec<f64>; 2]> {
+async fn cancels(server: &WireServer, arguments: &ClientsArguments) -> Result<[Vec<f64>; 2]> {
     let mut random = Random::new(arguments.seed);
     let mut statements = Statements::new(Mix::Adhoc, arguments.sf, arguments.seed, 1);
     let mut asking = open(server, false).await?;
@@ -152,7 +152,7 @@ async fn packets(server: &WireServer, mark: &str) -> Result<u64> {
 }
 
 /// Milliseconds until the first row is there, again and again.
-async fn first_rows(server: &WireServer, arguments: &Arguments) -> Result<Vec<f64>> {
+async fn first_rows(server: &WireServer, arguments: &ClientsArguments) -> Result<Vec<f64>> {
     let mut connection = open(server, false).await?;
     let end = Instant::now() + Duration::from_secs_f64(arguments.seconds);
     let mut times = Vec::new();

@@ -19,11 +19,11 @@ use crate::due::{Due, schedule};
 use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
 use crate::rivals::{Outcome, Pool, Rival};
-use crate::{cpu, tpch};
+use crate::{cpu, setup};
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct ConcurrentArguments {
     /// Scale factor of the TPC-H data.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -71,17 +71,17 @@ const RIVAL_STATEMENTS: usize = 100;
 const CHECKED_PER_CLIENT: usize = 2;
 
 /// Whom clients ask.
-enum Contestant {
+enum ConcurrentContestant {
     /// Ourselves, with a mode of sharing.
     Own(String),
     Rival(Rival),
 }
 
-impl Contestant {
+impl ConcurrentContestant {
     fn name(&self) -> String {
         match self {
-            Contestant::Own(mode) => format!("diligence {mode}"),
-            Contestant::Rival(rival) => rival.name().to_owned(),
+            ConcurrentContestant::Own(mode) => format!("diligence {mode}"),
+            ConcurrentContestant::Rival(rival) => rival.name().to_owned(),
         }
     }
 }
@@ -159,8 +159,8 @@ struct Table {
 }
 
 /// Runs the benchmark and prints its table.
-pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
-    let directory = tpch::data(data, arguments.sf)?;
+pub fn run(arguments: &ConcurrentArguments, data: &Path) -> Result<Value> {
+    let directory = setup::data(data, arguments.sf)?;
     let options = DatabaseOptions {
         data: Some(directory.clone()),
         workers: Some(arguments.workers),
@@ -168,9 +168,9 @@ pub fn run(arguments: &Arguments, data: &Path) -> Result<Value> {
         ..DatabaseOptions::default()
     };
     let database = Database::open(options)?;
-    let mut contestants: Vec<_> = arguments.sharing.iter().cloned().map(Contestant::Own).collect();
+    let mut contestants: Vec<_> = arguments.sharing.iter().cloned().map(ConcurrentContestant::Own).collect();
     for name in &arguments.rivals {
-        contestants.push(Contestant::Rival(Rival::start(name, &directory, arguments.workers)?));
+        contestants.push(ConcurrentContestant::Rival(Rival::start(name, &directory, arguments.workers)?));
     }
     let mut table = Table::default();
     let mut best = vec![0.0f64; contestants.len()];
@@ -215,18 +215,18 @@ impl Table {
     fn ask(
         &mut self,
         database: &Database,
-        contestant: &mut Contestant,
+        contestant: &mut ConcurrentContestant,
         kind: &str,
         load: &Load,
-        arguments: &Arguments,
+        arguments: &ConcurrentArguments,
     ) -> Result<f64> {
         let seen = match contestant {
-            Contestant::Own(mode) => {
+            ConcurrentContestant::Own(mode) => {
                 let seen = own(database, mode, load, arguments)?;
                 self.checked += check(database, &seen)?;
                 seen
             }
-            Contestant::Rival(rival) => theirs(rival, load, arguments)?,
+            ConcurrentContestant::Rival(rival) => theirs(rival, load, arguments)?,
         };
         self.rows.push(seen.row(&contestant.name(), kind, load));
         self.results.push(seen.json(&contestant.name(), kind, load));
@@ -235,7 +235,7 @@ impl Table {
 }
 
 /// Our clients, each on a thread with a session of its own.
-fn own(database: &Database, mode: &str, load: &Load, arguments: &Arguments) -> Result<Seen> {
+fn own(database: &Database, mode: &str, load: &Load, arguments: &ConcurrentArguments) -> Result<Seen> {
     let due = Due::new(load.starts.clone());
     let (before, cpu_before) = (database.engine().sharing(), cpu::seconds());
     let start = Instant::now();
@@ -286,7 +286,7 @@ fn own(database: &Database, mode: &str, load: &Load, arguments: &Arguments) -> R
 }
 
 /// A rival's clients, each with a connection of its own.
-fn theirs(rival: &mut Rival, load: &Load, arguments: &Arguments) -> Result<Seen> {
+fn theirs(rival: &mut Rival, load: &Load, arguments: &ConcurrentArguments) -> Result<Seen> {
     let statements = (0..load.clients).map(|client| {
         let statements = Statements::new(arguments.mix, arguments.sf, arguments.seed, client);
         statements.take(RIVAL_STATEMENTS).map(|statement| statement.text).collect::<Vec<_>>()

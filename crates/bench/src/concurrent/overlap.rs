@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use super::lines;
 use crate::report::{median, print_table};
-use crate::{cpu, curve, tpch};
+use crate::{cpu, curve, setup};
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct OverlapArguments {
     /// Rows of each of the two large tables; the small one has a tenth.
     #[arg(long, default_value_t = 1_000_000)]
     rows: u64,
@@ -48,7 +48,7 @@ const PAPER_SAVES_PERCENT: f64 = 25.0;
 const RANGES: [(u64, u64); 2] = [(0, 50), (25, 75)];
 
 /// Runs the benchmark, prints its table and draws its curve.
-pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn run(arguments: &OverlapArguments, root: &Path) -> Result<Value> {
     let folder = tables(root, arguments.rows)?;
     let queries = RANGES.map(|(low, high)| query(arguments.rows * low / 100, arguments.rows * high / 100));
     let expected = alone(&folder, arguments, &queries)?;
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
 }
 
 /// Seconds by mode: of the first query alone, and by the time between them, until both are answered and of processors.
-fn report(arguments: &Arguments, lone: &[f64], both: &[Vec<f64>], processor: &[Vec<f64>]) -> Result<Value> {
+fn report(arguments: &OverlapArguments, lone: &[f64], both: &[Vec<f64>], processor: &[Vec<f64>]) -> Result<Value> {
     let mut header = vec!["interarrival".to_owned()];
     header.extend(arguments.sharing.iter().map(|mode| format!("{mode} ms")));
     header.extend(arguments.sharing[1..].iter().map(|mode| format!("{mode} saves")));
@@ -173,9 +173,9 @@ fn tables(root: &Path, rows: u64) -> Result<PathBuf> {
 }
 
 /// Two sessions of an engine that has read nothing yet but the queries' text and what files say of themselves.
-fn sessions(folder: &Path, arguments: &Arguments, mode: &str, queries: &[String; 2]) -> Result<[Session; 2]> {
+fn sessions(folder: &Path, arguments: &OverlapArguments, mode: &str, queries: &[String; 2]) -> Result<[Session; 2]> {
     let (data, workers) = (Some(folder.to_owned()), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: tpch::settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
     let database = Database::open(options)?;
     let sessions = [database.session(), database.session()];
     for session in &sessions {
@@ -188,7 +188,7 @@ fn sessions(folder: &Path, arguments: &Arguments, mode: &str, queries: &[String;
 }
 
 /// The answers, each of an engine of its own.
-fn alone(folder: &Path, arguments: &Arguments, queries: &[String; 2]) -> Result<Vec<Vec<String>>> {
+fn alone(folder: &Path, arguments: &OverlapArguments, queries: &[String; 2]) -> Result<Vec<Vec<String>>> {
     let [session, _] = sessions(folder, arguments, "off", queries)?;
     queries.iter().map(|query| lines(&session.execute(query)?.collect()?)).collect()
 }

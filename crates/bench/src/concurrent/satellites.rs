@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use crate::mixes::{Mix, Statements};
 use crate::report::{median, print_table};
-use crate::{cpu, tpch};
+use crate::{cpu, setup};
 
 /// What to run.
 #[derive(Args)]
-pub struct Arguments {
+pub struct SatellitesArguments {
     /// Scale factor of the TPC-H data.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -54,9 +54,9 @@ struct Taken {
 }
 
 /// Runs the benchmark and prints its table.
-pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
-    let (data, workers) = (Some(tpch::data(root, arguments.sf)?), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: tpch::settings(), ..DatabaseOptions::default() };
+pub fn run(arguments: &SatellitesArguments, root: &Path) -> Result<Value> {
+    let (data, workers) = (Some(setup::data(root, arguments.sf)?), Some(arguments.workers));
+    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
     let database = Database::open(options)?;
     let (mut rows, mut results) = (Vec::new(), Vec::new());
     for &mix in &arguments.mix {
@@ -111,7 +111,7 @@ fn burst(
     mix: Mix,
     clients: usize,
     round: usize,
-    arguments: &Arguments,
+    arguments: &SatellitesArguments,
 ) -> Result<Taken> {
     // The clients, and whoever measures.
     let (ready, begin) = (Barrier::new(clients + 1), Barrier::new(clients + 1));

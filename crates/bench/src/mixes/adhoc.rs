@@ -1,8 +1,9 @@
 //! The 22 queries of TPC-H with other constants each time, from the values of clause 2.4.
 
+use diligence_base::seams::Random;
 use diligence_tpch::QUERIES;
 
-use super::{Random, year};
+use super::{distinct, year};
 
 const NATIONS: [(&str, usize); 25] = [
     ("ALGERIA", 0),
@@ -76,47 +77,48 @@ fn constants(number: usize, scale_factor: f64, random: &mut Random) -> Vec<(&'st
         }
         2 => vec![
             ("p_size = 15", format!("p_size = {}", random.between(1, 50))),
-            ("'%BRASS'", format!("'%{}'", random.of(&METALS))),
-            ("'EUROPE'", word(random.of(&REGIONS))),
+            ("'%BRASS'", format!("'%{}'", random.pick(&METALS))),
+            ("'EUROPE'", word(random.pick(&REGIONS))),
         ],
         3 => vec![
-            ("'BUILDING'", word(random.of(&SEGMENTS))),
+            ("'BUILDING'", word(random.pick(&SEGMENTS))),
             ("date '1995-03-15'", date(format!("1995-03-{:02}", random.between(1, 31)))),
         ],
         4 => vec![("date '1993-07-01'", date(month(random.between(0, 57))))],
-        5 => vec![("'ASIA'", word(random.of(&REGIONS))), ("date '1994-01-01'", date(year(random)))],
+        5 => vec![("'ASIA'", word(random.pick(&REGIONS))), ("date '1994-01-01'", date(year(random)))],
         6 => vec![
             ("date '1994-01-01'", date(year(random))),
             ("0.06", format!("0.0{}", random.between(2, 9))),
             ("< 24", format!("< {}", random.between(24, 25))),
         ],
         7 => {
-            let two = random.some(2, NATIONS.len());
+            let two = distinct(random, 2, NATIONS.len());
             vec![("'FRANCE'", word(NATIONS[two[0]].0)), ("'GERMANY'", word(NATIONS[two[1]].0))]
         }
         8 => {
             let (nation, region) = nation(random);
-            let kind = format!("'{} {} {}'", random.of(&SIZES_OF_TYPE), random.of(&FINISHES), random.of(&METALS));
+            let kind = format!("'{} {} {}'", random.pick(&SIZES_OF_TYPE), random.pick(&FINISHES), random.pick(&METALS));
             vec![("'BRAZIL'", word(nation)), ("'AMERICA'", word(REGIONS[region])), ("'ECONOMY ANODIZED STEEL'", kind)]
         }
-        9 => vec![("'%green%'", format!("'%{}%'", random.of(&COLOURS)))],
+        9 => vec![("'%green%'", format!("'%{}%'", random.pick(&COLOURS)))],
         10 => vec![("date '1993-10-01'", date(month(random.between(1, 24))))],
         11 => vec![("'GERMANY'", word(nation(random).0)), ("0.0001000000", format!("{:.10}", 0.0001 / scale_factor))],
         12 => {
-            let two = random.some(2, MODES.len());
+            let two = distinct(random, 2, MODES.len());
             let modes = format!("('{}', '{}')", MODES[two[0]], MODES[two[1]]);
             vec![("('MAIL', 'SHIP')", modes), ("date '1994-01-01'", date(year(random)))]
         }
         13 => {
-            let first = random.of(&["special", "pending", "unusual", "express"]);
-            let second = random.of(&["packages", "requests", "accounts", "deposits"]);
+            let first = random.pick(&["special", "pending", "unusual", "express"]);
+            let second = random.pick(&["packages", "requests", "accounts", "deposits"]);
             vec![("'%special%requests%'", format!("'%{first}%{second}%'"))]
         }
         14 => vec![("date '1995-09-01'", date(month(random.between(0, 59))))],
         15 => vec![("date '1996-01-01'", date(month(random.between(0, 57))))],
         16 => {
-            let sizes = random.some(8, 50).iter().map(|size| (size + 1).to_string()).collect::<Vec<_>>().join(", ");
-            let kind = format!("'{} {}%'", random.of(&SIZES_OF_TYPE), random.of(&FINISHES));
+            let sizes =
+                distinct(random, 8, 50).iter().map(|size| (size + 1).to_string()).collect::<Vec<_>>().join(", ");
+            let kind = format!("'{} {}%'", random.pick(&SIZES_OF_TYPE), random.pick(&FINISHES));
             vec![
                 ("'Brand#45'", brand(random)),
                 ("'MEDIUM POLISHED%'", kind),
@@ -124,7 +126,7 @@ fn constants(number: usize, scale_factor: f64, random: &mut Random) -> Vec<(&'st
             ]
         }
         17 => {
-            let container = format!("'{} {}'", random.of(&SIZES_OF_CONTAINER), random.of(&CONTAINERS));
+            let container = format!("'{} {}'", random.pick(&SIZES_OF_CONTAINER), random.pick(&CONTAINERS));
             vec![("'Brand#23'", brand(random)), ("'MED BOX'", container)]
         }
         18 => vec![("> 300", format!("> {}", random.between(312, 315)))],
@@ -143,13 +145,14 @@ fn constants(number: usize, scale_factor: f64, random: &mut Random) -> Vec<(&'st
             ]
         }
         20 => vec![
-            ("'forest%'", format!("'{}%'", random.of(&COLOURS))),
+            ("'forest%'", format!("'{}%'", random.pick(&COLOURS))),
             ("date '1994-01-01'", date(year(random))),
             ("'CANADA'", word(nation(random).0)),
         ],
         21 => vec![("'SAUDI ARABIA'", word(nation(random).0))],
         _ => {
-            let codes = random.some(7, 25).iter().map(|code| format!("'{}'", code + 10)).collect::<Vec<_>>().join(", ");
+            let codes =
+                distinct(random, 7, 25).iter().map(|code| format!("'{}'", code + 10)).collect::<Vec<_>>().join(", ");
             vec![("('13', '31', '23', '29', '30', '18', '17')", format!("({codes})"))]
         }
     }

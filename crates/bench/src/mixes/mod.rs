@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use diligence_base::Error;
+use diligence_base::seams::Random;
 use diligence_tpch::QUERIES;
 
 use self::adhoc::{CONTAINERS, MODES, REGIONS, SEGMENTS, SIZES_OF_CONTAINER};
@@ -161,48 +162,16 @@ fn statement(query: &str, constants: Vec<Constant>) -> Statement {
     Statement { text, template, values: constants.into_iter().map(|constant| constant.value).collect() }
 }
 
-/// Random numbers (SplitMix64; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed);
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from `low` to `high`, both included.
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.between(0, bound as u64 - 1) as usize
-    }
-
-    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.below(words.len())]
-    }
-
-    /// `count` different numbers below `bound`.
-    fn some(&mut self, count: usize, bound: usize) -> Vec<usize> {
-        let mut numbers = Vec::with_capacity(count);
-        while numbers.len() < count {
-            let number = self.below(bound);
-            if !numbers.contains(&number) {
-                numbers.push(number);
-            }
+/// `count` different numbers below `bound`.
+fn distinct(random: &mut Random, count: usize, bound: usize) -> Vec<usize> {
+    let mut numbers = Vec::with_capacity(count);
+    while numbers.len() < count {
+        let number = random.below(bound);
+        if !numbers.contains(&number) {
+            numbers.push(number);
         }
-        numbers
     }
+    numbers
 }
 
 /// The first day of a year from 1993 to 1997.
@@ -240,12 +209,12 @@ impl Statements {
                 }]
             }
             3 => {
-                let segment = random.of(&SEGMENTS);
+                let segment = random.pick(&SEGMENTS);
                 let date = format!("1995-03-{:02}", random.between(1, 31));
                 vec![Constant::word("'BUILDING'", segment), Constant::date("date '1995-03-15'", date)]
             }
             5 => {
-                let region = random.of(&REGIONS);
+                let region = random.pick(&REGIONS);
                 vec![Constant::word("'ASIA'", region), Constant::date("date '1994-01-01'", year(random))]
             }
             6 => {
@@ -259,7 +228,7 @@ impl Statements {
                 ]
             }
             12 => {
-                let two = random.some(2, MODES.len());
+                let two = distinct(random, 2, MODES.len());
                 let (first, second) = (MODES[two[0]], MODES[two[1]]);
                 let both = format!("('{first}', '{second}')");
                 let date = Constant::date("date '1994-01-01'", year(random));
@@ -295,7 +264,7 @@ impl Statements {
         let (year, month, day) = (random.between(1993, 1997), random.between(1, 12), random.between(1, 24));
         let is_page = random.below(2) == 0;
         let days = if is_page { 4 } else { 2 };
-        let text = if is_page { DEAREST.replace(":segment", random.of(&SEGMENTS)) } else { DIFFERENT.to_owned() };
+        let text = if is_page { DEAREST.replace(":segment", random.pick(&SEGMENTS)) } else { DIFFERENT.to_owned() };
         let text = text
             .replace(":first", &format!("{year}-{month:02}-{day:02}"))
             .replace(":last", &format!("{year}-{month:02}-{:02}", day + days));
@@ -312,7 +281,7 @@ impl Statements {
                 .replace(":last", &format!("{year}-{month:02}-{:02}", day + 4))
         } else {
             let least = random.between(1, 46);
-            let container = format!("{} {}", random.of(&SIZES_OF_CONTAINER), random.of(&CONTAINERS));
+            let container = format!("{} {}", random.pick(&SIZES_OF_CONTAINER), random.pick(&CONTAINERS));
             BRANDS
                 .replace(":container", &container)
                 .replace(":least", &least.to_string())

@@ -17,7 +17,7 @@ use diligence_engine::temp::{
 };
 use serde_json::{Value, json};
 
-use super::Arguments;
+use super::MeasuredArguments;
 use super::counters::Counters;
 use super::extents::Layout;
 use super::page_cache::LimitedFiles;
@@ -31,7 +31,7 @@ use crate::report::{median, print_table};
 const RECORD_BYTES: usize = 200;
 
 /// Runs both methods over every pair of tables.
-pub fn run_all(arguments: &Arguments) -> Result<Value> {
+pub fn run_all(arguments: &MeasuredArguments) -> Result<Value> {
     println!(
         "Partitions in temp space: {} x the paper's records, {} clusters of {} KiB, {}",
         arguments.join_scale,
@@ -114,7 +114,7 @@ pub fn run_all(arguments: &Arguments) -> Result<Value> {
     Ok(Value::Array(values))
 }
 
-struct Outcome {
+struct PartitioningOutcome {
     seconds: f64,
     asked_read: u64,
     asked_written: u64,
@@ -122,7 +122,12 @@ struct Outcome {
     layout: Layout,
 }
 
-fn measure(arguments: &Arguments, tables: &JoinTables, method: Method, count: u32) -> Result<Outcome> {
+fn measure(
+    arguments: &MeasuredArguments,
+    tables: &JoinTables,
+    method: Method,
+    count: u32,
+) -> Result<PartitioningOutcome> {
     let folder = &arguments.common.temp;
     let log = folder.join(format!("requests-{}.log", std::process::id()));
     let cluster_bytes = arguments.join_cluster_kib << 10;
@@ -165,7 +170,7 @@ fn measure(arguments: &Arguments, tables: &JoinTables, method: Method, count: u3
         .map_err(|error| Error::file(format!("cannot read {}: {error}", log.display())))?;
     let _ = std::fs::remove_file(&log);
     let extents = limited.map(|files| files.extents()).unwrap_or_default();
-    Ok(Outcome {
+    Ok(PartitioningOutcome {
         seconds,
         asked_read: info.read_bytes_total,
         asked_written: info.written_bytes_total,

@@ -87,12 +87,12 @@ impl Common {
 
 /// What to measure.
 #[derive(Args)]
-pub struct Arguments {
+pub struct MeasuredArguments {
     #[command(flatten)]
     common: Common,
     /// Which experiments.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sorts,joins")]
-    parts: Vec<Part>,
+    parts: Vec<MeasuredPart>,
     /// Only the tables with these names, such as Small-1.
     #[arg(long, value_delimiter = ',')]
     tables: Vec<String>,
@@ -128,14 +128,14 @@ pub struct Arguments {
 
 /// An experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum MeasuredPart {
     /// Tables 5 to 7, Figure 6
     Sorts,
     /// Tables 8 to 10, Figure 7
     Joins,
 }
 
-impl Arguments {
+impl MeasuredArguments {
     fn takes(&self, table: &str) -> bool {
         self.tables.is_empty() || self.tables.iter().any(|name| name.eq_ignore_ascii_case(table))
     }
@@ -167,7 +167,7 @@ impl Arguments {
 }
 
 /// Runs the experiments and prints their tables.
-pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn run(arguments: &MeasuredArguments, root: &Path) -> Result<Value> {
     arguments.common.make_folders()?;
     let mut report = json!({
         "benchmark": "blocks-measured", "scale": arguments.scale, "join_scale": arguments.join_scale,
@@ -176,8 +176,8 @@ pub fn run(arguments: &Arguments, root: &Path) -> Result<Value> {
     });
     for part in &arguments.parts {
         let (name, value) = match part {
-            Part::Sorts => ("sorts", sorts::run_all(arguments, root)?),
-            Part::Joins => ("joins", joins::run_all(arguments)?),
+            MeasuredPart::Sorts => ("sorts", sorts::run_all(arguments, root)?),
+            MeasuredPart::Joins => ("joins", joins::run_all(arguments)?),
         };
         report[name] = value;
         println!();

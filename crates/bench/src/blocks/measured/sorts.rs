@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::counters::Counters;
 use super::run::{Setup, run, warm};
-use super::{Arguments, Common};
+use super::{Common, MeasuredArguments};
 use crate::blocks::cache::{Cache, Replacement, Replay, ratio};
 use crate::blocks::disk::{Allocation, Placed};
 use crate::blocks::sequence::Sequence;
@@ -24,7 +24,7 @@ const SORT_PLANS: [&str; 7] = ["ems", "ems-nr", "mms-nr", "mms(1)", "mms(2)", "m
 const QUERY: &str = "SELECT * FROM records ORDER BY key";
 
 /// Runs every plan over every table.
-pub fn run_all(arguments: &Arguments, root: &Path) -> Result<Value> {
+pub fn run_all(arguments: &MeasuredArguments, root: &Path) -> Result<Value> {
     let common = &arguments.common;
     println!(
         "Sorts by the engine: tables of {} x the paper's size, {} MiB of memory, clusters of {} KiB, {}",
@@ -108,7 +108,7 @@ struct One {
     counters: Counters,
 }
 
-fn measure(arguments: &Arguments, common: &Common, data: &Path, plan: &str, records: u64) -> Result<One> {
+fn measure(arguments: &MeasuredArguments, common: &Common, data: &Path, plan: &str, records: u64) -> Result<One> {
     let log = common.temp.join(format!("requests-{}.log", std::process::id()));
     let cluster_bytes = arguments.sort_cluster_kib << 10;
     let setup = Setup {
@@ -139,7 +139,7 @@ fn measure(arguments: &Arguments, common: &Common, data: &Path, plan: &str, reco
 }
 
 /// Replays a log under LRU with the limits of the measured cache.
-fn simulate(arguments: &Arguments, log: &Path) -> Result<(f64, f64)> {
+fn simulate(arguments: &MeasuredArguments, log: &Path) -> Result<(f64, f64)> {
     let file = File::open(log).map_err(|error| Error::file(format!("cannot read {}: {error}", log.display())))?;
     let sequence = Sequence::parse(BufReader::new(file)).map_err(|error| error.context(log.display()))?;
     let blocks = |mib: u64| u32::try_from((mib << 20) / sequence.block_bytes()).unwrap_or(u32::MAX).max(1);
@@ -169,10 +169,10 @@ mod tests {
         let log = root.join("log");
         let records = 400_000;
         let words = |cache_mib: &str| {
-            let command = Arguments::augment_args(Command::new("blocks-measured").no_binary_name(true));
+            let command = MeasuredArguments::augment_args(Command::new("blocks-measured").no_binary_name(true));
             let temp = temp.to_str().unwrap();
             let words = ["--temp", temp, "--cache-mib", cache_mib, "--dirty-mib", cache_mib, "--batch-mib", "1"];
-            Arguments::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+            MeasuredArguments::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
         };
         let arguments = words("8");
         let data = records::folder(&root, records).unwrap();

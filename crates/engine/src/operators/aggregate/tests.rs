@@ -14,6 +14,7 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{Column as ColumnExpr, Literal};
 use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::Result;
+use diligence_base::seams::Random;
 use proptest::prelude::*;
 
 use super::local::Tuning;
@@ -192,15 +193,15 @@ fn plan_of(
 
 /// Runs both ends by hand with so many packets, which get batches in a random order.
 fn run(
-    dice: &mut Dice,
+    random: &mut Random,
     parts: &AggregateParts,
     batches: &[Batch],
     output: &SchemaRef,
     setup: &Setup,
 ) -> Result<Vec<RecordBatch>> {
-    fill(dice, parts, batches, setup)?;
+    fill(random, parts, batches, setup)?;
     complete(parts, setup)?;
-    read(dice, parts, output, setup)
+    read(random, parts, output, setup)
 }
 
 /// Merges what the packets have left behind.
@@ -212,11 +213,11 @@ fn complete(parts: &AggregateParts, setup: &Setup) -> Result<()> {
 }
 
 /// Reads all groups, by packets in a random order.
-fn read(dice: &mut Dice, parts: &AggregateParts, output: &SchemaRef, setup: &Setup) -> Result<Vec<RecordBatch>> {
+fn read(random: &mut Random, parts: &AggregateParts, output: &SchemaRef, setup: &Setup) -> Result<Vec<RecordBatch>> {
     let mut readers = (0..setup.packets).map(|_| parts.source.open(setup)).collect::<Result<Vec<_>>>()?;
     let mut results = Vec::new();
     while !readers.is_empty() {
-        let packet = dice.roll(readers.len());
+        let packet = random.below(readers.len());
         match readers[packet].pull(Waker::noop())? {
             Pull::Batch(batch) => {
                 assert!(batch.rows() > 0 && batch.rows() <= setup.batch_rows);
@@ -235,11 +236,11 @@ fn read(dice: &mut Dice, parts: &AggregateParts, output: &SchemaRef, setup: &Set
 }
 
 /// Deals batches to packets until all are in.
-fn fill(dice: &mut Dice, parts: &AggregateParts, batches: &[Batch], setup: &Setup) -> Result<()> {
+fn fill(random: &mut Random, parts: &AggregateParts, batches: &[Batch], setup: &Setup) -> Result<()> {
     let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
     let mut answers = vec![Accept::More; setup.packets];
     for batch in batches {
-        let packet = dice.roll(setup.packets);
+        let packet = random.below(setup.packets);
         while answers[packet] == Accept::Wait {
             // It may wait for others that wait.
             for (state, answer) in states.iter_mut().zip(&mut answers).filter(|(_, answer)| **answer == Accept::Wait) {
@@ -251,7 +252,7 @@ fn fill(dice: &mut Dice, parts: &AggregateParts, batches: &[Batch], setup: &Setu
         }
     }
     while !states.is_empty() {
-        let packet = dice.roll(states.len());
+        let packet = random.below(states.len());
         if states[packet].finish(Waker::noop())? != Accept::Wait {
             drop(states.swap_remove(packet));
         }
@@ -275,14 +276,14 @@ fn setup(packets: usize, batch_rows: usize) -> Setup {
     Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets }
 }
 
-fn small_tuning(dice: &mut Dice) -> Tuning {
-    let local_groups = 1 + dice.roll(60);
+fn small_tuning(random: &mut Random) -> Tuning {
+    let local_groups = 1 + random.below(60);
     Tuning {
         local_groups,
-        handed_groups: dice.roll(40),
-        part_groups: 1 + dice.roll(40),
-        spread_flushes: 1 + dice.roll(3),
-        consolidated_bytes: 1 << (8 + dice.roll(10)),
+        handed_groups: random.below(40),
+        part_groups: 1 + random.below(40),
+        spread_flushes: 1 + random.below(3),
+        consolidated_bytes: 1 << (8 + random.below(10)),
     }
 }
 
@@ -294,14 +295,14 @@ fn check(
     sets: Option<Vec<Vec<bool>>>,
     calls: Vec<AggregateCall>,
 ) {
-    let mut dice = Dice(seed);
-    let batches = batches(&mut dice, shape);
+    let mut random = Random::new(seed);
+    let batches = batches(&mut random, shape);
     let (plan, output) = plan_of(groups, sets, calls);
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
-    let tuning = if dice.chance(70) { small_tuning(&mut dice) } else { Tuning::default() };
+    let tuning = if random.chance(70) { small_tuning(&mut random) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
-    let setup = setup(packets, 1 + dice.roll(50));
-    let found = run(&mut dice, &parts, &batches, &output, &setup);
+    let setup = setup(packets, 1 + random.below(50));
+    let found = run(&mut random, &parts, &batches, &output, &setup);
     match (expected, found) {
         (Ok(expected), Ok(found)) => {
             let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
@@ -320,10 +321,10 @@ fn check(
     assert_eq!(setup.memory.reserved_bytes(), 0, "every reservation is given back");
 }
 
-fn key_names(dice: &mut Dice) -> Vec<String> {
+fn key_names(random: &mut Random) -> Vec<String> {
     let schema = input_schema();
-    let count = 1 + dice.roll(4);
-    let mut keys = (0..count).map(|_| schema.field(dice.roll(KEYS)).name().clone()).collect::<Vec<_>>();
+    let count = 1 + random.below(4);
+    let mut keys = (0..count).map(|_| schema.field(random.below(KEYS)).name().clone()).collect::<Vec<_>>();
     keys.dedup();
     keys
 }
@@ -344,7 +345,7 @@ proptest! {
 
     #[test]
     fn native_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 1));
+        let keys = key_names(&mut Random::new(seed ^ 1));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check(seed, shape, packets, &keys, None, native_calls());
     }
@@ -357,24 +358,24 @@ proptest! {
 
     #[test]
     fn distinct_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 2));
+        let keys = key_names(&mut Random::new(seed ^ 2));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check(seed, shape, packets, &keys, None, distinct_calls());
     }
 
     #[test]
     fn foreign_aggregates_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 3));
+        let keys = key_names(&mut Random::new(seed ^ 3));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check(seed, shape, packets, &keys, None, foreign_calls());
     }
 
     #[test]
     fn grouping_sets_are_as_judged(seed: u64, shape in shapes(), packets in 1usize..5, few in any::<bool>()) {
-        let mut dice = Dice(seed ^ 4);
-        let keys = key_names(&mut dice);
+        let mut random = Random::new(seed ^ 4);
+        let keys = key_names(&mut random);
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
-        let sets = (0..1 + dice.roll(4)).map(|_| keys.iter().map(|_| dice.chance(50)).collect()).collect();
+        let sets = (0..1 + random.below(4)).map(|_| keys.iter().map(|_| random.chance(50)).collect()).collect();
         let shape = if few { Shape { rows: 0, ..shape } } else { shape };
         let calls = native_calls().into_iter().chain(distinct_calls()).chain(foreign_calls()).collect();
         check(seed, shape, packets, &keys, Some(sets), calls);
@@ -383,14 +384,15 @@ proptest! {
 
 #[test]
 fn a_limit_of_distinct_groups_ends_early() {
-    let mut dice = Dice(7);
-    let batches = batches(&mut dice, Shape { rows: 2000, batch_rows: 50, domain: 500, nulls_percent: 0, huge: false });
+    let mut random = Random::new(7);
+    let batches =
+        batches(&mut random, Shape { rows: 2000, batch_rows: 50, domain: 500, nulls_percent: 0, huge: false });
     let (mut plan, output) = plan_of(&["big"], None, vec![]);
     plan.limit = Some(13);
     for packets in 1..4 {
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
         let setup = setup(packets, 5);
-        let mut rows = rows_of(&run(&mut dice, &parts, &batches, &output, &setup).unwrap());
+        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &setup).unwrap());
         assert_eq!(rows.len(), 13);
         rows.dedup();
         assert_eq!(rows.len(), 13, "groups come once");
@@ -409,12 +411,12 @@ fn long_strings_are_held_by_group_and_not_by_row() {
     for (groups, calls) in
         [(vec!["text"], vec![count_star()]), (vec!["int"], vec![call(count_udaf(), &["text"]).distinct()])]
     {
-        let mut dice = Dice(11);
+        let mut random = Random::new(11);
         let batches = (0..ROWS / 500)
             .map(|_| {
-                let numbers = (0..500).map(|_| dice.roll(STRINGS)).collect::<Vec<_>>();
+                let numbers = (0..500).map(|_| random.below(STRINGS)).collect::<Vec<_>>();
                 // A group by number has three strings.
-                let salt = if groups[0] == "int" { dice.roll(3) } else { 0 };
+                let salt = if groups[0] == "int" { random.below(3) } else { 0 };
                 let column = |name: &str, data_type: &DataType| -> ArrayRef {
                     match name {
                         "int" => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|&number| number as i32))),
@@ -443,7 +445,7 @@ fn long_strings_are_held_by_group_and_not_by_row() {
             consolidated_bytes: 256 * 1024,
         };
         let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
-        let results = run(&mut dice, &parts, &batches, &output, &setup).unwrap();
+        let results = run(&mut random, &parts, &batches, &output, &setup).unwrap();
         assert_eq!(results.iter().map(RecordBatch::num_rows).sum::<usize>(), STRINGS);
         // All rows have 40 MB of text, all groups 400 kB.
         let peak = setup.memory.peak_bytes();
@@ -477,15 +479,15 @@ fn minus_zero_in_nested_keys_is_zero() {
 
 #[test]
 fn no_memory_is_an_error_that_says_so() {
-    let mut dice = Dice(9);
+    let mut random = Random::new(9);
     let batches =
-        batches(&mut dice, Shape { rows: 5000, batch_rows: 500, domain: 5000, nulls_percent: 0, huge: false });
+        batches(&mut random, Shape { rows: 5000, batch_rows: 500, domain: 5000, nulls_percent: 0, huge: false });
     let (plan, output) = plan_of(&["text", "big"], None, native_calls());
     let broker = crate::memory::Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-    let error = run(&mut dice, &parts, &batches, &output, &setup).unwrap_err();
+    let error = run(&mut random, &parts, &batches, &output, &setup).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
     drop(parts);
     assert_eq!(broker.reserved_bytes(), 0);

@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRe
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::Operator as BinaryOperator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
+use diligence_base::seams::Random;
 use proptest::prelude::*;
 
 use super::*;
@@ -25,31 +26,6 @@ use crate::memory::{Broker, QueryMemory, Reclaim};
 use crate::flow::{Flow, OperatorState, Output, Pull, Setup};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
-
-/// A stream of numbers from a seed (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
-    }
-}
 
 /// How a column's values are spread.
 #[derive(Clone, Copy, Debug)]
@@ -111,17 +87,17 @@ fn key_types() -> Vec<DataType> {
     ]
 }
 
-fn random_rows(dice: &mut Dice, types: &[DataType], spreads: &[Spread], count: usize) -> Vec<Row> {
+fn random_rows(random: &mut Random, types: &[DataType], spreads: &[Spread], count: usize) -> Vec<Row> {
     (0..count)
         .map(|row| {
             let value = |(logical, spread): (&DataType, &Spread)| {
-                if dice.chance(spread.null_percent) {
+                if random.chance(spread.null_percent) {
                     return ScalarValue::try_new_null(logical).unwrap();
                 }
                 let number = match spread.ascending {
                     true => row as i64 * spread.values as i64 / count as i64,
                     // Some keys come often.
-                    false => dice.below(spread.values).min(dice.below(spread.values)) as i64,
+                    false => random.below(spread.values).min(random.below(spread.values)) as i64,
                 };
                 value_of(logical, number.wrapping_mul(spread.step))
             };
@@ -131,14 +107,14 @@ fn random_rows(dice: &mut Dice, types: &[DataType], spreads: &[Spread], count: u
 }
 
 /// A column of values in one of the physical forms that its logical type may have.
-fn column(dice: &mut Dice, logical: &DataType, values: Vec<ScalarValue>) -> Column {
+fn column(random: &mut Random, logical: &DataType, values: Vec<ScalarValue>) -> Column {
     let rows = values.len();
     let array: ArrayRef = if values.is_empty() {
         arrow::array::new_empty_array(logical)
     } else {
         ScalarValue::iter_to_array(values).unwrap()
     };
-    let form = dice.below(4);
+    let form = random.below(4);
     let array = match logical {
         DataType::Decimal128(p, s) if *p <= 18 && form < 2 => cast(&array, &DataType::Decimal64(*p, *s)).unwrap(),
         DataType::Utf8View if form == 0 => {
@@ -155,14 +131,14 @@ fn column(dice: &mut Dice, logical: &DataType, values: Vec<ScalarValue>) -> Colu
         }
         _ => array,
     };
-    if !dice.chance(50) {
+    if !random.chance(50) {
         return Column::flat_array(array);
     }
     // The same rows, picked out of more.
     let mut all: Vec<u32> = (0..rows as u32).collect();
-    all.extend((0..rows / 2).map(|_| dice.below(rows) as u32));
+    all.extend((0..rows / 2).map(|_| random.below(rows) as u32));
     for end in (1..all.len()).rev() {
-        all.swap(end, dice.below(end + 1));
+        all.swap(end, random.below(end + 1));
     }
     let places = (0..rows as u32).map(|row| all.iter().position(|&other| other == row).unwrap() as u32);
     let picks = UInt32Array::from_iter_values(places);
@@ -170,12 +146,12 @@ fn column(dice: &mut Dice, logical: &DataType, values: Vec<ScalarValue>) -> Colu
     Column::picked(array, Arc::new(picks))
 }
 
-fn batches(dice: &mut Dice, types: &[DataType], rows: &[Row], batch_rows: usize) -> Vec<Batch> {
+fn batches(random: &mut Random, types: &[DataType], rows: &[Row], batch_rows: usize) -> Vec<Batch> {
     let chunks = rows.chunks(batch_rows.max(1));
     chunks
         .map(|chunk| {
             let values = |index: usize| chunk.iter().map(|row| row[index].clone()).collect();
-            let columns = types.iter().enumerate().map(|(index, logical)| column(dice, logical, values(index)));
+            let columns = types.iter().enumerate().map(|(index, logical)| column(random, logical, values(index)));
             Batch::new(columns.collect(), chunk.len())
         })
         .collect()
@@ -244,7 +220,7 @@ impl ProbePacket {
 
 /// Runs a join with several packets in turn, as the stages would.
 fn run(
-    dice: &mut Dice,
+    random: &mut Random,
     parts: &JoinParts,
     setup: &Setup,
     left: Vec<Batch>,
@@ -252,14 +228,14 @@ fn run(
     schema: &SchemaRef,
     threads: bool,
 ) -> Vec<Row> {
-    run_giving_back(dice, parts, setup, left, right, schema, threads, None)
+    run_giving_back(random, parts, setup, left, right, schema, threads, None)
 }
 
 /// The same, with a join that is asked for the memory of its table from when `after` batches of both sides have been
 /// pushed.
 #[allow(clippy::too_many_arguments, reason = "a test's helper")]
 fn run_giving_back(
-    dice: &mut Dice,
+    random: &mut Random,
     parts: &JoinParts,
     setup: &Setup,
     left: Vec<Batch>,
@@ -282,7 +258,7 @@ fn run_giving_back(
     };
     let mut builders: Vec<_> = (0..setup.packets).map(|_| parts.build.open(setup).unwrap()).collect();
     for batch in left {
-        let packet = dice.below(setup.packets);
+        let packet = random.below(setup.packets);
         count();
         let mut accept = builders[packet].push(batch, waker).unwrap();
         while accept == Accept::Wait {
@@ -315,7 +291,7 @@ fn run_giving_back(
     } else {
         let mut order: Vec<usize> = (0..parts_count).collect();
         for end in (1..parts_count).rev() {
-            order.swap(end, dice.below(end + 1));
+            order.swap(end, random.below(end + 1));
         }
         order.into_iter().for_each(|part| parts.build.part(part, setup).unwrap());
     }
@@ -335,7 +311,7 @@ fn run_giving_back(
     };
     let mut probes: Vec<_> = (0..setup.packets).map(|_| ProbePacket(Some(parts.probe.open(setup).unwrap()))).collect();
     for batch in right {
-        let packet = dice.below(setup.packets);
+        let packet = random.below(setup.packets);
         count();
         let mut more = probes[packet].push(batch, &mut out);
         while more {
@@ -351,7 +327,7 @@ fn run_giving_back(
         let packets = source.packets_max();
         let mut states: Vec<_> = (0..packets.min(setup.packets)).map(|_| source.open(setup).unwrap()).collect();
         while !states.is_empty() {
-            let packet = dice.below(states.len());
+            let packet = random.below(states.len());
             match states[packet].pull(waker).unwrap() {
                 Pull::Batch(batch) => {
                     assert!(batch.rows() <= rows_max);
@@ -436,20 +412,20 @@ enum Memory {
 
 /// One random join, the same in both engines.
 fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled {
-    let mut dice = Dice(seed);
-    let dice = &mut dice;
-    let keys = if hash { dice.pick(&[1, 1, 1, 2, 3]) } else { 0 };
-    let mut types: Vec<DataType> = (0..keys).map(|_| dice.pick(&key_types())).collect();
+    let mut random = Random::new(seed);
+    let random = &mut random;
+    let keys = if hash { random.pick(&[1, 1, 1, 2, 3]) } else { 0 };
+    let mut types: Vec<DataType> = (0..keys).map(|_| random.pick(&key_types())).collect();
     types.push(DataType::Int64);
     types.push(DataType::Utf8View);
-    let null_percent = dice.pick(&[0, 0, 15, 100]);
-    let ascending = dice.chance(30);
+    let null_percent = random.pick(&[0, 0, 15, 100]);
+    let ascending = random.chance(30);
     let spreads: Vec<Spread> = types
         .iter()
         .map(|_| Spread {
-            values: dice.pick(&[2, 20, 400]),
-            step: dice.pick(&[1, 1, 5, 1_000_000_007, 40_000_000_000_000_001]),
-            null_percent: if null_percent == 100 && dice.chance(80) { 0 } else { null_percent },
+            values: random.pick(&[2, 20, 400]),
+            step: random.pick(&[1, 1, 5, 1_000_000_007, 40_000_000_000_000_001]),
+            null_percent: if null_percent == 100 && random.chance(80) { 0 } else { null_percent },
             ascending,
         })
         .collect();
@@ -459,13 +435,13 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
         (false, Memory::Enough) => &[0, 1, 12, 40],
         (false, Memory::Short) => &[0, 1, 60, 200],
     };
-    let (left_count, right_count) = (dice.pick(sizes), dice.pick(sizes));
-    let left = random_rows(dice, &types, &spreads, left_count);
-    let right = random_rows(dice, &types, &spreads, right_count);
+    let (left_count, right_count) = (random.pick(sizes), random.pick(sizes));
+    let left = random_rows(random, &types, &spreads, left_count);
+    let right = random_rows(random, &types, &spreads, right_count);
 
-    let null_equal = hash && dice.chance(30);
-    let with_condition = dice.chance(40);
-    let null_aware = hash && join_type == JoinType::LeftAnti && keys == 1 && !null_equal && dice.chance(70);
+    let null_equal = hash && random.chance(30);
+    let with_condition = random.chance(40);
+    let null_aware = hash && join_type == JoinType::LeftAnti && keys == 1 && !null_equal && random.chance(70);
     let judged = at_most_judged(keys);
     let on: Vec<(usize, usize)> = (0..keys).map(|key| (key, key)).collect();
     let judge = Join {
@@ -479,9 +455,9 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     let mut expected = judge.run(&left, &right);
 
     let all_types = joined_types(join_type, &types, &types);
-    let projection = dice.chance(50).then(|| {
-        let columns = dice.below(all_types.len() + 2);
-        (0..columns).map(|_| dice.below(all_types.len())).collect::<Vec<_>>()
+    let projection = random.chance(50).then(|| {
+        let columns = random.below(all_types.len() + 2);
+        (0..columns).map(|_| random.below(all_types.len())).collect::<Vec<_>>()
     });
     let out_types = match &projection {
         Some(projection) => projection.iter().map(|&column| all_types[column].clone()).collect(),
@@ -495,7 +471,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     let schema = schema_of(&out_types);
     let filter = with_condition.then(|| at_most(keys, keys));
     let runtime_filter = RuntimeFilter::new();
-    let filter_key = dice.below(keys);
+    let filter_key = random.below(keys);
     let parts = if hash {
         let key = |index: usize| Expr::column(index, &schema_of(&types)).unwrap();
         let join = HashJoin {
@@ -516,24 +492,25 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     };
     let budget = match memory {
         Memory::Enough => 1 << 30,
-        Memory::Short if hash => 64_000 + dice.below(100_000),
-        Memory::Short => 48_000 + dice.below(20_000),
+        Memory::Short if hash => 64_000 + random.below(100_000),
+        Memory::Short => 48_000 + random.below(20_000),
     };
     let broker = Broker::new(budget);
-    let temp = (memory == Memory::Short).then(|| spilled::temp_space(dice));
+    let temp = (memory == Memory::Short).then(|| spilled::temp_space(random));
     let setup = Setup {
         memory: broker.account(diligence_base::ids::QueryId(7), None),
         temp: temp.clone(),
-        batch_rows: dice.pick(&[1, 3, 64, 8192]),
-        packets: 1 + dice.below(4),
+        batch_rows: random.pick(&[1, 3, 64, 8192]),
+        packets: 1 + random.below(4),
     };
-    let batch_rows = dice.pick(&[1, 7, 100]);
-    let left_batches = batches(dice, &types, &left, batch_rows);
-    let right_batches = batches(dice, &types, &right, batch_rows);
-    let threads = dice.chance(20);
+    let batch_rows = random.pick(&[1, 7, 100]);
+    let left_batches = batches(random, &types, &left, batch_rows);
+    let right_batches = batches(random, &types, &right, batch_rows);
+    let threads = random.chance(20);
     let batch_count = left_batches.len() + right_batches.len();
-    let give_back = (memory == Memory::Short && dice.chance(30)).then(|| dice.below(batch_count + 1));
-    let rows = run_giving_back(dice, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
+    let give_back = (memory == Memory::Short && random.chance(30)).then(|| random.below(batch_count + 1));
+    let rows =
+        run_giving_back(random, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
     let spilled = parts.spilled();
     let context = format!(
         "seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}, null-equal {null_equal}, \

@@ -26,32 +26,32 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn rows(seed: u64) -> (Dice, Vec<Batch>) {
-    let mut dice = Dice(seed);
+fn rows(seed: u64) -> (Random, Vec<Batch>) {
+    let mut random = Random::new(seed);
     let shape = Shape { rows: 6000, batch_rows: 500, domain: 4000, nulls_percent: 5, huge: false };
-    let batches = batches(&mut dice, shape);
-    (dice, batches)
+    let batches = batches(&mut random, shape);
+    (random, batches)
 }
 
-fn in_memory(dice: &mut Dice, case: &Case, batches: &[Batch]) -> Vec<String> {
+fn in_memory(random: &mut Random, case: &Case, batches: &[Batch]) -> Vec<String> {
     let (plan, output) = plan_of(&case.keys, None, (case.calls)());
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-    rows_of(&run(dice, &parts, batches, &output, &setup(2, 64)).unwrap())
+    rows_of(&run(random, &parts, batches, &output, &setup(2, 64)).unwrap())
 }
 
 #[test]
 fn every_budget_gives_the_same_groups() {
     for (seed, case) in cases().into_iter().enumerate() {
-        let (mut dice, batches) = rows(seed as u64);
-        let expected = in_memory(&mut dice, &case, &batches);
+        let (mut random, batches) = rows(seed as u64);
+        let expected = in_memory(&mut random, &case, &batches);
         let mut spilled = Vec::new();
         for times in [1, 2, 4, 8, 100] {
-            let budget = (case.least_kib * times + dice.roll(case.least_kib)) * 1024;
+            let budget = (case.least_kib * times + random.below(case.least_kib)) * 1024;
             let (plan, output) = plan_of(&case.keys, None, (case.calls)());
-            let tuning = if dice.chance(50) { small_tuning(&mut dice) } else { Tuning::default() };
+            let tuning = if random.chance(50) { small_tuning(&mut random) } else { Tuning::default() };
             let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
-            let tight = Tight::new(budget, 1 + dice.roll(3), &MemoryTempFiles::default());
-            let found = run(&mut dice, &parts, &batches, &output, &tight.setup)
+            let tight = Tight::new(budget, 1 + random.below(3), &MemoryTempFiles::default());
+            let found = run(&mut random, &parts, &batches, &output, &tight.setup)
                 .unwrap_or_else(|error| panic!("{error} with {budget} bytes by {:?}", case.keys));
             assert!(rows_of(&found) == expected, "with {budget} bytes by {:?}", case.keys);
             spilled.push(parts.sink.spills().unwrap().counts().bytes);
@@ -65,15 +65,15 @@ fn every_budget_gives_the_same_groups() {
 /// A little too little memory sends a little to temp space.
 #[test]
 fn what_fits_stays() {
-    let (mut dice, batches) = rows(77);
+    let (mut random, batches) = rows(77);
     let case = &cases()[0];
-    let expected = in_memory(&mut dice, case, &batches);
+    let expected = in_memory(&mut random, case, &batches);
     let mut spilled = |budget: usize| {
         let (plan, output) = plan_of(&case.keys, None, (case.calls)());
         let tuning = Tuning { local_groups: 100, handed_groups: 0, ..Tuning::default() };
         let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
         let tight = Tight::new(budget, 2, &MemoryTempFiles::default());
-        assert!(rows_of(&run(&mut dice, &parts, &batches, &output, &tight.setup).unwrap()) == expected);
+        assert!(rows_of(&run(&mut random, &parts, &batches, &output, &tight.setup).unwrap()) == expected);
         let peak = tight.setup.memory.peak_bytes();
         (parts.sink.spills().unwrap().counts().bytes, peak)
     };
@@ -88,15 +88,15 @@ fn what_fits_stays() {
 fn groups_at_rest_give_back_what_somebody_needs() {
     const BUDGET: usize = 64 << 20;
     for (seed, case) in cases().into_iter().enumerate().filter(|(_, case)| !case.keys.is_empty()) {
-        let (mut dice, batches) = rows(seed as u64 + 10);
-        let expected = in_memory(&mut dice, &case, &batches);
+        let (mut random, batches) = rows(seed as u64 + 10);
+        let expected = in_memory(&mut random, &case, &batches);
         // In memory, and with some pieces in temp space already.
         for budget in [BUDGET, case.least_kib * 4 * 1024] {
             let (plan, output) = plan_of(&case.keys, None, (case.calls)());
-            let parts = build(&plan, &input_schema(), &output, small_tuning(&mut dice)).unwrap();
+            let parts = build(&plan, &input_schema(), &output, small_tuning(&mut random)).unwrap();
             let tight = Tight::new(budget, 2, &MemoryTempFiles::default());
             let memory = tight.setup.memory.clone();
-            fill(&mut dice, &parts, &batches, &tight.setup).unwrap();
+            fill(&mut random, &parts, &batches, &tight.setup).unwrap();
             complete(&parts, &tight.setup).unwrap();
             let before = memory.reserved_bytes();
             let other = tight.broker.account(QueryId(2), None);
@@ -112,7 +112,7 @@ fn groups_at_rest_give_back_what_somebody_needs() {
                 assert!(spilled > 0, "{before} bytes by {:?}", case.keys);
             }
             drop(needed);
-            let found = read(&mut dice, &parts, &output, &tight.setup).unwrap();
+            let found = read(&mut random, &parts, &output, &tight.setup).unwrap();
             assert!(rows_of(&found) == expected, "by {:?}", case.keys);
             // Rows that were read keep the clusters they came in.
             drop((found, parts, other, memory));

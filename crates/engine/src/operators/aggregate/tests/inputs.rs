@@ -2,20 +2,6 @@
 
 use super::*;
 
-/// A small generator: a failure is one seed.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as usize) % sides.max(1)
-    }
-
-    pub(super) fn chance(&mut self, percent: usize) -> bool {
-        self.roll(100) < percent
-    }
-}
-
 pub(super) const KEYS: usize = 9;
 
 pub(super) fn input_schema() -> SchemaRef {
@@ -59,46 +45,47 @@ pub(super) fn word(value: usize) -> String {
     }
 }
 
-pub(super) fn batches(dice: &mut Dice, shape: Shape) -> Vec<Batch> {
+pub(super) fn batches(random: &mut Random, shape: Shape) -> Vec<Batch> {
     let mut left = shape.rows;
     let mut batches = Vec::new();
     while left > 0 {
-        let rows = (1 + dice.roll(shape.batch_rows)).min(left);
+        let rows = (1 + random.below(shape.batch_rows)).min(left);
         left -= rows;
         // Some batches have no NULL at all, so that tables get their null words late.
-        let nulls = if dice.chance(40) { 0 } else { shape.nulls_percent };
-        let columns = (0..input_schema().fields().len()).map(|index| column(dice, index, rows, shape, nulls)).collect();
+        let nulls = if random.chance(40) { 0 } else { shape.nulls_percent };
+        let columns =
+            (0..input_schema().fields().len()).map(|index| column(random, index, rows, shape, nulls)).collect();
         batches.push(Batch::new(columns, rows));
     }
     batches
 }
 
 /// A skewed value.
-pub(super) fn value(dice: &mut Dice, domain: usize) -> usize {
-    if dice.chance(30) { 0 } else { dice.roll(domain) }
+pub(super) fn value(random: &mut Random, domain: usize) -> usize {
+    if random.chance(30) { 0 } else { random.below(domain) }
 }
 
 pub(super) fn options<T>(
-    dice: &mut Dice,
+    random: &mut Random,
     rows: usize,
     nulls: usize,
-    mut make: impl FnMut(&mut Dice) -> T,
+    mut make: impl FnMut(&mut Random) -> T,
 ) -> Vec<Option<T>> {
-    (0..rows).map(|_| if dice.chance(nulls) { None } else { Some(make(dice)) }).collect()
+    (0..rows).map(|_| if random.chance(nulls) { None } else { Some(make(random)) }).collect()
 }
 
-pub(super) fn column(dice: &mut Dice, index: usize, rows: usize, shape: Shape, nulls: usize) -> Column {
+pub(super) fn column(random: &mut Random, index: usize, rows: usize, shape: Shape, nulls: usize) -> Column {
     let domain = shape.domain;
     // Now and then few values behind picks.
-    if dice.chance(25) {
-        let values = 1 + dice.roll(6);
-        let (array, _) = array(dice, index, values, domain, nulls, shape.huge);
-        let picks = options(dice, rows, nulls / 2, |dice| dice.roll(values) as u32);
+    if random.chance(25) {
+        let values = 1 + random.below(6);
+        let (array, _) = array(random, index, values, domain, nulls, shape.huge);
+        let picks = options(random, rows, nulls / 2, |random| random.below(values) as u32);
         return Column::picked(array, Arc::new(UInt32Array::from(picks)));
     }
-    let (array, may_encode) = array(dice, index, rows, domain, nulls, shape.huge);
-    if may_encode && dice.chance(40) {
-        let keys = if dice.chance(50) && rows < 100 { DataType::Int8 } else { DataType::UInt32 };
+    let (array, may_encode) = array(random, index, rows, domain, nulls, shape.huge);
+    if may_encode && random.chance(40) {
+        let keys = if random.chance(50) && rows < 100 { DataType::Int8 } else { DataType::UInt32 };
         let encoded = DataType::Dictionary(Box::new(keys), Box::new(array.data_type().clone()));
         return Column::flat_array(cast(&array, &encoded).unwrap());
     }
@@ -107,20 +94,20 @@ pub(super) fn column(dice: &mut Dice, index: usize, rows: usize, shape: Shape, n
 
 /// A random array of a column's type, in one of its physical forms; and whether it may become a dictionary.
 pub(super) fn array(
-    dice: &mut Dice,
+    random: &mut Random,
     index: usize,
     rows: usize,
     domain: usize,
     nulls: usize,
     huge: bool,
 ) -> (ArrayRef, bool) {
-    let number = |dice: &mut Dice| value(dice, domain) as i64 - 3;
-    let decimal = |dice: &mut Dice, precision: u8, scale: i8, greatest: i64| -> ArrayRef {
-        let values = options(dice, rows, nulls, |dice| {
-            let value = number(dice);
-            if huge && dice.chance(50) { value.signum() * (greatest - value.abs()) } else { value }
+    let number = |random: &mut Random| value(random, domain) as i64 - 3;
+    let decimal = |random: &mut Random, precision: u8, scale: i8, greatest: i64| -> ArrayRef {
+        let values = options(random, rows, nulls, |random| {
+            let value = number(random);
+            if huge && random.chance(50) { value.signum() * (greatest - value.abs()) } else { value }
         });
-        if dice.chance(50) {
+        if random.chance(50) {
             let array = Decimal64Array::from(values).with_precision_and_scale(precision.min(18), scale);
             return Arc::new(array.unwrap());
         }
@@ -128,54 +115,58 @@ pub(super) fn array(
         Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
     };
     match index {
-        0 => (Arc::new(Int32Array::from(options(dice, rows, nulls, |dice| number(dice) as i32))), true),
+        0 => (Arc::new(Int32Array::from(options(random, rows, nulls, |random| number(random) as i32))), true),
         1 => {
-            let far = dice.chance(50);
-            let make =
-                |dice: &mut Dice| if far { number(dice).wrapping_mul(0x1234_5678_9abc_def1) } else { number(dice) };
-            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), false)
+            let far = random.chance(50);
+            let make = |random: &mut Random| {
+                if far { number(random).wrapping_mul(0x1234_5678_9abc_def1) } else { number(random) }
+            };
+            (Arc::new(Int64Array::from(options(random, rows, nulls, make))), false)
         }
         2 => {
-            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
+            let strings = options(random, rows, nulls, |random| word(value(random, domain)));
             (Arc::new(StringViewArray::from_iter(strings)), true)
         }
-        3 => (decimal(dice, 12, 2, 999_999_999_999), false),
-        4 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(50)))), false),
-        5 => (Arc::new(Date32Array::from(options(dice, rows, nulls, |dice| 9000 + number(dice) as i32))), false),
+        3 => (decimal(random, 12, 2, 999_999_999_999), false),
+        4 => (Arc::new(BooleanArray::from(options(random, rows, nulls, |random| random.chance(50)))), false),
+        5 => (Arc::new(Date32Array::from(options(random, rows, nulls, |random| 9000 + number(random) as i32))), false),
         6 => {
-            let values = options(dice, rows, nulls, |dice| number(dice) as i128 * if huge { 1 << 70 } else { 1 });
+            let values = options(random, rows, nulls, |random| number(random) as i128 * if huge { 1 << 70 } else { 1 });
             let array = Decimal128Array::from(values).with_precision_and_scale(30, 3).unwrap();
             (Arc::new(array), false)
         }
         7 => {
-            let make = |dice: &mut Dice| match dice.roll(10) {
+            let make = |random: &mut Random| match random.below(10) {
                 0 => -0.0,
                 1 => f64::NAN,
-                _ => number(dice) as f64 * 0.5,
+                _ => number(random) as f64 * 0.5,
             };
-            (Arc::new(Float64Array::from(options(dice, rows, nulls, make))), false)
+            (Arc::new(Float64Array::from(options(random, rows, nulls, make))), false)
         }
         8 => {
-            let lists = options(dice, rows, nulls, |dice| {
-                let length = dice.roll(8);
-                (0..length).map(|_| if dice.chance(20) { None } else { Some(number(dice) as i32) }).collect::<Vec<_>>()
+            let lists = options(random, rows, nulls, |random| {
+                let length = random.below(8);
+                (0..length)
+                    .map(|_| if random.chance(20) { None } else { Some(number(random) as i32) })
+                    .collect::<Vec<_>>()
             });
             (Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)), false)
         }
-        9 => (decimal(dice, 15, 2, 999_999_999_999_999), false),
+        9 => (decimal(random, 15, 2, 999_999_999_999_999), false),
         10 => {
-            let make = |dice: &mut Dice| if huge { i64::MAX.wrapping_sub(number(dice)) } else { number(dice) };
-            (Arc::new(Int64Array::from(options(dice, rows, nulls, make))), true)
+            let make = |random: &mut Random| if huge { i64::MAX.wrapping_sub(number(random)) } else { number(random) };
+            (Arc::new(Int64Array::from(options(random, rows, nulls, make))), true)
         }
         // Halves of small integers: their sums are exact in every order.
-        11 => (Arc::new(Float64Array::from(options(dice, rows, nulls, |dice| number(dice) as f64 * 0.5))), false),
-        12 => (Arc::new(BooleanArray::from(options(dice, rows, nulls, |dice| dice.chance(60)))), false),
+        11 => (Arc::new(Float64Array::from(options(random, rows, nulls, |random| number(random) as f64 * 0.5))), false),
+        12 => (Arc::new(BooleanArray::from(options(random, rows, nulls, |random| random.chance(60)))), false),
         13 => {
-            let make = |dice: &mut Dice| if huge { u64::MAX - dice.roll(5) as u64 } else { dice.roll(1000) as u64 };
-            (Arc::new(UInt64Array::from(options(dice, rows, nulls, make))), false)
+            let make =
+                |random: &mut Random| if huge { u64::MAX - random.below(5) as u64 } else { random.below(1000) as u64 };
+            (Arc::new(UInt64Array::from(options(random, rows, nulls, make))), false)
         }
         _ => {
-            let strings = options(dice, rows, nulls, |dice| word(value(dice, domain)));
+            let strings = options(random, rows, nulls, |random| word(value(random, domain)));
             (Arc::new(StringArray::from_iter(strings)), true)
         }
     }

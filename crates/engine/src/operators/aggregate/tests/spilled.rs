@@ -67,19 +67,19 @@ fn check_spilled(
     sets: Option<Vec<Vec<bool>>>,
     calls: Vec<AggregateCall>,
 ) -> crate::flow::profile::SpillCounts {
-    let mut dice = Dice(seed);
-    let batches = batches(&mut dice, shape);
+    let mut random = Random::new(seed);
+    let batches = batches(&mut random, shape);
     let (plan, output) = plan_of(groups, sets, calls);
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
-    let tuning = if dice.chance(70) { small_tuning(&mut dice) } else { Tuning::default() };
+    let tuning = if random.chance(70) { small_tuning(&mut random) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
     // What every packet needs for a row, and some more: one group's array of values must fit, twice.
     let has_arrays = plan.aggregates.iter().any(|call| call.function.fun().name() == "array_agg");
     let least = 96 + 64 * packets + if has_arrays { 300 } else { 0 };
-    let budget = budget.unwrap_or(least * 1024 + dice.roll(300 * 1024));
-    let threads = if dice.chance(30) { 2 } else { 0 };
+    let budget = budget.unwrap_or(least * 1024 + random.below(300 * 1024));
+    let threads = if random.chance(30) { 2 } else { 0 };
     let tight = Tight::with_threads(budget, packets, &MemoryTempFiles::default(), threads);
-    let found = run(&mut dice, &parts, &batches, &output, &tight.setup);
+    let found = run(&mut random, &parts, &batches, &output, &tight.setup);
     let spilled = parts.sink.spills().unwrap().counts();
     match (expected, found) {
         (Ok(expected), Ok(found)) => {
@@ -111,7 +111,7 @@ proptest! {
 
     #[test]
     fn native_aggregates_are_as_judged(seed: u64, shape in large_shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 1));
+        let keys = key_names(&mut Random::new(seed ^ 1));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check_spilled(None, seed, shape, packets, &keys, None, native_calls());
     }
@@ -124,24 +124,24 @@ proptest! {
 
     #[test]
     fn distinct_aggregates_are_as_judged(seed: u64, shape in large_shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 2));
+        let keys = key_names(&mut Random::new(seed ^ 2));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check_spilled(None, seed, shape, packets, &keys, None, distinct_calls());
     }
 
     #[test]
     fn foreign_aggregates_are_as_judged(seed: u64, shape in large_shapes(), packets in 1usize..5) {
-        let keys = key_names(&mut Dice(seed ^ 3));
+        let keys = key_names(&mut Random::new(seed ^ 3));
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
         check_spilled(None, seed, shape, packets, &keys, None, foreign_calls());
     }
 
     #[test]
     fn grouping_sets_are_as_judged(seed: u64, shape in large_shapes(), packets in 1usize..5) {
-        let mut dice = Dice(seed ^ 4);
-        let keys = key_names(&mut dice);
+        let mut random = Random::new(seed ^ 4);
+        let keys = key_names(&mut random);
         let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
-        let sets = (0..1 + dice.roll(3)).map(|_| keys.iter().map(|_| dice.chance(50)).collect()).collect();
+        let sets = (0..1 + random.below(3)).map(|_| keys.iter().map(|_| random.chance(50)).collect()).collect();
         let calls = native_calls().into_iter().chain(distinct_calls()).chain(foreign_calls()).collect();
         check_spilled(None, seed, Shape { rows: shape.rows / 3, ..shape }, packets, &keys, Some(sets), calls);
     }
@@ -171,25 +171,25 @@ fn an_aggregate_that_is_cancelled_leaves_nothing() {
     let calls = || native_calls().into_iter().chain(distinct_calls()).chain(foreign_calls()).collect::<Vec<_>>();
     let (plan, output) = plan_of(&["text", "int"], None, calls());
     for seed in 0..40 {
-        let mut dice = Dice(seed);
-        let batches = batches(&mut dice, wide_shape(3000));
+        let mut random = Random::new(seed);
+        let batches = batches(&mut random, wide_shape(3000));
         let tight = Tight::new(200 * 1024, 2, &MemoryTempFiles::default());
-        let parts = build(&plan, &input_schema(), &output, small_tuning(&mut dice)).unwrap();
-        if dice.chance(50) {
+        let parts = build(&plan, &input_schema(), &output, small_tuning(&mut random)).unwrap();
+        if random.chance(50) {
             let mut states = [parts.sink.open(&tight.setup).unwrap(), parts.sink.open(&tight.setup).unwrap()];
-            for batch in &batches[..dice.roll(batches.len())] {
-                if states[dice.roll(2)].push(batch.clone(), Waker::noop()).unwrap() == Accept::Wait {
+            for batch in &batches[..random.below(batches.len())] {
+                if states[random.below(2)].push(batch.clone(), Waker::noop()).unwrap() == Accept::Wait {
                     break;
                 }
             }
         } else {
-            fill(&mut dice, &parts, &batches, &tight.setup).unwrap();
+            fill(&mut random, &parts, &batches, &tight.setup).unwrap();
             let count = parts.sink.parts().unwrap();
             (0..count).for_each(|part| parts.sink.part(part, &tight.setup).unwrap());
             parts.sink.complete().unwrap();
             let mut readers = [parts.source.open(&tight.setup).unwrap(), parts.source.open(&tight.setup).unwrap()];
-            for _ in 0..dice.roll(300) {
-                readers[dice.roll(2)].pull(Waker::noop()).unwrap();
+            for _ in 0..random.below(300) {
+                readers[random.below(2)].pull(Waker::noop()).unwrap();
             }
         }
         drop(parts);
@@ -202,15 +202,15 @@ fn an_aggregate_that_is_cancelled_leaves_nothing() {
 fn a_fault_of_temp_space_ends_the_query_or_nothing() {
     let calls = native_calls().into_iter().chain(distinct_calls()).collect();
     let (plan, output) = plan_of(&["text", "int"], None, calls);
-    let mut dice = Dice(3);
-    let batches = batches(&mut dice, wide_shape(1200));
+    let mut random = Random::new(3);
+    let batches = batches(&mut random, wide_shape(1200));
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output).unwrap();
     let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
     expected.sort();
     let attempt = |files: &MemoryTempFiles| {
         let tight = Tight::new(150 * 1024, 2, files);
         let parts = build(&plan, &input_schema(), &output, Tuning::default()).unwrap();
-        let found = run(&mut Dice(4), &parts, &batches, &output, &tight.setup);
+        let found = run(&mut Random::new(4), &parts, &batches, &output, &tight.setup);
         drop(parts);
         match &found {
             Ok(found) => assert_eq!(rows_of(found), expected),
@@ -237,9 +237,9 @@ fn a_fault_of_temp_space_ends_the_query_or_nothing() {
 fn a_query_that_spills_says_so_in_its_profile() {
     use crate::options::QueryOptions;
     use crate::{Engine, EngineOptions};
-    let mut dice = Dice(21);
+    let mut random = Random::new(21);
     let shape = Shape { rows: 20_000, batch_rows: 1000, domain: 20_000, nulls_percent: 5, huge: false };
-    let rows = batches(&mut dice, shape);
+    let rows = batches(&mut random, shape);
     let rows = rows.iter().map(|batch| batch.to_record_batch(&input_schema()).unwrap()).collect::<Vec<_>>();
     let calls = || native_calls().into_iter().chain(distinct_calls()).collect::<Vec<_>>();
     let run = |memory_bytes: usize, fetch: usize| {
@@ -275,14 +275,14 @@ fn a_query_that_spills_says_so_in_its_profile() {
 
 #[test]
 fn a_limit_of_groups_holds_when_they_are_spilled() {
-    let mut dice = Dice(7);
-    let batches = batches(&mut dice, wide_shape(8000));
+    let mut random = Random::new(7);
+    let batches = batches(&mut random, wide_shape(8000));
     for limit in [1, 700, 100_000] {
         let (mut plan, output) = plan_of(&["big", "text"], None, vec![count_star().build()]);
         plan.limit = Some(limit);
         let tight = Tight::new(100 * 1024, 2, &MemoryTempFiles::default());
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-        let mut rows = rows_of(&run(&mut dice, &parts, &batches, &output, &tight.setup).unwrap());
+        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &tight.setup).unwrap());
         assert!(parts.sink.spills().unwrap().counts().bytes > 0);
         assert!(if limit < 1000 { rows.len() == limit } else { rows.len() > 1000 }, "{} rows", rows.len());
         let count = rows.len();
@@ -299,9 +299,9 @@ fn one_group_larger_than_memory() {
     use functions::array_agg::array_agg_udaf;
     let calls = || vec![call(array_agg_udaf(), &["big"]).ordered_by(&["big"]).build()];
     for (rows, fits) in [(400, true), (50_000, false)] {
-        let mut dice = Dice(8);
+        let mut random = Random::new(8);
         let shape = Shape { rows, batch_rows: 700, domain: 100, nulls_percent: 0, huge: false };
-        let mut batches = batches(&mut dice, shape);
+        let mut batches = batches(&mut random, shape);
         let constant: ArrayRef = Arc::new(Int32Array::from_iter_values((0..700).map(|_| 1)));
         for batch in &mut batches {
             let mut columns = batch.columns().to_vec();
@@ -311,7 +311,7 @@ fn one_group_larger_than_memory() {
         let (plan, output) = plan_of(&["int"], None, calls());
         let tight = Tight::new(256 * 1024, 2, &MemoryTempFiles::default());
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-        let found = run(&mut dice, &parts, &batches, &output, &tight.setup);
+        let found = run(&mut random, &parts, &batches, &output, &tight.setup);
         match found {
             Ok(found) => assert_eq!((found.len(), found[0].num_rows(), fits), (1, 1, true)),
             Err(error) => {

@@ -51,7 +51,7 @@ fn many_parts_make_one_table() {
         let probe: Vec<_> = (0..count + 50).map(|n| (n / 2 * step, n / 2 * step % 1000)).collect();
         let probes: Vec<Batch> = probe.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
         let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 256, packets: 2 };
-        let rows = run(&mut Dice(1), &parts, &setup, batches, probes, &schema, true);
+        let rows = run(&mut Random::new(1), &parts, &setup, batches, probes, &schema, true);
         let mut expected: Vec<Row> = Vec::new();
         for &(a, b) in &probe {
             let partners = left.iter().filter(|pair| pair.0 == a).count();
@@ -72,7 +72,8 @@ fn probe_order_is_kept_by_inner_and_right_joins() {
             let left = (0..60).map(|n| (n % 20, n % 7));
             let right = (0..100).map(|n| (n * 13 % 40, n));
             let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
-            let rows = run(&mut Dice(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
+            let rows =
+                run(&mut Random::new(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
             let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
             assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");
             assert!(rows.len() >= 100);
@@ -144,7 +145,7 @@ fn minus_zero_joins_zero() {
             let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
             let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
             let batch = |arrays: &[ArrayRef]| vec![Batch::from_arrays(arrays.to_vec(), 1)];
-            let rows = run(&mut Dice(1), &parts, &setup, batch(&left), batch(&right), &schema, false);
+            let rows = run(&mut Random::new(1), &parts, &setup, batch(&left), batch(&right), &schema, false);
             assert_eq!(rows.len(), expected, "{join_type} on {types:?}");
             if matches!(join_type, JoinType::LeftMark | JoinType::RightMark) {
                 assert_eq!(rows[0].last(), Some(&ScalarValue::Boolean(Some(true))));
@@ -177,7 +178,7 @@ fn shared_buffers_are_not_reserved() {
     let schema = schema_of(&joined_types(JoinType::Inner, &types, &types));
     let join = HashJoin { left: input_of(&types), right: input_of(&types), ..int_join(JoinType::Inner, 1).0 };
     let parts = hash_join(&join, &schema, &[]).unwrap();
-    let rows = run(&mut Dice(1), &parts, &setup, batches.clone(), batches.clone(), &schema, false);
+    let rows = run(&mut Random::new(1), &parts, &setup, batches.clone(), batches.clone(), &schema, false);
     assert_eq!(rows.len(), 2000);
     // 2000 rows of 100 bytes of text, a view and two words; a table; and as much again while the arrays are made.
     assert!((200_000..1 << 20).contains(&setup.memory.peak_bytes()), "{} bytes", setup.memory.peak_bytes());
@@ -190,7 +191,8 @@ fn shared_buffers_are_not_reserved() {
         projection: None,
     };
     let parts = nested_loop_join(&join, &schema_of(&types)).unwrap();
-    let rows = run(&mut Dice(1), &parts, &setup, batches.clone(), batches[19..].to_vec(), &schema_of(&types), false);
+    let rows =
+        run(&mut Random::new(1), &parts, &setup, batches.clone(), batches[19..].to_vec(), &schema_of(&types), false);
     assert_eq!(rows.len(), 2000);
     drop(parts);
     assert_eq!(setup.memory.reserved_bytes(), 0);
@@ -206,7 +208,7 @@ fn padded_batches_have_no_more_rows_than_others() {
         // Every second probe row has two partners.
         let left = (0..64).map(|n| (n / 2 * 2, n));
         let right = (0..64).map(|n| (n, n));
-        let rows = run(&mut Dice(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
+        let rows = run(&mut Random::new(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
         assert_eq!(rows.len(), 96);
         let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
         assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");

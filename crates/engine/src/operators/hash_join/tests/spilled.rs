@@ -8,12 +8,12 @@ use crate::flow::{Accept, SinkState};
 use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// Temp space in memory, with and without threads.
-pub(super) fn temp_space(dice: &mut Dice) -> TempSpace {
+pub(super) fn temp_space(random: &mut Random) -> TempSpace {
     let options = TempOptions {
         directories: vec!["/temp".into()],
         cluster_bytes: 4096,
-        threads: dice.pick(&[0, 0, 2]),
-        compression: dice.pick(&[Compression::None, Compression::None, Compression::Lz4]),
+        threads: random.pick(&[0, 0, 2]),
+        compression: random.pick(&[Compression::None, Compression::None, Compression::Lz4]),
         files: Arc::new(MemoryTempFiles::default()),
         ..TempOptions::default()
     };
@@ -78,7 +78,8 @@ fn join_numbers(
     let temp = small_clusters(&MemoryTempFiles::default(), 2);
     let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets };
     let batches = |rows: &[(i64, i64)]| rows.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
-    let rows = run_giving_back(&mut Dice(7), &parts, &setup, batches(left), batches(right), &schema, false, give_back);
+    let rows =
+        run_giving_back(&mut Random::new(7), &parts, &setup, batches(left), batches(right), &schema, false, give_back);
     let spilled = parts.spilled();
     drop(parts);
     is_left_empty(&temp, &broker, "numbers");
@@ -140,7 +141,7 @@ fn a_filter_of_a_spilled_build_side_is_complete() {
         let temp = small_clusters(&MemoryTempFiles::default(), 0);
         let setup = Setup { memory, temp: Some(temp), batch_rows: 512, packets };
         let batches = pairs_of_numbers(20_000).chunks(500).map(|rows| numbers(rows.iter().copied())).collect();
-        run(&mut Dice(3), &parts, &setup, batches, vec![], &schema, false);
+        run(&mut Random::new(3), &parts, &setup, batches, vec![], &schema, false);
         assert!(parts.spilled().partitions_spilled > 0);
         let kept = |from: i64| {
             let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + 20_000));
@@ -227,7 +228,7 @@ fn a_failing_disk_ends_a_join_whose_pairs_overflow() {
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
         let temp = small_clusters(&files, 0);
         let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 2 };
-        let run = || run(&mut Dice(7), &parts, &setup, batches(&left), batches(&right), &schema, false);
+        let run = || run(&mut Random::new(7), &parts, &setup, batches(&left), batches(&right), &schema, false);
         // An error is the panic of whoever unwraps it: what runs is dropped on the way.
         let rows = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map(sorted);
         let overflows = parts.spilled().overflows;
