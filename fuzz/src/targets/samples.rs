@@ -216,13 +216,13 @@ pub fn json() -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::super::files::FileTarget;
-    use super::super::{Kind, Target};
+    use super::super::{Target, TargetKind};
     use super::*;
 
     /// Sound files must be read: otherwise the fuzzer would only ever see refusals.
     #[test]
     fn every_sample_is_read() {
-        for kind in [Kind::Parquet, Kind::Csv, Kind::Json, Kind::Arrow] {
+        for kind in [TargetKind::Parquet, TargetKind::Csv, TargetKind::Json, TargetKind::Arrow] {
             let mut target = kind.start().unwrap();
             for sample in kind.corpus() {
                 target.run(sample).unwrap();
