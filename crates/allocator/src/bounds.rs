@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{LOOK_MAX, LOOK_MIN, RESIDENT_BASE_BYTES};
+/// The bytes that a process may hold beyond 1.1 times its budget: for its code, the stacks of its threads, the footers of
+/// files, and what the allocator retains.
+pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
+
+/// The shortest time between two looks; a look takes some ten microseconds.
+const LOOK_MIN: Duration = Duration::from_millis(4);
+/// The longest time between two looks.
+const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// A process that holds too much although it gave back tries again after so long: what was in use then may be free by
 /// now.

@@ -25,15 +25,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use bounds::RESIDENT_BASE_BYTES;
 use bounds::{Bounds, Looks};
 use resident::Resident;
 
 #[global_allocator]
 static ALLOCATOR: global::Allocator = global::Allocator;
-
-/// Beyond 1.1 times its budget, what a process may hold: its code, its threads' stacks, files' footers, and what the
-/// allocator keeps.
-pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
 
 /// How long a process that people use may stand still before it counts as quiet. Somebody who thinks between two
 /// questions does not make it so: where a host has to find each page, a gigabyte that comes again takes seconds.
@@ -139,8 +136,3 @@ fn without_huge_pages() {
         libc::prctl(libc::PR_SET_THP_DISABLE, disabled, none, none, none)
     };
 }
-
-/// The time between two looks at least: a look takes some ten microseconds.
-const LOOK_MIN: Duration = Duration::from_millis(4);
-/// And at most.
-const LOOK_MAX: Duration = Duration::from_millis(100);
