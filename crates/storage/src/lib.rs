@@ -18,6 +18,6 @@ pub mod memory;
 mod table;
 
 pub use table::{
-    ANSWERS_FROM, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest,
-    SharedColumns, Table, TableScan,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest,
+    SharedColumns, SharedItem, Table, TableScan,
 };

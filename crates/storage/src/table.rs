@@ -138,21 +138,41 @@ pub struct DecodeRequest {
     pub shared: Option<Arc<dyn SharedColumns>>,
 }
 
-/// Among shared columns, numbers from here on stand for what conditions [answer](RowFilter::answer) for each row.
-pub const ANSWERS_FROM: usize = usize::MAX / 2 + 1;
+/// A condition whose answers for each row scans of one table share. Equal conditions have one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AnswerId(pub usize);
+
+/// What scans share of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SharedItem {
+    /// The values of a column, by its position in the table's schema.
+    Column(usize),
+    /// What a condition [answers](RowFilter::answer) for each row: a column of bits.
+    Answer(AnswerId),
+}
+
+impl SharedItem {
+    /// The column's position; `None` if it is a condition's answer.
+    pub fn column(self) -> Option<usize> {
+        match self {
+            Self::Column(column) => Some(column),
+            Self::Answer(_) => None,
+        }
+    }
+}
 
 /// Columns of one cluster that are decoded once for several scans: arrays in the form in which a decoder gives them,
 /// one for each window of
 /// [`DecodeRequest::batch_rows`] rows, whatever filters drop. (Windows of text may have fewer; those of all columns
 /// have the same.)
 pub trait SharedColumns: Send + Sync {
-    /// The windows of a column that is decoded already, which was not fetched; `None` if it is not.
-    fn windows(&self, column: usize) -> Option<&[ArrayRef]>;
+    /// The windows of an item that is there already: a column was decoded and need not be fetched. `None` if it is not.
+    fn windows(&self, item: SharedItem) -> Option<&[ArrayRef]>;
     /// Columns that are to be decoded as a whole and [put](Self::put) here, though filters drop rows; and answers that
     /// are to be put, if the filter is asked of all rows.
-    fn wanted(&self) -> Vec<usize>;
-    /// The next window of a wanted column, from the first on. False if no more of it is wanted.
-    fn put(&self, column: usize, window: &ArrayRef) -> bool;
+    fn wanted(&self) -> Vec<SharedItem>;
+    /// The next window of a wanted item, from the first on. False if no more of it is wanted.
+    fn put(&self, item: SharedItem, window: &ArrayRef) -> bool;
     /// The cluster has so many rows; all windows of the columns that are still wanted, and could be decoded, have been
     /// put.
     fn complete(&self, rows: usize);
@@ -172,9 +192,9 @@ pub trait RowFilter: Send + Sync {
     fn may_see_dropped(&self) -> bool {
         false
     }
-    /// Among [shared columns](SharedColumns) the number, at least [`ANSWERS_FROM`], under which equal conditions of
-    /// other scans find what it says of each row; `None` if there are no others.
-    fn answer(&self) -> Option<usize> {
+    /// Among [shared items](SharedItem) the number under which equal conditions of other scans find what it says of each
+    /// row; `None` if there are no others.
+    fn answer(&self) -> Option<AnswerId> {
         None
     }
     /// False while the filter would keep nearly everything and is not worth its time.

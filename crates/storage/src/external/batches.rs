@@ -5,7 +5,7 @@ use arrow::buffer::BooleanBuffer;
 use diligence_base::{Error, Result};
 
 use super::sieve::{Windows, filter_array};
-use crate::DecodeRequest;
+use crate::{DecodeRequest, SharedItem};
 
 /// Decodes batch after batch.
 pub(crate) trait BatchSource: Send {
@@ -67,6 +67,9 @@ pub(crate) fn columns_of(request: &DecodeRequest) -> Vec<usize> {
 
 /// Of these columns, those that are not decoded already.
 pub(crate) fn missing_columns_of(request: &DecodeRequest) -> Vec<usize> {
-    let is_missing = |column: &usize| request.shared.as_ref().is_none_or(|shared| shared.windows(*column).is_none());
+    let is_missing = |column: &usize| {
+        let item = SharedItem::Column(*column);
+        request.shared.as_ref().is_none_or(|shared| shared.windows(item).is_none())
+    };
     columns_of(request).into_iter().filter(is_missing).collect()
 }

@@ -24,7 +24,7 @@ use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
 use crate::{
-    ANSWERS_FROM, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem,
 };
 
 /// What the name of a folder has for NULL, here and with other engines.
@@ -402,7 +402,7 @@ impl RowFilter for PartitionFilter {
         self.filter.may_see_dropped()
     }
 
-    fn answer(&self) -> Option<usize> {
+    fn answer(&self) -> Option<AnswerId> {
         self.filter.answer()
     }
 }
@@ -414,29 +414,31 @@ struct PartitionColumns {
 }
 
 impl PartitionColumns {
-    fn outer_column(&self, inner: usize) -> Option<usize> {
-        if inner >= ANSWERS_FROM {
-            return Some(inner);
-        }
-        self.partitions.places.iter().position(|place| matches!(place, Place::InFiles(column) if *column == inner))
+    fn outer_item(&self, inner: SharedItem) -> Option<SharedItem> {
+        let SharedItem::Column(inner) = inner else { return Some(inner) };
+        let mut places = self.partitions.places.iter();
+        let outer = places.position(|place| matches!(place, Place::InFiles(column) if *column == inner));
+        outer.map(SharedItem::Column)
     }
 }
 
 impl SharedColumns for PartitionColumns {
-    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-        self.outer.windows(self.outer_column(column)?)
+    fn windows(&self, item: SharedItem) -> Option<&[ArrayRef]> {
+        self.outer.windows(self.outer_item(item)?)
     }
 
-    fn wanted(&self) -> Vec<usize> {
-        let (answers, columns) =
-            self.outer.wanted().into_iter().partition::<Vec<_>, _>(|&wanted| wanted >= ANSWERS_FROM);
-        let mut wanted = self.partitions.inner_columns(&columns);
-        wanted.extend(answers);
-        wanted
+    fn wanted(&self) -> Vec<SharedItem> {
+        let inner = |item| match item {
+            SharedItem::Column(column) => {
+                self.partitions.inner_columns(&[column]).into_iter().map(SharedItem::Column).collect()
+            }
+            SharedItem::Answer(_) => vec![item],
+        };
+        self.outer.wanted().into_iter().flat_map(inner).collect()
     }
 
-    fn put(&self, column: usize, window: &ArrayRef) -> bool {
-        self.outer_column(column).is_some_and(|column| self.outer.put(column, window))
+    fn put(&self, item: SharedItem, window: &ArrayRef) -> bool {
+        self.outer_item(item).is_some_and(|item| self.outer.put(item, window))
     }
 
     fn complete(&self, rows: usize) {

@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
-use crate::{Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter};
+use crate::{AnswerId, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter};
 
 /// Which columns of a table are declared NOT NULL.
 pub(crate) struct Required {
@@ -131,7 +131,7 @@ impl RowFilter for RequiredFilter {
         self.inner.is_worthwhile()
     }
 
-    fn answer(&self) -> Option<usize> {
+    fn answer(&self) -> Option<AnswerId> {
         self.inner.answer()
     }
 }

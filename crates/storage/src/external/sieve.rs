@@ -27,7 +27,7 @@ use diligence_base::{Error, Result};
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{ANSWERS_FROM, Chunk, Decode, DecodeRequest, Decoded, SharedColumns};
+use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, SharedColumns, SharedItem};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -55,7 +55,7 @@ pub(crate) struct SharedWindows {
 
 impl Windows for SharedWindows {
     fn advance(&mut self, _rows_max: usize) -> Result<usize> {
-        let windows = self.shared.windows(self.column).unwrap_or_default();
+        let windows = self.shared.windows(SharedItem::Column(self.column)).unwrap_or_default();
         let rows = windows.get(self.next).map_or(0, |window| window.len());
         self.next += 1;
         Ok(rows)
@@ -76,7 +76,7 @@ pub(crate) struct Sieve<W> {
     /// Columns that are to be decoded as a whole, for others.
     wanted: Vec<usize>,
     /// What conditions answer for all rows that is to be left for others, and for how many windows it was.
-    answers: Vec<(usize, usize)>,
+    answers: Vec<(AnswerId, usize)>,
     /// Columns of the current window that were decoded.
     held: Vec<Held>,
     /// Survivors of earlier windows: for each wanted column its pieces.
@@ -148,12 +148,17 @@ impl<W: Windows> Sieve<W> {
     pub fn new(windows: W, mut request: DecodeRequest, schema: SchemaRef) -> Self {
         request.batch_rows = request.batch_rows.max(1);
         let pending = vec![Vec::new(); request.columns.len()];
-        let wanted = request.shared.iter().flat_map(|shared| shared.wanted());
-        let (answers, wanted) = wanted.partition::<Vec<_>, _>(|&wanted| wanted >= ANSWERS_FROM);
+        let (mut wanted, mut answers) = (Vec::new(), Vec::new());
+        for item in request.shared.iter().flat_map(|shared| shared.wanted()) {
+            match item {
+                SharedItem::Column(column) => wanted.push(column),
+                SharedItem::Answer(answer) => answers.push((answer, 0)),
+            }
+        }
         Self {
             windows,
             wanted,
-            answers: answers.into_iter().map(|answer| (answer, 0)).collect(),
+            answers,
             request,
             schema,
             windows_before: 0,
@@ -171,7 +176,7 @@ impl<W: Windows> Sieve<W> {
     fn decode(&mut self, column: usize, selected: Option<&Selection>) -> Result<ArrayRef> {
         let bits = selected.map(|selected| &selected.bits);
         let Some(shared) = self.request.shared.clone() else { return self.windows.column(column, bits) };
-        let whole = if let Some(windows) = shared.windows(column) {
+        let whole = if let Some(windows) = shared.windows(SharedItem::Column(column)) {
             let missing = || Error::bug(format!("column {column} is shared without window {}", self.windows_before));
             windows.get(self.windows_before).cloned().ok_or_else(missing)?
         } else if let Some(whole) = self.decode_for_all(column)? {
@@ -197,7 +202,7 @@ impl<W: Windows> Sieve<W> {
             }
             whole => whole?,
         };
-        if !self.request.shared.as_ref().is_some_and(|shared| shared.put(column, &whole)) {
+        if !self.request.shared.as_ref().is_some_and(|shared| shared.put(SharedItem::Column(column), &whole)) {
             self.wanted.swap_remove(place);
         }
         Ok(Some(whole))
@@ -219,7 +224,8 @@ impl<W: Windows> Sieve<W> {
         match self.held.iter().find(|held| held.column == column) {
             Some(held) => held.rows.is_none(),
             None => {
-                let is_shared = self.request.shared.as_ref().is_some_and(|shared| shared.windows(column).is_some());
+                let windows = |shared: &Arc<dyn SharedColumns>| shared.windows(SharedItem::Column(column)).is_some();
+                let is_shared = self.request.shared.as_ref().is_some_and(windows);
                 is_shared || self.wanted.contains(&column)
             }
         }
@@ -278,14 +284,14 @@ impl<W: Windows> Sieve<W> {
 
     /// What is known of a condition for all rows of the current window; or where it is to be left, if windows before
     /// have all been.
-    fn answer(&self, answer: Option<usize>) -> Result<(Option<BooleanBuffer>, Option<usize>)> {
+    fn answer(&self, answer: Option<AnswerId>) -> Result<(Option<BooleanBuffer>, Option<usize>)> {
         let Some((answer, shared)) = answer.zip(self.request.shared.as_ref()) else { return Ok((None, None)) };
-        if let Some(windows) = shared.windows(answer) {
+        if let Some(windows) = shared.windows(SharedItem::Answer(answer)) {
             let known = windows.get(self.windows_before).and_then(|window| window.as_boolean_opt());
             let missing = || Error::bug(format!("an answer is shared without window {}", self.windows_before));
             return Ok((Some(known.ok_or_else(missing)?.values().clone()), None));
         }
-        let is_next = |&(other, left): &(usize, usize)| other == answer && left == self.windows_before;
+        let is_next = |&(other, left): &(AnswerId, usize)| other == answer && left == self.windows_before;
         Ok((None, self.answers.iter().position(is_next)))
     }
 
@@ -293,7 +299,7 @@ impl<W: Windows> Sieve<W> {
     fn leave_answer(&mut self, place: usize, keep: &BooleanBuffer) {
         let Some(shared) = &self.request.shared else { return };
         let window: ArrayRef = Arc::new(BooleanArray::new(keep.clone(), None));
-        if shared.put(self.answers[place].0, &window) {
+        if shared.put(SharedItem::Answer(self.answers[place].0), &window) {
             self.answers[place].1 += 1;
         } else {
             self.answers.swap_remove(place);
@@ -622,7 +628,7 @@ pub(crate) mod tests {
     pub(crate) struct NotDivisible {
         pub columns: Vec<usize>,
         pub by: i64,
-        pub answer: Option<usize>,
+        pub answer: Option<AnswerId>,
     }
 
     impl RowFilter for NotDivisible {
@@ -644,7 +650,7 @@ pub(crate) mod tests {
             self.by % 2 == 0
         }
 
-        fn answer(&self) -> Option<usize> {
+        fn answer(&self) -> Option<AnswerId> {
             self.answer
         }
     }
@@ -686,24 +692,28 @@ pub(crate) mod tests {
     }
 
     impl SharedColumns for Left {
-        fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-            match column.checked_sub(ANSWERS_FROM) {
-                Some(answer) => self.answers[answer].as_deref(),
-                None => self.ready[column].as_deref(),
+        fn windows(&self, item: SharedItem) -> Option<&[ArrayRef]> {
+            match item {
+                SharedItem::Answer(AnswerId(answer)) => self.answers[answer].as_deref(),
+                SharedItem::Column(column) => self.ready[column].as_deref(),
             }
         }
 
-        fn wanted(&self) -> Vec<usize> {
+        fn wanted(&self) -> Vec<SharedItem> {
             let columns = (0..self.ready.len()).filter(|column| self.ready[*column].is_none());
             let answers = (0..self.answers.len()).filter(|answer| self.answers[*answer].is_none());
-            columns.chain(answers.map(|answer| ANSWERS_FROM + answer)).collect()
+            let answers = answers.map(|answer| SharedItem::Answer(AnswerId(answer)));
+            columns.map(SharedItem::Column).chain(answers).collect()
         }
 
-        fn put(&self, column: usize, window: &ArrayRef) -> bool {
-            if let Some(answer) = column.checked_sub(ANSWERS_FROM) {
-                self.answers_put.lock()[answer].extend(window.as_boolean().values());
-                return true;
-            }
+        fn put(&self, item: SharedItem, window: &ArrayRef) -> bool {
+            let column = match item {
+                SharedItem::Column(column) => column,
+                SharedItem::Answer(AnswerId(answer)) => {
+                    self.answers_put.lock()[answer].extend(window.as_boolean().values());
+                    return true;
+                }
+            };
             let taken = &mut self.taken.lock()[column];
             *taken += 1;
             assert!(*taken <= self.windows_max + 1, "a column that was given up is put again");
@@ -805,7 +815,7 @@ pub(crate) mod tests {
                 columns: columns.clone(),
                 filters: filters.iter().enumerate()
                     .map(|(number, (columns, by))| {
-                        let answer = Some(ANSWERS_FROM + number);
+                        let answer = Some(AnswerId(number));
                         Arc::new(NotDivisible { columns: columns.clone(), by: *by, answer }) as _
                     })
                     .collect(),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::schema::{conform, is_narrow_form, logical_schema};
 use super::{ExternalTable, OpenOptions, open};
-use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, Table};
+use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem, Table};
 
 pub(crate) fn open_path(path: &Path) -> Result<Arc<ExternalTable>> {
     open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalFiles))
@@ -100,7 +100,7 @@ pub(crate) fn fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Fetched {
 /// Columns that are left by place, for whoever reads the table next.
 #[derive(Default)]
 pub(crate) struct Left {
-    pub clusters: Mutex<HashMap<u64, HashMap<usize, Vec<ArrayRef>>>>,
+    pub clusters: Mutex<HashMap<u64, HashMap<SharedItem, Vec<ArrayRef>>>>,
     /// Clusters of which nothing was fetched.
     pub not_fetched: AtomicUsize,
 }
@@ -109,22 +109,23 @@ pub(crate) struct Left {
 struct ClusterLeft {
     left: Arc<Left>,
     place: u64,
-    ready: HashMap<usize, Vec<ArrayRef>>,
+    ready: HashMap<SharedItem, Vec<ArrayRef>>,
     columns: Vec<usize>,
-    put: Mutex<HashMap<usize, Vec<ArrayRef>>>,
+    put: Mutex<HashMap<SharedItem, Vec<ArrayRef>>>,
 }
 
 impl SharedColumns for ClusterLeft {
-    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-        self.ready.get(&column).map(Vec::as_slice)
+    fn windows(&self, item: SharedItem) -> Option<&[ArrayRef]> {
+        self.ready.get(&item).map(Vec::as_slice)
     }
 
-    fn wanted(&self) -> Vec<usize> {
-        self.columns.iter().copied().filter(|column| !self.ready.contains_key(column)).collect()
+    fn wanted(&self) -> Vec<SharedItem> {
+        let columns = self.columns.iter().copied().map(SharedItem::Column);
+        columns.filter(|column| !self.ready.contains_key(column)).collect()
     }
 
-    fn put(&self, column: usize, window: &ArrayRef) -> bool {
-        self.put.lock().entry(column).or_default().push(window.clone());
+    fn put(&self, item: SharedItem, window: &ArrayRef) -> bool {
+        self.put.lock().entry(item).or_default().push(window.clone());
         true
     }
 
