@@ -18,6 +18,6 @@ pub mod memory;
 mod table;
 
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest,
-    SharedColumns, SharedItem, Table, TableScan,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
+    SharedItem, Table, TableScan,
 };

@@ -8,7 +8,7 @@ use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::Result;
-use diligence_storage::RowFilter;
+use diligence_storage::{AnswerId, RowFilter};
 
 use super::node::Node;
 use super::{Expr, compile, foreign, read_columns};
@@ -24,7 +24,7 @@ pub struct PredicateFilter {
     /// The condition over just those columns.
     node: Node,
     /// As [`RowFilter::answer`] says.
-    answer: Option<usize>,
+    answer: Option<AnswerId>,
     /// Whether it compares numbers with constants, and does nothing else.
     is_plain: bool,
 }
@@ -50,7 +50,7 @@ impl PredicateFilter {
     }
 
     /// The same filter, whose answers are shared under this number.
-    pub fn with_answer(self, answer: Option<usize>) -> Self {
+    pub fn with_answer(self, answer: Option<AnswerId>) -> Self {
         Self { answer, ..self }
     }
 
@@ -100,7 +100,7 @@ impl RowFilter for PredicateFilter {
         self.is_plain
     }
 
-    fn answer(&self) -> Option<usize> {
+    fn answer(&self) -> Option<AnswerId> {
         self.answer
     }
 }

@@ -24,7 +24,8 @@ use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
 use crate::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
+    SharedItem,
 };
 
 /// What the name of a folder has for NULL, here and with other engines.

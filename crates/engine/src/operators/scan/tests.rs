@@ -12,7 +12,7 @@ use diligence_base::ErrorKind;
 use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
-use diligence_storage::{Chunk, Fetch, Fetched, Table, TableScan};
+use diligence_storage::{Chunk, Fetch, Fetched, SharedItem, Table, TableScan};
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -121,10 +121,10 @@ impl Decode for TestDecode {
         if self.step > self.cluster.empty_steps + 1 {
             return Ok(Decoded::Done);
         }
-        let found = self.shared.as_ref().and_then(|shared| Some(shared.windows(0)?[0].clone()));
+        let found = self.shared.as_ref().and_then(|shared| Some(shared.windows(SharedItem::Column(0))?[0].clone()));
         let column = found.unwrap_or_else(|| Arc::new(Int64Array::from(vec![self.cluster.number])));
         if let Some(shared) = &self.shared {
-            shared.put(0, &column);
+            shared.put(SharedItem::Column(0), &column);
             shared.complete(1);
         }
         Ok(Decoded::Chunk(Chunk { columns: vec![column], rows: 1 }))
@@ -187,7 +187,7 @@ fn left_of(table: &Arc<dyn Table>, clusters: &[TestCluster], left: impl Iterator
         [(); 2].map(|()| scans.attend(table, &clusters, &[0], [].iter(), BATCH_ROWS, true).unwrap());
     for index in left {
         let columns = scan.take(clusters[index].as_ref(), false).unwrap();
-        assert!(columns.put(0, &(Arc::new(Int64Array::from(vec![index as i64])) as ArrayRef)));
+        assert!(columns.put(SharedItem::Column(0), &(Arc::new(Int64Array::from(vec![index as i64])) as ArrayRef)));
         columns.complete(1);
     }
     ScanSharing { scans, batch_rows: BATCH_ROWS }

@@ -42,9 +42,9 @@ use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::Clock;
-use diligence_storage::{ANSWERS_FROM, Cluster, SharedColumns, Table};
+use diligence_storage::{AnswerId, Cluster, SharedColumns, SharedItem, Table};
 
-use self::shelf::{ClusterShelf, ColumnId, Decoded, Entry, Shelf, Slot, TableId, TableShelf, Value};
+use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableId, TableShelf, Value};
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::matching::signature::canonical;
@@ -164,8 +164,8 @@ impl Scans {
             gone.extend(shelf.forget_rare_conditions(id, conditions.len()));
             let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(table));
             let answers = conditions.into_iter().map(|condition| own.number(condition?)).collect::<Vec<_>>();
-            for column in columns.iter().chain(answers.iter().flatten()) {
-                let interest = own.columns.entry(*column).or_default();
+            for item in items(&columns, &answers) {
+                let interest = own.items.entry(item).or_default();
                 interest.running += 1;
                 interest.scans += 1;
             }
@@ -205,12 +205,12 @@ impl Scans {
         let id = TableId(Arc::as_ptr(&scan.table).cast::<()>() as usize);
         let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(&scan.table));
         for column in columns {
-            own.columns.entry(column).or_default().scans += 1;
+            own.items.entry(SharedItem::Column(column)).or_default().scans += 1;
         }
     }
 
     /// Keeps a column that was claimed.
-    fn keep(&self, id: ColumnId, decoded: Decoded) {
+    fn keep(&self, id: ItemId, decoded: Decoded) {
         let bytes_max = self.bytes_max();
         let decoded = Arc::new(decoded);
         let gone = {
@@ -218,12 +218,12 @@ impl Scans {
             let value = Value::new(shelf.floor + decoded.cost);
             let is_open = !shelf.closed && decoded.bytes <= bytes_max;
             let Some(cluster) = shelf.cluster(id.table, id.place) else { return };
-            cluster.remove(id.column);
+            cluster.remove(id.item);
             if !is_open {
                 return;
             }
             let entry = Entry { decoded: decoded.clone(), uses: 0, value };
-            cluster.columns.push((id.column, Slot::Kept(entry)));
+            cluster.items.push((id.item, Slot::Kept(entry)));
             shelf.by_value.insert((value, id));
             shelf.bytes += decoded.bytes;
             shelf.fills_total += 1;
@@ -265,7 +265,7 @@ impl Scans {
             (info.columns_read_total, info.columns_left_total) = (shelf.hits_total, shelf.fills_total);
             (info.columns_drops_total, info.cohort_reads_total) = (shelf.drops_total, shelf.cohort_reads_total);
             for table in shelf.tables.values() {
-                let kept = table.clusters.values().flat_map(|cluster| &cluster.columns);
+                let kept = table.clusters.values().flat_map(|cluster| &cluster.items);
                 let kept = kept.filter_map(|(_, slot)| if let Slot::Kept(entry) = slot { Some(entry) } else { None });
                 let bytes = kept.map(|entry| entry.decoded.bytes).sum();
                 if bytes == 0 && table.scans.is_empty() {
@@ -273,7 +273,7 @@ impl Scans {
                 }
                 info.builds.push(BuildInfo {
                     state: "decoded",
-                    queries: table.columns.keys().filter(|column| **column < ANSWERS_FROM).count(),
+                    queries: table.items.keys().filter(|item| item.column().is_some()).count(),
                     readers: table.scans.len(),
                     elapsed_ns: 0,
                     bytes,
@@ -309,14 +309,14 @@ pub(crate) struct Attendance {
     indexes: HashMap<u64, usize>,
     columns: Vec<usize>,
     /// For each condition the number under which its answers are shared.
-    answers: Vec<Option<usize>>,
+    answers: Vec<Option<AnswerId>>,
     window_rows: usize,
     leaves: bool,
 }
 
 impl Attendance {
     /// For each condition the number under which its answers are shared.
-    pub fn answers(&self) -> impl Iterator<Item = Option<usize>> {
+    pub fn answers(&self) -> impl Iterator<Item = Option<AnswerId>> {
         self.answers.iter().copied()
     }
 
@@ -354,7 +354,7 @@ impl Attendance {
         let Some(cluster) = cluster else { return 1 };
         let (mut is_ready, mut is_idle) = (true, false);
         for column in &self.columns {
-            match cluster.slot(*column) {
+            match cluster.slot(SharedItem::Column(*column)) {
                 Some(Slot::Kept(entry)) if entry.decoded.serves(self.window_rows) => {}
                 Some(Slot::Kept(entry)) if entry.decoded.gives_way_to(self.window_rows) => {
                     (is_ready, is_idle) = (false, true);
@@ -391,32 +391,32 @@ impl Attendance {
             }
             scans = table.scans.len();
             let own = table.clusters.entry(place).or_default();
-            for &column in self.columns.iter().chain(self.answers.iter().flatten()) {
-                match own.columns.iter_mut().find(|(other, _)| *other == column).map(|(_, slot)| slot) {
+            for item in items(&self.columns, &self.answers) {
+                match own.items.iter_mut().find(|(other, _)| *other == item).map(|(_, slot)| slot) {
                     Some(Slot::Kept(entry)) if entry.decoded.serves(self.window_rows) => {
                         entry.uses += 1;
                         let value = Value::new(floor + entry.decoded.cost * (entry.uses + 1) as f64);
-                        moved.push((ColumnId { table: self.table, place, column }, entry.value, value));
+                        moved.push((ItemId { table: self.table, place, item }, entry.value, value));
                         entry.value = value;
-                        ready.push((column, entry.decoded.clone()));
+                        ready.push((item, entry.decoded.clone()));
                     }
                     Some(Slot::Kept(entry)) if entry.decoded.gives_way_to(self.window_rows) => {
                         if leaves {
-                            smaller.push(ColumnId { table: self.table, place, column });
+                            smaller.push(ItemId { table: self.table, place, item });
                         }
                     }
                     Some(_) => {}
                     None => {
-                        let wanted = table.columns.get(&column).is_some_and(|by| by.running > 1 || by.scans > 1);
+                        let wanted = table.items.get(&item).is_some_and(|by| by.running > 1 || by.scans > 1);
                         if leaves && wanted && (!is_full || least < floor + COST_EXPECTED) {
-                            own.columns.push((column, Slot::Claimed));
-                            claims.push(column);
+                            own.items.push((item, Slot::Claimed));
+                            claims.push(item);
                         }
                     }
                 }
             }
             table.hits += ready.len() as u64;
-            let is_here = ready.iter().filter(|(column, _)| *column < ANSWERS_FROM).count() == self.columns.len();
+            let is_here = ready.iter().filter(|(item, _)| item.column().is_some()).count() == self.columns.len();
             cohort = if is_here { table.cohort(self.scan, place) } else { 0 };
             shelf.hits_total += ready.len() as u64;
             shelf.cohort_reads_total += u64::from(cohort > 1);
@@ -427,22 +427,22 @@ impl Attendance {
             for id in smaller {
                 gone.extend(shelf.remove(id));
                 if let Some(own) = shelf.cluster(id.table, id.place) {
-                    own.columns.push((id.column, Slot::Claimed));
-                    claims.push(id.column);
+                    own.items.push((id.item, Slot::Claimed));
+                    claims.push(id.item);
                 }
             }
         }
         drop(gone);
-        let cut = |(column, decoded): (usize, Arc<Decoded>)| {
+        let cut = |(item, decoded): (SharedItem, Arc<Decoded>)| {
             let cut = decoded.cut(self.window_rows);
-            Ready { column, decoded, cut }
+            Ready { item, decoded, cut }
         };
         let ready = ready.into_iter().map(cut).collect();
-        let claim = |column| Claim {
-            column,
+        let claim = |item: SharedItem| Claim {
+            item,
             windows: Vec::new(),
             rows: 0,
-            read_bytes: if column < ANSWERS_FROM { cluster.bytes(&[column]) } else { 0 },
+            read_bytes: item.column().map_or(0, |column| cluster.bytes(&[column])),
             memory: self.scans.memory.reservation("Shared columns"),
         };
         let claims = claims.into_iter().map(claim).collect();
@@ -490,8 +490,8 @@ impl Drop for Attendance {
             table.release(self.scan, place);
         }
         table.scans.remove(&self.scan);
-        for column in self.columns.iter().chain(self.answers.iter().flatten()) {
-            if let Some(interest) = table.columns.get_mut(column) {
+        for item in items(&self.columns, &self.answers) {
+            if let Some(interest) = table.items.get_mut(&item) {
                 interest.running -= 1;
             }
         }
@@ -517,9 +517,9 @@ pub(crate) struct ClusterColumns {
     claims: Mutex<Vec<Claim>>,
 }
 
-/// A column that is here.
+/// A column, or a condition's answers, that is here.
 struct Ready {
-    column: usize,
+    item: SharedItem,
     decoded: Arc<Decoded>,
     /// In the reader's windows, if they are others.
     cut: Option<Vec<ArrayRef>>,
@@ -547,7 +547,7 @@ pub(crate) struct Found {
 }
 
 struct Claim {
-    column: usize,
+    item: SharedItem,
     windows: Vec<ArrayRef>,
     rows: usize,
     read_bytes: usize,
@@ -567,7 +567,7 @@ impl ClusterColumns {
 
     /// What is here.
     pub fn found(&self) -> Found {
-        let columns = self.ready.iter().filter(|ready| ready.column < ANSWERS_FROM).count();
+        let columns = self.ready.iter().filter(|ready| ready.item.column().is_some()).count();
         let (answers, saved_bytes) = (self.ready.len() - columns, self.saved_bytes);
         Found { columns, answers, saved_bytes, scans: self.scans, cohort: self.cohort }
     }
@@ -583,11 +583,11 @@ impl ClusterColumns {
     }
 
     fn has(&self, column: usize) -> bool {
-        self.ready.iter().any(|ready| ready.column == column)
+        self.ready.iter().any(|ready| ready.item == SharedItem::Column(column))
     }
 
-    fn id(&self, column: usize) -> ColumnId {
-        ColumnId { table: self.attendance.table, place: self.place, column }
+    fn id(&self, item: SharedItem) -> ItemId {
+        ItemId { table: self.attendance.table, place: self.place, item }
     }
 
     /// Nobody decodes these columns for others any more.
@@ -599,7 +599,7 @@ impl ClusterColumns {
             let mut shelf = self.attendance.scans.shelf.lock();
             if let Some(cluster) = shelf.cluster(self.attendance.table, self.place) {
                 for claim in &claims {
-                    cluster.remove(claim.column);
+                    cluster.remove(claim.item);
                 }
             }
         }
@@ -608,17 +608,17 @@ impl ClusterColumns {
 }
 
 impl SharedColumns for ClusterColumns {
-    fn windows(&self, column: usize) -> Option<&[ArrayRef]> {
-        self.ready.iter().find(|ready| ready.column == column).map(Ready::windows)
+    fn windows(&self, item: SharedItem) -> Option<&[ArrayRef]> {
+        self.ready.iter().find(|ready| ready.item == item).map(Ready::windows)
     }
 
-    fn wanted(&self) -> Vec<usize> {
-        self.claims.lock().iter().map(|claim| claim.column).collect()
+    fn wanted(&self) -> Vec<SharedItem> {
+        self.claims.lock().iter().map(|claim| claim.item).collect()
     }
 
-    fn put(&self, column: usize, window: &ArrayRef) -> bool {
+    fn put(&self, item: SharedItem, window: &ArrayRef) -> bool {
         let mut claims = self.claims.lock();
-        let Some(position) = claims.iter().position(|claim| claim.column == column) else { return false };
+        let Some(position) = claims.iter().position(|claim| claim.item == item) else { return false };
         let claim = &mut claims[position];
         let bytes_max = self.attendance.scans.bytes_max();
         // What is kept must not keep other rows alive.
@@ -644,11 +644,14 @@ impl SharedColumns for ClusterColumns {
         let claims = std::mem::take(&mut *self.claims.lock());
         let (complete, broken): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.rows == rows);
         self.give_up(broken);
-        for Claim { column, windows, read_bytes, memory, .. } in complete {
+        for Claim { item, windows, read_bytes, memory, .. } in complete {
             let bytes = memory.bytes();
-            let cost = if column < ANSWERS_FROM { 1.0 + read_bytes as f64 / bytes.max(1) as f64 } else { ANSWER_COST };
+            let cost = match item {
+                SharedItem::Column(_) => 1.0 + read_bytes as f64 / bytes.max(1) as f64,
+                SharedItem::Answer(_) => ANSWER_COST,
+            };
             let window_rows = self.attendance.window_rows;
-            self.attendance.scans.keep(self.id(column), Decoded { windows, window_rows, bytes, cost, memory });
+            self.attendance.scans.keep(self.id(item), Decoded { windows, window_rows, bytes, cost, memory });
         }
         self.attendance.done(self.place);
     }
@@ -659,6 +662,12 @@ impl Drop for ClusterColumns {
         let claims = std::mem::take(&mut *self.claims.lock());
         self.give_up(claims);
     }
+}
+
+/// What a scan shares: its columns, and the answers of its conditions.
+fn items(columns: &[usize], answers: &[Option<AnswerId>]) -> impl Iterator<Item = SharedItem> {
+    let answers = answers.iter().flatten().copied().map(SharedItem::Answer);
+    columns.iter().copied().map(SharedItem::Column).chain(answers)
 }
 
 /// Bytes that a window needs beside the one before it: they may have one dictionary.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
-use diligence_storage::{ANSWERS_FROM, Table};
+use diligence_storage::{AnswerId, SharedItem, Table};
 
 use crate::matching::signature::Canonical;
 use crate::memory::Reservation;
@@ -22,7 +22,7 @@ const VICTIMS_MAX: usize = 32;
 pub(super) struct Shelf {
     pub tables: HashMap<TableId, TableShelf>,
     /// The least valuable first.
-    pub by_value: BTreeSet<(Value, ColumnId)>,
+    pub by_value: BTreeSet<(Value, ItemId)>,
     pub bytes: usize,
     /// The value of what was dropped last.
     pub floor: f64,
@@ -39,10 +39,10 @@ pub(super) struct Shelf {
 pub(super) struct TableId(pub usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ColumnId {
+pub(super) struct ItemId {
     pub table: TableId,
     pub place: u64,
-    pub column: usize,
+    pub item: SharedItem,
 }
 
 /// A value that is at least zero, by its bits: these have the order of the numbers.
@@ -53,9 +53,9 @@ pub(super) struct TableShelf {
     pub table: Weak<dyn Table>,
     pub clusters: HashMap<u64, ClusterShelf>,
     /// For each column, and each condition's answers, the scans that want it.
-    pub columns: HashMap<usize, Interest>,
+    pub items: HashMap<SharedItem, Interest>,
     /// The numbers of the answers of conditions.
-    conditions: HashMap<Canonical, usize>,
+    conditions: HashMap<Canonical, AnswerId>,
     conditions_made: usize,
     /// The running scans, and the clusters that each still needs.
     pub scans: HashMap<u64, HashSet<u64>>,
@@ -77,7 +77,7 @@ pub(super) struct Hot {
 pub(super) struct ClusterShelf {
     /// Running scans that need it.
     pub needed: usize,
-    pub columns: Vec<(usize, Slot)>,
+    pub items: Vec<(SharedItem, Slot)>,
 }
 
 #[derive(Default)]
@@ -158,13 +158,13 @@ impl Entry {
 }
 
 impl ClusterShelf {
-    pub fn slot(&self, column: usize) -> Option<&Slot> {
-        self.columns.iter().find(|(other, _)| *other == column).map(|(_, slot)| slot)
+    pub fn slot(&self, item: SharedItem) -> Option<&Slot> {
+        self.items.iter().find(|(other, _)| *other == item).map(|(_, slot)| slot)
     }
 
-    pub fn remove(&mut self, column: usize) -> Option<Slot> {
-        let position = self.columns.iter().position(|(other, _)| *other == column)?;
-        Some(self.columns.swap_remove(position).1)
+    pub fn remove(&mut self, item: SharedItem) -> Option<Slot> {
+        let position = self.items.iter().position(|(other, _)| *other == item)?;
+        Some(self.items.swap_remove(position).1)
     }
 }
 
@@ -173,12 +173,12 @@ impl Shelf {
         self.tables.get_mut(&table)?.clusters.get_mut(&place)
     }
 
-    pub fn remove(&mut self, id: ColumnId) -> Option<Arc<Decoded>> {
+    pub fn remove(&mut self, id: ItemId) -> Option<Arc<Decoded>> {
         let table = self.tables.get_mut(&id.table)?;
         let cluster = table.clusters.get_mut(&id.place)?;
-        let Some(Slot::Kept(_)) = cluster.slot(id.column) else { return None };
-        let Some(Slot::Kept(entry)) = cluster.remove(id.column) else { return None };
-        if cluster.columns.is_empty() && cluster.needed == 0 {
+        let Some(Slot::Kept(_)) = cluster.slot(id.item) else { return None };
+        let Some(Slot::Kept(entry)) = cluster.remove(id.item) else { return None };
+        if cluster.items.is_empty() && cluster.needed == 0 {
             table.clusters.remove(&id.place);
         }
         self.by_value.remove(&(entry.value, id));
@@ -188,11 +188,11 @@ impl Shelf {
     }
 
     /// What is to go next: of the least valuable, one that no running scan needs and nobody reads, if there is one.
-    pub fn victim(&self) -> Option<(Value, ColumnId)> {
-        let is_idle = |id: &ColumnId| {
+    pub fn victim(&self) -> Option<(Value, ItemId)> {
+        let is_idle = |id: &ItemId| {
             let cluster = self.tables.get(&id.table).and_then(|table| table.clusters.get(&id.place));
             cluster.is_none_or(|cluster| {
-                cluster.needed == 0 && !matches!(cluster.slot(id.column), Some(Slot::Kept(entry)) if entry.is_read())
+                cluster.needed == 0 && !matches!(cluster.slot(id.item), Some(Slot::Kept(entry)) if entry.is_read())
             })
         };
         let idle = self.by_value.iter().take(VICTIMS_MAX).find(|(_, id)| is_idle(id));
@@ -220,7 +220,7 @@ impl Shelf {
     pub fn forget_idle_answers(&mut self) -> Vec<Arc<Decoded>> {
         let tables = self.tables.iter().filter(|(_, shelf)| shelf.scans.is_empty()).map(|(id, _)| *id);
         let tables = tables.collect::<Vec<_>>();
-        tables.into_iter().flat_map(|table| self.remove_of(table, |column| column >= ANSWERS_FROM)).collect()
+        tables.into_iter().flat_map(|table| self.remove_of(table, |item| item.column().is_none())).collect()
     }
 
     /// Makes room for as many conditions more of a table, if there are too many: those go first that only one scan had.
@@ -233,15 +233,15 @@ impl Shelf {
                 }
             }
         }
-        if forgotten.is_empty() { Vec::new() } else { self.remove_of(id, |column| forgotten.contains(&column)) }
+        if forgotten.is_empty() { Vec::new() } else { self.remove_of(id, |item| forgotten.contains(&item)) }
     }
 
-    /// Takes away columns of a table.
-    fn remove_of(&mut self, table: TableId, is_meant: impl Fn(usize) -> bool) -> Vec<Arc<Decoded>> {
+    /// Takes away items of a table.
+    fn remove_of(&mut self, table: TableId, is_meant: impl Fn(SharedItem) -> bool) -> Vec<Arc<Decoded>> {
         let clusters = self.tables.get(&table).map(|shelf| &shelf.clusters).into_iter().flatten();
         let ids = clusters.flat_map(|(place, cluster)| {
-            let columns = cluster.columns.iter().map(|(column, _)| *column).filter(|column| is_meant(*column));
-            columns.map(|column| ColumnId { table, place: *place, column })
+            let items = cluster.items.iter().map(|(item, _)| *item).filter(|item| is_meant(*item));
+            items.map(|item| ItemId { table, place: *place, item })
         });
         let ids = ids.collect::<Vec<_>>();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
@@ -262,36 +262,36 @@ impl Shelf {
 
 impl TableShelf {
     /// Under which number the answers of a condition are shared; `None` if there are too many.
-    pub fn number(&mut self, condition: Canonical) -> Option<usize> {
+    pub fn number(&mut self, condition: Canonical) -> Option<AnswerId> {
         if let Some(number) = self.conditions.get(&condition) {
             return Some(*number);
         }
         if self.conditions.len() >= CONDITIONS_MAX {
             return None;
         }
-        let number = ANSWERS_FROM + self.conditions_made;
+        let number = AnswerId(self.conditions_made);
         self.conditions_made += 1;
         self.conditions.insert(condition, number);
         Some(number)
     }
 
     /// Forgets the conditions that no running scan has and of which this is true; gives their numbers.
-    fn forget_conditions(&mut self, is_rare: impl Fn(&Interest) -> bool) -> HashSet<usize> {
-        let columns = &mut self.columns;
-        let forgotten = self.conditions.extract_if(|_, number| match columns.get(number) {
+    fn forget_conditions(&mut self, is_rare: impl Fn(&Interest) -> bool) -> HashSet<SharedItem> {
+        let items = &mut self.items;
+        let forgotten = self.conditions.extract_if(|_, number| match items.get(&SharedItem::Answer(*number)) {
             Some(interest) => interest.running == 0 && is_rare(interest),
             None => true,
         });
-        let numbers = forgotten.map(|(_, number)| number).collect::<HashSet<_>>();
-        columns.retain(|number, _| !numbers.contains(number));
-        numbers
+        let answers = forgotten.map(|(_, number)| SharedItem::Answer(number)).collect::<HashSet<_>>();
+        items.retain(|item, _| !answers.contains(item));
+        answers
     }
 
     pub fn new(table: &Arc<dyn Table>) -> Self {
         Self {
             table: Arc::downgrade(table),
             clusters: HashMap::new(),
-            columns: HashMap::new(),
+            items: HashMap::new(),
             conditions: HashMap::new(),
             conditions_made: 0,
             scans: HashMap::new(),
@@ -322,7 +322,7 @@ impl TableShelf {
             && let Some(cluster) = self.clusters.get_mut(&place)
         {
             cluster.needed -= 1;
-            if cluster.needed == 0 && cluster.columns.is_empty() {
+            if cluster.needed == 0 && cluster.items.is_empty() {
                 self.clusters.remove(&place);
             }
         }
