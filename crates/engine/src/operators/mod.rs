@@ -6,6 +6,7 @@ pub mod filter;
 pub mod foreign;
 pub mod hash_join;
 mod hashing;
+mod key_words;
 pub mod limit;
 pub mod mask;
 pub mod project;

@@ -23,9 +23,8 @@ use diligence_base::{Error, Result};
 use diligence_storage::RowFilter;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::hash_join::Table;
-use super::hash_join::keys::{KeyColumn, KeyData, KeyKind, word_to_scalar};
 use super::hashing::hash_word;
+use super::key_words::{KeyColumn, KeyData, KeyKind, word_to_scalar};
 use crate::batch::prefetch::{AHEAD, prefetch};
 use crate::batch::without_nulls;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,8 +82,13 @@ enum State {
 
 enum Test {
     Work(Arc<FilterWork>),
-    /// The dense table of a join with one key.
-    Table(Arc<Table>),
+    Words(Arc<dyn WordSet>),
+}
+
+/// Words of which it is known exactly which are there: the dense table of a join with one key.
+pub(super) trait WordSet: Send + Sync {
+    /// Which of these are there.
+    fn contains(&self, words: &[u64]) -> BooleanBuffer;
 }
 
 impl fmt::Debug for RuntimeFilter {
@@ -134,9 +138,14 @@ impl RuntimeFilter {
         self.set(Test::Work(work), bounds, logical)
     }
 
-    /// The build side is complete, and its dense table of one key is the test.
-    pub(super) fn set_table(&self, table: Arc<Table>, bounds: Option<(u64, u64)>, logical: &DataType) -> Result<()> {
-        self.set(Test::Table(table), bounds, logical)
+    /// The build side is complete, and the words of its one key are the test.
+    pub(super) fn set_words(
+        &self,
+        words: Arc<dyn WordSet>,
+        bounds: Option<(u64, u64)>,
+        logical: &DataType,
+    ) -> Result<()> {
+        self.set(Test::Words(words), bounds, logical)
     }
 
     fn set(&self, test: Test, bounds: Option<(u64, u64)>, logical: &DataType) -> Result<()> {
@@ -197,11 +206,8 @@ impl Test {
     fn run(&self, kind: &KeyKind, array: &ArrayRef) -> Result<BooleanBuffer> {
         let column = kind.column(array)?;
         let kept = match (self, &column.data) {
-            (Test::Table(table), KeyData::Words(words)) => match &**table {
-                Table::Dense(dense) => BooleanBuffer::collect_bool(words.len(), |row| dense.contains_word(words[row])),
-                Table::Hashed(_) => return Err(Error::bug("a hash table was taken for a filter")),
-            },
-            (Test::Table(_), KeyData::Bytes(..)) => return Err(Error::bug("a table of words was asked for strings")),
+            (Test::Words(set), KeyData::Words(words)) => set.contains(words),
+            (Test::Words(_), KeyData::Bytes(..)) => return Err(Error::bug("a set of words was asked for strings")),
             (Test::Work(work), data) => work.test(data),
         };
         Ok(without_nulls(kept, column.nulls.as_ref()))

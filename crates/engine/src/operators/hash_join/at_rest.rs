@@ -13,7 +13,7 @@
 //! table for it to go: it may be one that the probe side has not come to yet.
 //!
 //! A table that another query reads stays where it is: it is not this query's any more
-//! ([`shared_table`](super::shared_table)).
+//! ([`table_share`](super::table_share)).
 //!
 //! Invariant: a row's mark, that it has found a partner, is written with it: so the table goes only when nobody marks
 //! rows any more.
@@ -23,22 +23,11 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, Result};
 
-use super::dump::Dump;
-use super::{Built, Config, Shared};
+use super::config::Config;
+use super::shared::{AtRest, Shared};
+use super::spill::dump::Dump;
 use crate::memory::Reclaim;
 use crate::sync::atomic::Ordering;
-
-/// See the module.
-#[derive(Default)]
-pub(super) enum AtRest {
-    #[default]
-    Coming,
-    Ready(Arc<Built>),
-    /// With whoever waits for the probe side to let go of it.
-    Leaving(Arc<Built>, Option<Waker>),
-    Going(Dump),
-    Done,
-}
 
 /// A join's table as something that can give memory back.
 pub(super) struct TableAtRest {
@@ -93,7 +82,7 @@ impl Reclaim for TableAtRest {
                 *waiting = Some(waker.clone());
                 return Poll::Pending;
             }
-            *at_rest = AtRest::Going(Dump::new(built.clone(), self.config.clone(), self.shared.next_owner()));
+            *at_rest = AtRest::Going(Dump::new(built.clone(), self.config.table.clone(), self.shared.next_owner()));
         }
         let AtRest::Going(dump) = &mut *at_rest else { return Poll::Ready(Ok(())) };
         let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table is written nowhere"))?;
@@ -103,95 +92,5 @@ impl Reclaim for TableAtRest {
             partitions.close_clusters();
         }
         written
-    }
-}
-
-impl Built {
-    /// Whether another query reads it.
-    fn is_lent(&self) -> bool {
-        self.held.paid.as_ref().is_some_and(|paid| paid.is_lent())
-    }
-
-    /// From now on nobody else may have it. False if somebody has.
-    fn leave(&self) -> bool {
-        self.held.paid.as_ref().is_none_or(|paid| paid.leave())
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.held.paid.as_ref().map_or(0, |paid| paid.bytes())
-    }
-}
-
-impl Shared {
-    fn is_published(&self) -> bool {
-        self.published.held.lock().is_some()
-    }
-
-    /// The complete table, for a packet that probes it; `None` if it is not in memory.
-    pub fn table(&self) -> Option<Arc<Built>> {
-        match &*self.at_rest.lock() {
-            AtRest::Ready(built) => Some(built.clone()),
-            _ => None,
-        }
-    }
-
-    /// A packet of the probe side lets go of the table.
-    pub fn let_go(&self, table: Option<Arc<Built>>) {
-        if table.is_none() {
-            return;
-        }
-        drop(table);
-        let waiting = match &mut *self.at_rest.lock() {
-            AtRest::Leaving(built, waiting) if Arc::strong_count(built) == 1 => waiting.take(),
-            _ => None,
-        };
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// The probe side has ended, and unmatched rows have come out. What has still to be written of the table, if it was
-    /// on its way to temp space.
-    pub fn end_probe(&self, config: &Arc<Config>) -> Option<Dump> {
-        let offered = self.offered.lock().take();
-        offered.into_iter().for_each(|(offer, table)| offer.end(&table));
-        self.published.held.lock().take();
-        self.published.remaining.lock().take();
-        match std::mem::replace(&mut *self.at_rest.lock(), AtRest::Done) {
-            AtRest::Leaving(built, _) => Some(Dump::new(built, config.clone(), self.next_owner())),
-            AtRest::Going(dump) => Some(dump),
-            _ => None,
-        }
-    }
-}
-
-/// What a packet of the probe side has of the table.
-pub(super) struct Borrowed {
-    shared: Arc<Shared>,
-    table: Option<Arc<Built>>,
-}
-
-impl Borrowed {
-    pub fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: shared.clone(), table: None }
-    }
-
-    /// Before a batch: takes the table, or lets go of it if it is to leave.
-    pub fn look(&mut self) -> Option<&Built> {
-        if self.shared.is_leaving.load(Ordering::Acquire) {
-            self.shared.let_go(self.table.take());
-        } else if self.table.is_none() {
-            self.table = self.shared.table();
-        }
-        self.get()
-    }
-
-    /// The table that the present batch is looked up in.
-    pub fn get(&self) -> Option<&Built> {
-        self.table.as_deref()
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        self.shared.let_go(self.table.take());
     }
 }

@@ -16,13 +16,16 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::assemble::{Assembling, Chunk, Filters, FinishingBytes, finishing_bytes};
-use super::at_rest::{AtRest, TableAtRest};
-use super::incoming::{AllIn, Incoming, Room};
-use super::partitions::{Partitions, Side};
-use super::resident::{Kept, Resident};
-use super::rows::BuildRows;
-use super::{BUFFERS, Config, Shared};
+use super::at_rest::TableAtRest;
+use super::config::Config;
+use super::shared::{AtRest, BUFFERS, Shared};
+use super::spill::partitions::{Partitions, Side};
+use super::spill::resident::{Kept, Resident};
+use super::table::assemble::{Assembling, finishing_bytes};
+use super::table::filters::Filters;
+use super::table::finishing::FinishingBytes;
+use super::table::incoming::{AllIn, Incoming};
+use super::table::rows::BuildRows;
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::memory::{QueryMemory, Reclaim, Reservation};
@@ -48,6 +51,7 @@ pub(super) struct Build {
     config: Arc<Config>,
     shared: Arc<Shared>,
     filters: Vec<(Arc<RuntimeFilter>, usize)>,
+    gathered: Arc<Mutex<Gathered>>,
     assembling: Mutex<Option<Arc<Assembling>>>,
     packets: AtomicUsize,
     at_rest: Arc<TableAtRest>,
@@ -56,7 +60,7 @@ pub(super) struct Build {
 
 /// What finished packets have handed over.
 #[derive(Default)]
-pub(super) struct Gathered {
+struct Gathered {
     /// Packets that have not finished. The last one so far sees to what finishing needs: before, it is not known what
     /// others will free.
     open: usize,
@@ -73,7 +77,16 @@ impl Build {
         let TableAtRest { config, shared } = &*at_rest;
         let (config, shared) = (config.clone(), shared.clone());
         let (assembling, packets) = (Mutex::new(None), AtomicUsize::new(1));
-        Self { config, shared, filters, assembling, packets, at_rest, memory: OnceLock::new() }
+        Self {
+            config,
+            shared,
+            filters,
+            gathered: Arc::default(),
+            assembling,
+            packets,
+            at_rest,
+            memory: OnceLock::new(),
+        }
     }
 
     /// The filters that the table fills: those of a build side that fits.
@@ -84,14 +97,14 @@ impl Build {
 
 impl Sink for Build {
     fn name(&self) -> &'static str {
-        self.config.name
+        self.config.table.name
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         self.packets.fetch_max(setup.packets, Ordering::Relaxed);
         self.memory.get_or_init(|| setup.memory.clone());
         if let Some(temp) = &setup.temp {
-            let none = setup.memory.reservation(self.config.name);
+            let none = setup.memory.reservation(self.config.table.name);
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
                 *buffers = match SpillBuffers::new(temp, none.sibling(), BUFFERS) {
@@ -102,14 +115,15 @@ impl Sink for Build {
             }
             self.shared.temp.lock().get_or_insert_with(|| (temp.clone(), none));
         }
-        self.shared.gathered.lock().open += 1;
+        self.gathered.lock().open += 1;
         let reservation = match self.shared.can_spill() {
-            true => setup.memory.revocable(self.config.name),
-            false => setup.memory.reservation(self.config.name),
+            true => setup.memory.revocable(self.config.table.name),
+            false => setup.memory.reservation(self.config.table.name),
         };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.stored, reservation).with_finishing(FinishingBytes::new(&self.config)),
+            incoming: Incoming::new(&self.config.table.stored, reservation)
+                .with_finishing(FinishingBytes::new(&self.config.table)),
             todo: VecDeque::new(),
             owner: self.shared.next_owner(),
             borrowed: 0,
@@ -117,20 +131,21 @@ impl Sink for Build {
             memory: setup.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
+            gathered: self.gathered.clone(),
         }))
     }
 
     fn parts(&self) -> Result<usize> {
-        let gathered = std::mem::take(&mut *self.shared.gathered.lock());
+        let gathered = std::mem::take(&mut *self.gathered.lock());
         debug_assert!(gathered.open == 0, "a join's table was planned before all of its rows were in");
         let is_compact = gathered.is_compact || self.shared.partitions.get().is_some();
         let resident = self.shared.resident.get().map_or(vec![], Resident::take_all);
-        let mut all = AllIn::new(gathered.unsplit.into_iter().chain(resident), self.config.stored.len());
+        let mut all = AllIn::new(gathered.unsplit.into_iter().chain(resident), self.config.table.stored.len());
         if let (Some(all), Some(finishing)) = (&mut all.reservation, gathered.finishing) {
             all.absorb(finishing);
         }
         let packets = self.packets.load(Ordering::Relaxed);
-        let assembling = Assembling::new(&self.config, all, self.filters(), packets, is_compact)?;
+        let assembling = Assembling::new(&self.config.table, all, self.filters(), packets, is_compact)?;
         let parts = assembling.tasks();
         *self.assembling.lock() = Some(Arc::new(assembling));
         Ok(parts)
@@ -148,7 +163,7 @@ impl Sink for Build {
         let assembling = assembling.ok_or_else(|| Error::bug("a join's table was completed while worked on"))?;
         let is_complete = self.shared.partitions.get().is_none();
         if let Some(filters) = self.shared.filters.get() {
-            filters.finish(&self.config, &self.filters)?;
+            filters.finish(&self.config.table, &self.filters)?;
         }
         if let Some(partitions) = self.shared.partitions.get() {
             // The probe side's rows want the memory.
@@ -169,6 +184,7 @@ impl Sink for Build {
 struct BuildState {
     config: Arc<Config>,
     shared: Arc<Shared>,
+    gathered: Arc<Mutex<Gathered>>,
     /// Rows of all partitions, from before the join was partitioned.
     incoming: Incoming,
     todo: VecDeque<Todo>,
@@ -193,12 +209,12 @@ enum Todo {
 
 impl SinkState for BuildState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
-        let Some(rows) = self.config.build_rows(batch)? else { return Ok(Accept::More) };
+        let Some(rows) = self.config.table.build_rows(batch)? else { return Ok(Accept::More) };
         if self.shared.partitions.get().is_none() {
             let gives_way = self.incoming.is_asked() && self.begin_partitions(usize::MAX).is_some();
             if !gives_way {
                 match self.incoming.make_room(&rows) {
-                    Ok(room) => return keep(&mut self.incoming, room, rows).map(|()| Accept::More),
+                    Ok(room) => return self.incoming.push(room, rows).map(|()| Accept::More),
                     Err(error) => self.partition(error, 0)?,
                 }
             }
@@ -226,7 +242,8 @@ impl SinkState for BuildState {
                 return Ok(Accept::Wait);
             }
             let shared = self.shared.clone();
-            let mut gathered = shared.gathered.lock();
+            let gathered = self.gathered.clone();
+            let mut gathered = gathered.lock();
             let none = Incoming::new(&[], self.incoming.sibling());
             gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
             gathered.open -= usize::from(std::mem::take(&mut self.is_open));
@@ -239,14 +256,15 @@ impl SinkState for BuildState {
                 continue;
             }
             let bytes = match resident {
-                Some(resident) => resident.finishing_bytes(&self.config),
-                None => finishing_bytes(&self.config, gathered.unsplit.iter(), false),
+                Some(resident) => resident.finishing_bytes(&self.config.table),
+                None => finishing_bytes(&self.config.table, gathered.unsplit.iter(), false),
             };
             let Gathered { unsplit, finishing, is_compact, .. } = &mut *gathered;
             let finishing = finishing.get_or_insert_with(|| self.incoming.sibling());
             *is_compact = false;
             let Err(error) = finishing.resize(bytes) else { return Ok(Accept::More) };
-            if resident.is_none() && finishing.resize(finishing_bytes(&self.config, unsplit.iter(), true)).is_ok() {
+            if resident.is_none() && finishing.resize(finishing_bytes(&self.config.table, unsplit.iter(), true)).is_ok()
+            {
                 *is_compact = true;
                 return Ok(Accept::More);
             }
@@ -256,7 +274,7 @@ impl SinkState for BuildState {
                 (None, None) => self.partition(error, self.memory.limit_bytes())?,
                 _ => {
                     // All is in temp space that can be: what is left is needed.
-                    let mut gathered = shared.gathered.lock();
+                    let mut gathered = self.gathered.lock();
                     let finishing = gathered.finishing.get_or_insert_with(|| self.incoming.sibling());
                     finishing.grow_firm(bytes.saturating_sub(finishing.bytes()))?;
                     return Ok(Accept::More);
@@ -292,11 +310,11 @@ impl BuildState {
     /// with the others in temp space from the first, what is split into partitions makes room for their blocks and
     /// clusters. Without that each refusal would send another partition there that holds next to nothing yet.
     fn resident_partitions(&self, partitions: usize, bytes: usize, most_bytes: usize) -> usize {
-        let gathered = self.shared.gathered.lock();
+        let gathered = self.gathered.lock();
         let known = gathered.unsplit.iter().chain([&self.incoming]);
         let own_bytes = known.clone().map(Incoming::bytes).sum::<usize>().max(1);
         let cutting_bytes: usize = known.clone().map(|incoming| incoming.cutting_bytes(partitions)).sum();
-        let more_bytes = finishing_bytes(&self.config, known, true) + cutting_bytes;
+        let more_bytes = finishing_bytes(&self.config.table, known, true) + cutting_bytes;
         let wanted_bytes = bytes as f64 * (1.0 + more_bytes as f64 / own_bytes as f64);
         let resident = (partitions as f64 * most_bytes as f64 / wanted_bytes.max(1.0)) as usize;
         let spilled = if most_bytes == usize::MAX { 0 } else { partitions.div_ceil(SPILLED_SHARE) };
@@ -310,10 +328,10 @@ impl BuildState {
         // Room for the blocks and clusters of partitions: memory was full. Whoever finishes last reserves anew what
         // finishing needs.
         self.incoming.release_finishing();
-        let finishing = shared.gathered.lock().finishing.take();
+        let finishing = self.gathered.lock().finishing.take();
         drop(finishing);
         let bytes = self.memory.reserved_bytes();
-        let new = || Resident::new(&self.config, partitions.len(), bytes, &self.incoming.sibling());
+        let new = || Resident::new(&self.config.table, partitions.len(), bytes, &self.incoming.sibling());
         let resident = shared.resident.get_or_init(new);
         let mut steps = 0;
         while let Some(todo) = self.next(partitions, resident) {
@@ -352,7 +370,7 @@ impl BuildState {
         }
         if matches!(self.todo.front(), None | Some(Todo::Split(_, None))) {
             if self.incoming.is_empty()
-                && let Some(incoming) = self.shared.gathered.lock().unsplit.pop()
+                && let Some(incoming) = self.gathered.lock().unsplit.pop()
             {
                 self.incoming = incoming;
                 self.incoming.release_finishing();
@@ -365,11 +383,11 @@ impl BuildState {
     }
 
     fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
-        resident.pop_spilled(&self.config, partitions).or_else(|| {
+        resident.pop_spilled(&self.config.table, partitions).or_else(|| {
             // As long as rows are on their way into partitions, none of these is as large as it will be.
             let share = self.memory.reserved_bytes() / partitions.len() / 2;
             let is_asked = self.incoming.is_asked() && resident.spill_largest(partitions, share);
-            if is_asked { resident.pop_spilled(&self.config, partitions) } else { None }
+            if is_asked { resident.pop_spilled(&self.config.table, partitions) } else { None }
         })
     }
 
@@ -380,11 +398,11 @@ impl BuildState {
             self.chunk_bytes = reservation.bytes();
         }
         let reservation = reservation.map(Arc::new);
-        let hashes = self.config.hashes(&rows.keys, rows.rows);
+        let hashes = self.config.table.hashes(&rows.keys, rows.rows);
         self.shared.filters.get().inspect(|filters| filters.add(&rows, &hashes));
         // Before whatever else there is: the rows that came last wait for chunks, and each chunk's rows are to be gone
         // before the next is split.
-        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config), &hashes)?.into_iter().rev() {
+        for (partition, batch) in partitions.split(&rows.into_spilled(&self.config.table), &hashes)?.into_iter().rev() {
             partitions.belong(partition);
             self.todo.push_front(Todo::Place(partition, batch, reservation.clone()));
         }
@@ -412,7 +430,7 @@ impl BuildState {
             soon_free = soon_free.max(self.memory.limit_bytes() / BORROWED_SHARE);
         }
         let mut borrowed = 0;
-        let rows = self.config.unspilled(&batch)?;
+        let rows = self.config.table.unspilled(&batch)?;
         let borrow_bytes = soon_free.saturating_sub(self.borrowed);
         match resident.keep(partition, rows, partitions, borrow_bytes, &mut borrowed)? {
             Kept::Yes if borrowed == 0 => self.borrowed = 0,
@@ -427,16 +445,4 @@ impl BuildState {
         }
         Ok(())
     }
-}
-
-/// Keeps rows in memory that room was made for.
-pub(super) fn keep(incoming: &mut Incoming, room: Room, rows: BuildRows) -> Result<()> {
-    let BuildRows { rows, keys, valid, columns, matched } = rows;
-    incoming.push(room, Chunk::new(keys, rows, valid, matched), rows, &columns)
-}
-
-/// Rows as spilled batches, partition by partition.
-pub(super) fn split(rows: BuildRows, config: &Config, partitions: &Partitions) -> Result<Vec<(usize, Batch)>> {
-    let hashes = config.hashes(&rows.keys, rows.rows);
-    partitions.split(&rows.into_spilled(config), &hashes)
 }

@@ -21,9 +21,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Batch, Column};
-use crate::memory::{Broker, QueryMemory, Reclaim};
-
+use crate::expressions::Expr;
 use crate::flow::{Flow, OperatorState, Output, Pull, Setup};
+use crate::memory::{Broker, QueryMemory, Reclaim};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
 

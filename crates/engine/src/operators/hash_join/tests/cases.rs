@@ -1,6 +1,7 @@
 //! Joins that random ones would hardly ever make: many parts, odd sizes, short budgets, both zeros.
 
 use super::*;
+use crate::operators::key_words::{KeyKind, hash_rows};
 
 pub(super) fn int_join(join_type: JoinType, on: usize) -> (HashJoin, SchemaRef) {
     let types = [DataType::Int64, DataType::Int64];
@@ -220,7 +221,7 @@ fn forms_of_one_type_have_one_hash() {
     let hash = |logical: &DataType, array: ArrayRef| {
         let column = KeyKind::of(logical).unwrap().column(&array).unwrap();
         let mut hashes = Vec::new();
-        keys::hash_rows(&[column], &mut hashes);
+        hash_rows(&[column], &mut hashes);
         hashes
     };
     let decimal = DataType::Decimal128(18, 2);

@@ -18,14 +18,14 @@ use std::task::{Poll, Waker};
 
 use diligence_base::Result;
 
-use super::Config;
-use super::emit::needs_held_rows;
 use super::loading::Loading;
 use super::pair::{LEVELS_MAX, Pair, is_heavy, rows_of};
-use super::partitions::{Partitions, Side};
-use super::spill_counts::SpillCounts;
 use crate::batch::Batch;
 use crate::memory::Reservation;
+use crate::operators::hash_join::config::Config;
+use crate::operators::hash_join::output::needs_held_rows;
+use crate::operators::hash_join::spill::counts::SpillCounts;
+use crate::operators::hash_join::spill::partitions::{Partitions, Side};
 use crate::temp::SpillBuffers;
 
 /// Of the rows that fitted, the percentage that is meant to stay: some memory is needed to write the others, and rows
@@ -109,8 +109,8 @@ impl Overflow {
 
     /// The rows of a spilled batch of the build side that stay; the others are put aside.
     pub fn tell_build(&mut self, batch: Batch, config: &Config) -> Result<Option<Batch>> {
-        let rows = config.unspilled(&batch)?;
-        let hashes = config.hashes(&rows.keys, rows.rows);
+        let rows = config.table.unspilled(&batch)?;
+        let hashes = config.table.hashes(&rows.keys, rows.rows);
         let (kept, away) = self.tell_apart(batch, &hashes)?;
         if let Some(away) = away {
             self.away.belong(0);
@@ -122,8 +122,7 @@ impl Overflow {
     /// The rows of the probe side that are to be looked up; the others are put aside, if they may have a partner or
     /// come out without one.
     pub fn tell_probe(&mut self, batch: Batch, config: &Config) -> Result<Option<Batch>> {
-        let keys = config.probe_keys(&batch)?;
-        let hashes = config.hashes(&keys, batch.rows());
+        let (_, hashes) = config.probe_hashes(&batch)?;
         let (kept, away) = self.tell_apart(batch, &hashes)?;
         let matters = !needs_held_rows(config.pairs.join_type) || self.away.has_build_rows(0);
         self.writes.extend(away.filter(|_| matters).map(|away| (Side::Probe, away)));

@@ -7,9 +7,9 @@ use std::task::Waker;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
-use super::emit::PairJoin;
-use super::held::{Held, Published};
 use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::operators::hash_join::output::PairJoin;
+use crate::operators::hash_join::table::held::{Held, Published};
 use crate::sync::atomic::Ordering;
 
 /// Rows that a packet looks at before it asks for more: about the work of a batch.
@@ -19,7 +19,7 @@ const CLAIM_ROWS: usize = if cfg!(test) { 50 } else { 16 << 10 };
 const PACKET_ROWS: usize = if cfg!(test) { 100 } else { 128 << 10 };
 
 /// The source of such rows.
-pub(super) struct Unmatched {
+pub(in super::super) struct Unmatched {
     pub name: &'static str,
     pub pairs: Arc<PairJoin>,
     pub published: Arc<Published>,
@@ -50,7 +50,7 @@ impl Source for Unmatched {
 }
 
 /// One packet's share of them.
-pub(super) struct UnmatchedState {
+pub(in super::super) struct UnmatchedState {
     held: Arc<Held>,
     pairs: Arc<PairJoin>,
     published: Arc<Published>,

@@ -6,13 +6,12 @@ use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::Config;
-use super::assemble::Needs;
-use super::build::keep;
-use super::incoming::{AllIn, Incoming};
-use super::rows::BuildRows;
 use crate::batch::{Batch, Column, compacted};
 use crate::memory::Reservation;
+use crate::operators::hash_join::config::Config;
+use crate::operators::hash_join::table::assemble::Needs;
+use crate::operators::hash_join::table::incoming::{AllIn, Incoming};
+use crate::operators::hash_join::table::rows::BuildRows;
 
 /// What it has.
 pub(super) struct Loading {
@@ -36,7 +35,7 @@ pub(super) enum Kept {
 impl Loading {
     /// `expected` may hold what the table needs.
     pub fn new(config: &Arc<Config>, expected: Reservation, cluster_bytes: usize) -> Self {
-        let incoming = Incoming::new(&config.stored, expected.sibling());
+        let incoming = Incoming::new(&config.table.stored, expected.sibling());
         let mut margin = incoming.sibling();
         // Without it there is less to spare, and that is all.
         let _ = margin.grow(cluster_bytes);
@@ -82,8 +81,8 @@ impl Loading {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
             room => room?,
         };
-        keep(&mut self.incoming, room, rows)?;
-        let needed = Needs::of(&self.incoming).compact_bytes(&self.config);
+        self.incoming.push(room, rows)?;
+        let needed = Needs::of(&self.incoming).compact_bytes(&self.config.table);
         match self.finishing.resize(needed) {
             Err(error) if error.kind() == ErrorKind::Resource => {
                 self.incoming.pop();
@@ -117,12 +116,12 @@ impl Loading {
         if self.incoming.is_empty() {
             self.finishing.shrink(self.finishing.bytes());
         }
-        Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config), reservation))
+        Some((BuildRows::of_chunk(chunk, columns).into_spilled(&self.config.table), reservation))
     }
 
     /// All of it. From now on it is not given back before the table has been probed, which is soon.
     pub fn into_all(self) -> AllIn {
-        let mut all = AllIn::new([self.incoming], self.config.stored.len());
+        let mut all = AllIn::new([self.incoming], self.config.table.stored.len());
         if let Some(reservation) = &mut all.reservation {
             reservation.absorb(self.finishing);
             reservation.hold_firm();

@@ -1,5 +1,5 @@
 //! The held side of a join coming in, in chunks: those of a packet, which it hands over when it finishes, or those of a
-//! [partition](super::resident).
+//! [partition](super::super::spill::resident).
 //!
 //! With its rows a chunk reserves what finishing will need for them at least, so that a build side that is too large is
 //! known to be as soon as memory is short, while all packets are there to split what has come, and not when the table
@@ -13,11 +13,11 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
-use super::assemble::{Chunk, FinishingBytes, WORK_BYTES_PER_CHUNK};
+use super::chunk::Chunk;
 use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
-use super::emit::StoredSource;
+use super::finishing::{FinishingBytes, WORK_BYTES_PER_CHUNK};
 use super::rows::BuildRows;
-use crate::batch::Column;
+use super::spec::StoredSource;
 use crate::memory::Reservation;
 
 /// Rows at most: row numbers have 32 bits, and two are kept free.
@@ -27,7 +27,7 @@ const ROWS_MAX: usize = u32::MAX as usize - 1;
 const ARRAY_BYTES: usize = 128;
 
 /// Some rows, in chunks: the keys of a batch each, beside its columns.
-pub(super) struct Incoming {
+pub(in super::super) struct Incoming {
     chunks: Vec<(Chunk, usize)>,
     columns: Vec<ColumnChunks>,
     rows: usize,
@@ -39,7 +39,7 @@ pub(super) struct Incoming {
 }
 
 /// What is reserved for one batch.
-pub(super) struct Room {
+pub(in super::super) struct Room {
     chunk_bytes: usize,
     column_bytes: usize,
     finishing_bytes: usize,
@@ -105,10 +105,12 @@ impl Incoming {
         self.columns.iter().map(ColumnChunks::last_block_bytes).sum()
     }
 
-    /// Keeps the batch of so many rows that room was made for.
-    pub fn push(&mut self, room: Room, chunk: Chunk, rows: usize, columns: &[Column]) -> Result<()> {
+    /// Keeps rows that room was made for.
+    pub fn push(&mut self, room: Room, rows: BuildRows) -> Result<()> {
+        let BuildRows { rows, keys, valid, columns, matched } = rows;
+        let chunk = Chunk::new(keys, rows, valid, matched);
         let mut held = 0;
-        for (own, column) in self.columns.iter_mut().zip(columns) {
+        for (own, column) in self.columns.iter_mut().zip(&columns) {
             held += own.append(column)?;
         }
         // More than expected is a dictionary with more values than its rows need, copied once for all chunks that share
@@ -189,7 +191,7 @@ impl Incoming {
 }
 
 /// All that came in.
-pub(super) struct AllIn {
+pub(in super::super) struct AllIn {
     /// The chunks of each packet.
     pub chunks: Vec<Vec<Chunk>>,
     /// Of each column, the chunks of each packet.
@@ -218,7 +220,7 @@ impl AllIn {
 }
 
 /// Refuses more rows than can be numbered.
-pub(super) fn check_rows(rows: usize) -> Result<()> {
+pub(in super::super) fn check_rows(rows: usize) -> Result<()> {
     if rows <= ROWS_MAX {
         return Ok(());
     }

@@ -5,24 +5,26 @@
 //! nothing is refused any more. A *compact* table is one that takes no more memory than hashing does, for joins that
 //! are short of it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use diligence_base::Result;
 
-use super::columns::{Assembly, assembly_bytes_per_row};
-use super::emit::marks_held;
+use super::built::{Built, KeyValues, Lookup};
+use super::chunk::{Chunk, key_bounds};
+use super::columns::Assembly;
+use super::filters::{FilterContent, Filters, fill_filters};
+use super::finishing::{WORK_BYTES_PER_CHUNK, work_bytes_per_row};
 use super::held::{Bits, Held, Later};
 use super::incoming::{AllIn, Incoming, check_rows};
-use super::keys::{KeyColumn, KeyData, hash_rows};
 use super::packing::Packing;
-use super::shared_table::{FilterContent, Paid, fill_filters};
-use super::table_work::{Partitions, TableWork};
-use super::{Built, Config, KeyValues, Lookup};
+use super::paid::Paid;
+use super::spec::TableSpec;
+use super::table_work::TableWork;
 use crate::memory::{QueryMemory, Reservation};
-use crate::operators::runtime_filter::{FilterWork, RuntimeFilter};
+use crate::operators::runtime_filter::FilterWork;
 
 /// Keys up to which a runtime filter is made: 16 million make 32 MiB of Bloom filter, beyond which testing misses the
 /// cache as the join itself would.
@@ -31,79 +33,9 @@ const FILTER_KEYS_MAX: usize = 16 << 20;
 /// Chunks in one piece of work on a runtime filter.
 const FILTER_CHUNKS: usize = 32;
 
-/// Bytes that are held for each row while a table is made: its code, its hash, its place in a part.
-const WORK_BYTES_PER_ROW: usize = 20;
-
-/// The same for each chunk.
-pub(super) const WORK_BYTES_PER_CHUNK: usize = 512;
-
-/// Runtime filters and the key that each is of.
-pub(super) type Filters = [(Arc<RuntimeFilter>, usize)];
-
-/// The keys of one batch of the build side.
-pub(super) struct Chunk {
-    pub rows: usize,
-    /// The number of its first row among all rows of the build side.
-    pub first_row: usize,
-    pub keys: Vec<KeyColumn>,
-    /// Rows that can match, if not all: those without a NULL key, unless NULLs are equal.
-    pub valid: Option<NullBuffer>,
-    /// Smallest and largest word of each key that has words; the wrong way round if all are NULL.
-    pub bounds: Vec<(u64, u64)>,
-    /// One key, no NULL, ascending words.
-    pub sorted: bool,
-    /// Rows that have found a partner before the chunk went to temp space, if it was not none.
-    pub matched: Option<BooleanBuffer>,
-    codes: OnceLock<Vec<u64>>,
-    hashes: OnceLock<Vec<u64>>,
-    partitions: OnceLock<Partitions>,
-}
-
-impl Chunk {
-    pub fn new(keys: Vec<KeyColumn>, rows: usize, valid: Option<NullBuffer>, matched: Option<BooleanBuffer>) -> Self {
-        let bounds = keys.iter().map(KeyColumn::bounds).collect();
-        let sorted = match &keys[..] {
-            [KeyColumn { data: KeyData::Words(words), nulls: None }] => words.is_sorted(),
-            _ => false,
-        };
-        let [codes, hashes] = [OnceLock::new(), OnceLock::new()];
-        Self { rows, first_row: 0, keys, valid, bounds, sorted, matched, codes, hashes, partitions: OnceLock::new() }
-    }
-
-    /// Rows that can match.
-    pub fn matchable(&self) -> usize {
-        self.valid.as_ref().map_or(self.rows, |valid| valid.len() - valid.null_count())
-    }
-
-    #[inline(always)]
-    pub fn can_match(&self, row: usize) -> bool {
-        self.valid.as_ref().is_none_or(|valid| valid.is_valid(row))
-    }
-
-    pub fn codes(&self, packing: &Packing) -> &[u64] {
-        self.codes.get_or_init(|| {
-            let mut codes = Vec::with_capacity(self.rows);
-            packing.pack(&self.keys, &mut codes);
-            codes
-        })
-    }
-
-    pub fn hashes(&self) -> &[u64] {
-        self.hashes.get_or_init(|| {
-            let mut hashes = Vec::with_capacity(self.rows);
-            hash_rows(&self.keys, &mut hashes);
-            hashes
-        })
-    }
-
-    pub fn partitions(&self) -> &Partitions {
-        self.partitions.get_or_init(|| Partitions::new(self.hashes(), self.valid.as_ref()))
-    }
-}
-
 /// The build side on its way from chunks to a table and arrays.
-pub(super) struct Assembling {
-    config: Arc<Config>,
+pub(in super::super) struct Assembling {
+    spec: Arc<TableSpec>,
     rows: usize,
     chunks: Vec<Chunk>,
     columns: Vec<Assembly>,
@@ -122,7 +54,7 @@ enum Task {
 
 /// What finishing some chunks depends on.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Needs {
+pub(in super::super) struct Needs {
     rows: usize,
     chunks: usize,
     array_bytes: usize,
@@ -141,51 +73,19 @@ impl Needs {
     }
 
     /// Bytes that finishing them needs on top of what is reserved with them, if the table is to be compact.
-    pub fn compact_bytes(self, config: &Config) -> usize {
-        self.bytes(config, TableWork::compact_bytes(self.rows))
+    pub fn compact_bytes(self, spec: &TableSpec) -> usize {
+        self.bytes(spec, TableWork::compact_bytes(self.rows))
     }
 
-    fn bytes(self, config: &Config, table_bytes: usize) -> usize {
+    fn bytes(self, spec: &TableSpec, table_bytes: usize) -> usize {
         let Self { rows, chunks, array_bytes, reserved_bytes } = self;
-        let bytes = match rows == 0 || config.keys.is_empty() {
+        let bytes = match rows == 0 || spec.keys.is_empty() {
             true => array_bytes + rows / 4,
             false => {
-                array_bytes + table_bytes + work_bytes_per_row(config) * rows + WORK_BYTES_PER_CHUNK * chunks + rows / 4
+                array_bytes + table_bytes + work_bytes_per_row(spec) * rows + WORK_BYTES_PER_CHUNK * chunks + rows / 4
             }
         };
         bytes.saturating_sub(reserved_bytes)
-    }
-}
-
-/// Bytes that are held for each row while a table is made, and those of its words in many keys: the codes of a single
-/// one are in the table, unless they have all of 64 bits.
-fn work_bytes_per_row(config: &Config) -> usize {
-    let words = config.keys.iter().filter(|key| key.kind.is_word()).count();
-    WORK_BYTES_PER_ROW + if config.keys.len() > 1 { 8 * words } else { 0 }
-}
-
-/// Bytes that finishing needs at least.
-#[derive(Clone, Copy, Default)]
-pub(super) struct FinishingBytes {
-    /// For each row.
-    row: usize,
-    /// And for each that can match: others are in no table.
-    matchable: usize,
-}
-
-impl FinishingBytes {
-    pub fn new(config: &Config) -> Self {
-        let arrays = config.stored.iter().map(|(_, logical)| assembly_bytes_per_row(logical)).sum::<usize>();
-        if config.keys.is_empty() {
-            return Self { row: arrays, matchable: 0 };
-        }
-        let can_be_dense = config.keys.iter().all(|key| key.kind.is_word());
-        Self { row: arrays + work_bytes_per_row(config), matchable: TableWork::bytes_per_row(can_be_dense) }
-    }
-
-    /// Of so many rows, of which so many can match.
-    pub fn of(self, rows: usize, matchable: usize) -> usize {
-        rows * self.row + matchable * self.matchable
     }
 }
 
@@ -201,37 +101,37 @@ impl std::iter::Sum for Needs {
 }
 
 /// Bytes that finishing what came in needs on top of what is reserved with it, if the table is to be compact or not.
-pub(super) fn finishing_bytes<'a>(
-    config: &Config,
+pub(in super::super) fn finishing_bytes<'a>(
+    spec: &TableSpec,
     incoming: impl Iterator<Item = &'a Incoming> + Clone,
     is_compact: bool,
 ) -> usize {
     let all = incoming.clone().flat_map(Incoming::chunks);
     let matchable = all.clone().map(Chunk::matchable).sum();
-    let table_bytes = TableWork::bytes(packing(config, all).as_ref(), matchable);
+    let table_bytes = TableWork::bytes(packing(spec, all).as_ref(), matchable);
     let most = if is_compact { TableWork::compact_bytes(matchable) } else { usize::MAX };
-    incoming.map(Needs::of).sum::<Needs>().bytes(config, table_bytes.min(most))
+    incoming.map(Needs::of).sum::<Needs>().bytes(spec, table_bytes.min(most))
 }
 
 impl Assembling {
     /// Cuts the finishing work into pieces. What it needs is reserved with what came in, but for filters, which are
     /// only made if there is memory for them.
-    pub fn new(config: &Arc<Config>, all: AllIn, filters: &Filters, packets: usize, is_compact: bool) -> Result<Self> {
+    pub fn new(spec: &Arc<TableSpec>, all: AllIn, filters: &Filters, packets: usize, is_compact: bool) -> Result<Self> {
         let AllIn { chunks, columns, mut reservation } = all;
         let (chunks, order, sorted) = ordered(chunks);
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
         check_rows(rows)?;
         let matchable: usize = chunks.iter().map(Chunk::matchable).sum();
-        let packing = packing(config, chunks.iter());
+        let packing = packing(spec, chunks.iter());
         let columns: Vec<Assembly> = columns
             .into_iter()
-            .zip(&config.stored)
+            .zip(&spec.stored)
             .map(|(packets, (_, logical))| Assembly::new(packets, &order, logical))
             .collect();
-        let table = (matchable > 0 && !config.keys.is_empty())
+        let table = (matchable > 0 && !spec.keys.is_empty())
             .then(|| TableWork::new(packing, matchable, sorted, packets, is_compact));
         let mut filters = match &table {
-            Some(table) => plan_filters(config, filters, table, &chunks, matchable),
+            Some(table) => plan_filters(spec, filters, table, &chunks, matchable),
             None => vec![],
         };
         if let Some(reservation) = &mut reservation
@@ -248,7 +148,7 @@ impl Assembling {
             let starts = (0..chunks.len()).step_by(FILTER_CHUNKS);
             tasks.extend(starts.map(|from| Task::Filter(index, from..chunks.len().min(from + FILTER_CHUNKS))));
         }
-        Ok(Self { config: config.clone(), rows, chunks, columns, table, filters, tasks, reservation })
+        Ok(Self { spec: spec.clone(), rows, chunks, columns, table, filters, tasks, reservation })
     }
 
     /// How many pieces of work there are.
@@ -282,23 +182,23 @@ impl Assembling {
         later: Option<Later>,
         hold: impl FnOnce(&mut Reservation),
     ) -> Result<Built> {
-        let Self { config, rows, chunks, columns, table, filters: works, mut reservation, .. } = self;
+        let Self { spec, rows, chunks, columns, table, filters: works, mut reservation, .. } = self;
         let table = table.map(|table| Arc::new(table.finish()));
         let finished = columns.into_iter().map(Assembly::finish).collect::<Result<Vec<_>>>()?;
         let (columns, column_bytes): (Vec<_>, Vec<_>) = finished.into_iter().unzip();
         let values = match &table {
-            Some(table) if table.packing().is_none() => values(&config, &chunks, &columns, rows),
+            Some(table) if table.packing().is_none() => values(&spec, &chunks, &columns, rows),
             _ => vec![],
         };
-        let valid = concat_valid(&chunks, rows).filter(|_| config.null_aware);
+        let valid = concat_valid(&chunks, rows).filter(|_| spec.null_aware);
         let null_rows = match &valid {
             Some(valid) => (0..rows).filter(|&row| valid.is_null(row)).map(|row| row as u32).collect(),
             None => Arc::from([]),
         };
         let filter_bytes: usize = works.iter().map(|(_, work)| work.bytes()).sum();
-        let contents = FilterContent::all(&config, filters, table.as_ref(), &chunks, works);
-        fill_filters(&config, filters, &contents)?;
-        let matched = marks_held(config.pairs.join_type).then(|| Bits::new(rows));
+        let contents = FilterContent::all(&spec, filters, table.as_ref(), &chunks, works);
+        fill_filters(&spec, filters, &contents)?;
+        let matched = spec.marks_rows.then(|| Bits::new(rows));
         if let Some(matched) = &matched {
             for chunk in &chunks {
                 let rows = chunk.matched.iter().flat_map(|matched| matched.set_indices());
@@ -326,13 +226,13 @@ impl Assembling {
 }
 
 /// How to pack the keys into codes, if they are words and fit.
-fn packing<'a>(config: &Config, chunks: impl Iterator<Item = &'a Chunk> + Clone) -> Option<Packing> {
-    let keys = &config.keys;
+fn packing<'a>(spec: &TableSpec, chunks: impl Iterator<Item = &'a Chunk> + Clone) -> Option<Packing> {
+    let keys = &spec.keys;
     if keys.is_empty() || !keys.iter().all(|key| key.kind.is_word()) {
         return None;
     }
     let null_codes: Vec<bool> = (0..keys.len())
-        .map(|key| config.null_equal && chunks.clone().any(|chunk| chunk.keys[key].nulls.is_some()))
+        .map(|key| spec.null_equal && chunks.clone().any(|chunk| chunk.keys[key].nulls.is_some()))
         .collect();
     let bounds: Vec<_> = (0..keys.len()).map(|key| key_bounds(chunks.clone(), key)).collect();
     Packing::new(&bounds, &null_codes)
@@ -340,7 +240,7 @@ fn packing<'a>(config: &Config, chunks: impl Iterator<Item = &'a Chunk> + Clone)
 
 /// Filters that need work of their own: a dense table is its own filter.
 fn plan_filters(
-    config: &Config,
+    spec: &TableSpec,
     filters: &Filters,
     table: &TableWork,
     chunks: &[Chunk],
@@ -349,10 +249,10 @@ fn plan_filters(
     let mut works = Vec::new();
     for &(_, key) in filters {
         let done = works.iter().any(|&(other, _)| other == key);
-        if done || config.keys.len() == 1 && matches!(table, TableWork::Dense(_)) {
+        if done || spec.keys.len() == 1 && matches!(table, TableWork::Dense(_)) {
             continue;
         }
-        let kind = &config.keys[key].kind;
+        let kind = &spec.keys[key].kind;
         let bounds = key_bounds(chunks.iter(), key);
         if let Some(work) = FilterWork::new(kind.is_word().then_some(bounds), matchable, FILTER_KEYS_MAX) {
             works.push((key, work));
@@ -361,8 +261,8 @@ fn plan_filters(
     works
 }
 
-fn values(config: &Config, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) -> Vec<KeyValues> {
-    let keys = config.key_columns.iter().enumerate();
+fn values(spec: &TableSpec, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) -> Vec<KeyValues> {
+    let keys = spec.key_columns.iter().enumerate();
     keys.map(|(key, kept)| match kept {
         Some(column) => KeyValues::Bytes(match columns[*column].data_type() {
             DataType::Utf8View => columns[*column].as_string_view().clone().to_binary_view(),
@@ -376,14 +276,6 @@ fn values(config: &Config, chunks: &[Chunk], columns: &[ArrayRef], rows: usize) 
         }
     })
     .collect()
-}
-
-/// The smallest and the largest word of a key.
-pub(super) fn key_bounds<'a>(chunks: impl Iterator<Item = &'a Chunk>, key: usize) -> (u64, u64) {
-    chunks.fold((u64::MAX, 0), |(min, max), chunk| {
-        let (low, high) = chunk.bounds[key];
-        (min.min(low), max.max(high))
-    })
 }
 
 /// All chunks in row order, their places (packet, chunk), and whether their only key ascends throughout.

@@ -3,10 +3,10 @@
 
 use arrow::buffer::NullBuffer;
 
-use super::keys::{KeyColumn, KeyData};
+use crate::operators::key_words::{KeyColumn, KeyData};
 
 /// The code of a row that cannot match anything.
-pub(super) const NO_CODE: u64 = u64::MAX;
+pub(in super::super) const NO_CODE: u64 = u64::MAX;
 
 /// Codes per build row up to which a [`Dense`] table is used: its 16 bytes per 64 codes are then at most the 24 to 32
 /// bytes that a hash table has per row; and where both sides come in the order of the keys it is read in order.
@@ -17,7 +17,7 @@ const DENSE_CODES_ALWAYS: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// How keys become one code.
 #[derive(Clone, Debug)]
-pub(in crate::operators) struct Packing {
+pub(in super::super) struct Packing {
     pub(super) keys: Vec<PackedKey>,
     /// Codes are below this.
     pub codes: u64,
@@ -25,7 +25,7 @@ pub(in crate::operators) struct Packing {
 
 /// One key's part of a code.
 #[derive(Clone, Debug)]
-pub(in crate::operators) struct PackedKey {
+pub(in super::super) struct PackedKey {
     pub min: u64,
     pub span: u64,
     pub shift: u32,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use diligence_base::Result;
 
-use super::Config;
-use super::assemble::Filters;
-use super::keys::words_are_ordered;
-use super::rows::BuildRows;
 use crate::memory::Reservation;
+use crate::operators::hash_join::table::filters::Filters;
+use crate::operators::hash_join::table::rows::BuildRows;
+use crate::operators::hash_join::table::spec::TableSpec;
+use crate::operators::key_words::words_are_ordered;
 use crate::operators::runtime_filter::{FilterWork, Judgement};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -28,7 +28,7 @@ const OVERFULL: usize = 2;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct SpilledFilters {
+pub(in super::super) struct SpilledFilters {
     keys: Vec<KeyFilter>,
     hashes: Option<FilterWork>,
     judgement: Judgement,
@@ -95,19 +95,19 @@ impl SpilledFilters {
     }
 
     /// All rows are in: shows the filters to those who asked for them.
-    pub fn finish(&self, config: &Config, filters: &Filters) -> Result<()> {
+    pub fn finish(&self, spec: &TableSpec, filters: &Filters) -> Result<()> {
         if !self.is_useful() {
             return Ok(());
         }
         for (filter, key) in filters {
             let Some(own) = self.keys.iter().find(|own| own.key == *key) else { continue };
-            if config.null_equal && own.has_null.load(Ordering::Relaxed) {
+            if spec.null_equal && own.has_null.load(Ordering::Relaxed) {
                 // NULL would have to pass.
                 continue;
             }
-            let logical = config.keys[*key].build.data_type();
+            let logical = spec.keys[*key].expression.data_type();
             let bounds = (own.min.load(Ordering::Relaxed), own.max.load(Ordering::Relaxed));
-            let has_bounds = bounds.0 <= bounds.1 && words_are_ordered(logical) && config.keys[*key].kind.is_word();
+            let has_bounds = bounds.0 <= bounds.1 && words_are_ordered(logical) && spec.keys[*key].kind.is_word();
             filter.set_work(own.work.clone(), has_bounds.then_some(bounds), logical)?;
         }
         Ok(())

@@ -6,14 +6,15 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
 
-use super::build::split;
-use super::emit::needs_held_rows;
 use super::loading::Loading;
-use super::pair::{Pair, Work, rows_of};
-use super::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
-use super::{Config, Shared};
+use super::pair::{Pair, rows_of};
+use super::work::Work;
 use crate::batch::Batch;
 use crate::memory::Reservation;
+use crate::operators::hash_join::config::Config;
+use crate::operators::hash_join::output::needs_held_rows;
+use crate::operators::hash_join::spill::counts::SpillCounts;
+use crate::operators::hash_join::spill::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
 use crate::temp::{BatchReader, SpillBuffers};
 
 /// See the module.
@@ -36,7 +37,7 @@ impl Splitting {
         loading: Loading,
         buffers: SpillBuffers,
         config: &Arc<Config>,
-        shared: &Shared,
+        counts: &Arc<SpillCounts>,
         owner: u64,
     ) -> Self {
         let memory_bytes = loading.bytes();
@@ -44,7 +45,7 @@ impl Splitting {
         let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
         let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
         let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers));
-        let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, &shared.counts);
+        let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, counts);
         partitions.spill_all();
         Self {
             config: config.clone(),
@@ -101,7 +102,7 @@ impl Splitting {
     }
 
     fn split_build(&mut self, batch: &Batch) -> Result<()> {
-        for (partition, batch) in split(self.config.unspilled(batch)?, &self.config, &self.partitions)? {
+        for (partition, batch) in self.partitions.split_rows(self.config.table.unspilled(batch)?, &self.config.table)? {
             self.partitions.belong(partition);
             self.writes.push_back((Side::Build, partition, batch));
         }
@@ -109,8 +110,7 @@ impl Splitting {
     }
 
     fn split_probe(&mut self, batch: &Batch) -> Result<()> {
-        let keys = self.config.probe_keys(batch)?;
-        let hashes = self.config.hashes(&keys, batch.rows());
+        let (_, hashes) = self.config.probe_hashes(batch)?;
         let needs_partner = needs_held_rows(self.config.pairs.join_type);
         for (partition, batch) in self.partitions.split(batch, &hashes)? {
             if !needs_partner || self.partitions.has_build_rows(partition) {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
 
-use super::shared_table::{Paid, SharedTable};
+use super::paid::Paid;
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// The held side of a join, complete.
-pub(super) struct Held {
+pub(in super::super) struct Held {
     pub rows: usize,
     pub columns: Vec<ArrayRef>,
     /// Which rows have found a partner, where the join type asks.
@@ -27,12 +27,12 @@ pub(super) struct Held {
     /// Pays for all of it, until it is dropped; of another query's table only for what is not that one's.
     pub paid: Option<Arc<Paid>>,
     /// Whose it is, if another query has made it: dropped last.
-    pub _lent: Option<Arc<SharedTable>>,
+    pub _lent: Option<Arc<dyn Send + Sync>>,
 }
 
 /// Which rows of the probe side have found a partner so far, where they meet the held side block by block: those
 /// without one, and all of which only that matters, come out when they have met all blocks.
-pub(super) struct Later {
+pub(in super::super) struct Later {
     pub matched: Arc<Bits>,
     /// The number of the present batch's first row.
     pub first_row: AtomicUsize,
@@ -52,7 +52,7 @@ impl Later {
 
 /// The held side as probe packets and the source of unmatched rows see it.
 #[derive(Default)]
-pub(super) struct Published {
+pub(in super::super) struct Published {
     /// `None` before it is complete, after it went to temp space, and once the probe side has ended: who takes it out
     /// decides.
     pub held: Mutex<Option<Arc<Held>>>,
@@ -72,7 +72,7 @@ impl Published {
 
 /// What the probe side has seen. Only for null-aware joins without a filter.
 #[derive(Default)]
-pub(super) struct ProbeSeen {
+pub(in super::super) struct ProbeSeen {
     /// The probe side had a row.
     pub row: AtomicBool,
     /// It had one with a NULL key.
@@ -80,7 +80,7 @@ pub(super) struct ProbeSeen {
 }
 
 /// Bits that several packets set.
-pub(super) struct Bits(Vec<AtomicU64>);
+pub(in super::super) struct Bits(Vec<AtomicU64>);
 
 impl Bits {
     pub fn new(len: usize) -> Self {

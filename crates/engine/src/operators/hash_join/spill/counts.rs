@@ -7,7 +7,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counters of one join's run.
 #[derive(Debug, Default)]
-pub(super) struct SpillCounts {
+pub(in super::super) struct SpillCounts {
     spills: Arc<Spills>,
     partitions: AtomicUsize,
     levels: AtomicUsize,
@@ -70,7 +70,7 @@ impl SpillCounts {
 /// The counters at a moment.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spilled {
+pub(in super::super) struct Spilled {
     pub partitions: usize,
     pub partitions_spilled: usize,
     pub levels: usize,

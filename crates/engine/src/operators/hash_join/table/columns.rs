@@ -35,7 +35,7 @@ const BLOCK_PART: usize = 8;
 const COPY_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 
 /// One packet's part of one column.
-pub(super) struct ColumnChunks {
+pub(in super::super) struct ColumnChunks {
     logical: DataType,
     /// Each with the number of blocks that there were when it was in.
     chunks: Vec<(Chunk, usize)>,

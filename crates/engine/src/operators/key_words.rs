@@ -26,7 +26,7 @@ use crate::operators::hashing::{MULTIPLIER, SEED, combined, folded, hash_long, h
 const SIGN: u64 = 1 << 63;
 
 /// How a key's values are represented.
-pub(in crate::operators) enum KeyKind {
+pub(super) enum KeyKind {
     /// As words.
     Word,
     /// As byte strings that are the values.
@@ -113,7 +113,7 @@ impl KeyKind {
 
 /// A batch's values of one key.
 #[derive(Debug)]
-pub(in crate::operators) struct KeyColumn {
+pub(super) struct KeyColumn {
     /// The values; whatever stands where a NULL is.
     pub data: KeyData,
     /// Which rows are not NULL; `None` if all are.
@@ -122,7 +122,7 @@ pub(in crate::operators) struct KeyColumn {
 
 /// See [`KeyColumn`].
 #[derive(Debug)]
-pub(in crate::operators) enum KeyData {
+pub(super) enum KeyData {
     /// Words.
     Words(Vec<u64>),
     /// Byte strings and their hashes.
@@ -186,7 +186,7 @@ fn hydrated(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Appends the words of an array of a word type in any physical form but a dictionary.
-pub(in crate::operators) fn words_of(array: &dyn Array, words: &mut Vec<u64>) -> Result<()> {
+pub(super) fn words_of(array: &dyn Array, words: &mut Vec<u64>) -> Result<()> {
     macro_rules! signed {
         ($type:ty) => {
             words.extend(array.as_primitive::<$type>().values().iter().map(|&value| (value as i64 as u64) ^ SIGN))
@@ -258,7 +258,7 @@ pub(in crate::operators) fn words_of(array: &dyn Array, words: &mut Vec<u64>) ->
 }
 
 /// Whether the order of a type's words says something about its values; not so for floats.
-pub(in crate::operators) fn words_are_ordered(logical: &DataType) -> bool {
+pub(super) fn words_are_ordered(logical: &DataType) -> bool {
     match logical {
         DataType::Dictionary(_, values) => words_are_ordered(values),
         other => !other.is_floating() && !matches!(other, DataType::Boolean),
@@ -266,7 +266,7 @@ pub(in crate::operators) fn words_are_ordered(logical: &DataType) -> bool {
 }
 
 /// The value of a word in a logical type whose words are ordered.
-pub(in crate::operators) fn word_to_scalar(word: u64, logical: &DataType) -> Result<ScalarValue> {
+pub(super) fn word_to_scalar(word: u64, logical: &DataType) -> Result<ScalarValue> {
     let signed = (word ^ SIGN) as i64;
     let number = match logical {
         DataType::Dictionary(_, values) => return word_to_scalar(word, values),

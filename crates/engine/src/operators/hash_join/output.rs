@@ -9,49 +9,16 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType};
 use diligence_base::{Error, Result};
 
-use super::held::{Bits, Held};
+use super::table::held::{Bits, Held};
+use super::table::spec::{StoredSource, Wanted};
 use crate::batch::{Batch, Column, Picks, Selection};
 use crate::expressions::Expr;
 use crate::flow::Output;
 use crate::plan::PairFilter;
-
-/// Which columns of the held side are kept, each once.
-#[derive(Default)]
-pub(super) struct Wanted {
-    pub columns: Vec<(StoredSource, DataType)>,
-}
-
-/// Where a kept column comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StoredSource {
-    /// A column of the input.
-    Input(usize),
-    /// A key, as byte strings.
-    Key(usize),
-}
-
-impl Wanted {
-    /// The position at which a column is kept.
-    pub fn keep(&mut self, source: StoredSource, logical: &DataType) -> usize {
-        match self.columns.iter().position(|(other, _)| *other == source) {
-            Some(position) => position,
-            None => {
-                self.columns.push((source, logical.clone()));
-                self.columns.len() - 1
-            }
-        }
-    }
-}
-
-/// Whether a join type asks which held rows have found a partner.
-pub(super) fn marks_held(join_type: JoinType) -> bool {
-    use JoinType::*;
-    matches!(join_type, Left | Full | LeftSemi | LeftAnti | LeftMark)
-}
 
 /// Whether nothing can come out when the held side has no row that can find a partner. Those of the held side that come
 /// out nevertheless are not the probe's business.

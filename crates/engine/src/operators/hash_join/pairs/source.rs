@@ -1,44 +1,27 @@
-//! What was written to temp space, joined after the probe: each partition's build rows with its probe rows.
-//!
-//! ```text
-//!            fits                                 more of the build side          all has been met
-//!   load ----------> table --> probe --> unmatched ----------> load   \------------> later --> next pair
-//!     |                 ^                                                      (rows of the probe side that
-//!     |                 | one key, or all levels used: a block of it            depend on all blocks)
-//!     +-- does not fit -+
-//!     |
-//!     +-- most fits ---> overflow: the rest of both sides, as one pair more; the load goes on
-//!     |
-//!     +----------------> split: two more files for each partition of the next level, as pairs of their own
-//! ```
-//! Pairs are worked on by several packets. One whose table would not fit beside those of others waits for them, so that
-//! a pair is only split when it does not fit alone.
-//!
-//! Invariants:
-//! * A table is made of rows for which finishing is reserved as well: it is never given up half way.
-//! * Whatever the order of pairs and blocks, a build row comes out once, with its pair, and a probe row without a
-//!   partner once, when it has met all build rows of its pair.
+//! The source of what comes of pairs, each packet with one at a time.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::assemble::Assembling;
-use super::dump::Dump;
-use super::emit::marks_held;
-use super::held::{Bits, Later, Published};
-use super::incoming::check_rows;
 use super::loading::{Kept, Loading, copied};
 use super::overflow::Overflow;
-use super::pair::{Pair, Work, rows_of};
-use super::probe::Lookups;
+use super::pair::{Pair, rows_of};
 use super::splitting::Splitting;
-use super::unmatched::UnmatchedState;
-use super::{BUFFERS, Built, CLUSTERS_MIN, Config, Shared};
+use super::work::Work;
 use crate::batch::Batch;
 use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::memory::{QueryMemory, Reservation};
+use crate::operators::hash_join::config::Config;
+use crate::operators::hash_join::probe::lookups::Lookups;
+use crate::operators::hash_join::probe::unmatched::UnmatchedState;
+use crate::operators::hash_join::shared::{BUFFERS, CLUSTERS_MIN, Shared};
+use crate::operators::hash_join::spill::dump::Dump;
+use crate::operators::hash_join::table::assemble::Assembling;
+use crate::operators::hash_join::table::built::Built;
+use crate::operators::hash_join::table::held::{Bits, Later, Published};
+use crate::operators::hash_join::table::incoming::check_rows;
 use crate::sync::{Mutex, atomic::Ordering};
 use crate::temp::{BatchReader, SpillBuffers, TempSpace};
 
@@ -49,7 +32,7 @@ const ASKED_CLUSTERS: usize = 8;
 const CLUSTERS_FREE: usize = 4;
 
 /// The source.
-pub(super) struct Pairs {
+pub(in super::super) struct Pairs {
     config: Arc<Config>,
     shared: Arc<Shared>,
     queue: Arc<Mutex<Queue>>,
@@ -76,7 +59,7 @@ impl Pairs {
 
 impl Source for Pairs {
     fn name(&self) -> &'static str {
-        self.config.name
+        self.config.table.name
     }
 
     fn packets_max(&self) -> usize {
@@ -182,7 +165,7 @@ impl PairsState {
     fn claim(&mut self, waker: &Waker) -> Result<Pull> {
         let queue = self.queue.clone();
         let mut queue = queue.lock();
-        if self.config.is_void(&self.shared) {
+        if self.config.is_void(&self.shared.published.seen) {
             queue.pairs.clear();
         }
         if let Some(dump) = queue.dump.take() {
@@ -224,7 +207,7 @@ impl PairsState {
         let shared = self.shared.buffers.lock().take();
         let own = if shared.is_some() { CLUSTERS_FREE } else { CLUSTERS_FREE + CLUSTERS_MIN };
         let own = own * self.temp.cluster_bytes();
-        let mut table = self.memory.revocable(self.config.name);
+        let mut table = self.memory.revocable(self.config.table.name);
         let fits = table.grow(table_bytes + own).is_ok();
         if !is_alone && !fits {
             *self.shared.buffers.lock() = shared;
@@ -235,7 +218,7 @@ impl PairsState {
             self.buffers = Some((shared, true));
             return Ok(Some(table));
         }
-        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.name), BUFFERS) {
+        match SpillBuffers::new(&self.temp, self.memory.reservation(self.config.table.name), BUFFERS) {
             Err(error) if error.kind() == ErrorKind::Resource && !is_alone => return Ok(None),
             buffers => self.buffers = Some((buffers?, false)),
         }
@@ -379,7 +362,7 @@ impl PairsState {
             drop(loading);
             let Work { pair, .. } = *work;
             let work = Work::new(pair, &self.config, None, &self.buffers()?);
-            self.begin_loading(Box::new(work), self.memory.revocable(self.config.name));
+            self.begin_loading(Box::new(work), self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
         }
         if !work.in_blocks && work.pair.can_split {
@@ -387,7 +370,8 @@ impl PairsState {
                 self.step = Step::Load(work, loading);
                 return Ok(Pull::Again);
             }
-            let splitting = Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared, self.owner);
+            let splitting =
+                Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared.counts, self.owner);
             self.step = Step::Split(Box::new(splitting));
             return Ok(Pull::Again);
         }
@@ -401,12 +385,12 @@ impl PairsState {
             if work.later.is_none() && self.config.pairs.asks_all_held() {
                 let rows = rows_of(&work.pair.probe) as usize;
                 check_rows(rows)?;
-                let mut reservation = self.memory.reservation(self.config.name);
+                let mut reservation = self.memory.reservation(self.config.table.name);
                 reservation.overdraw(rows / 8);
                 work.later = Some((Arc::new(Bits::new(rows)), reservation));
             }
         }
-        let assembling = Assembling::new(&work.config, loading.into_all(), &[], 1, true)?;
+        let assembling = Assembling::new(&work.config.table, loading.into_all(), &[], 1, true)?;
         self.step = Step::Assemble(work, assembling, 0);
         Ok(Pull::Again)
     }
@@ -468,12 +452,12 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let held = probing.built.held.clone();
-        if !marks_held(work.config.pairs.join_type) {
+        if !work.config.table.marks_rows {
             drop((probing, held));
             return self.next_block(work);
         }
         let published = Arc::new(Published::reading(&self.shared.published.seen));
-        let is_plain = self.config.null_aware && !self.config.pairs.has_residual();
+        let is_plain = self.config.table.null_aware && !self.config.pairs.has_residual();
         let unmatched = UnmatchedState::new(held, work.config.pairs.clone(), published, is_plain, self.batch_rows);
         self.step = Step::Unmatched(work, unmatched);
         Ok(Pull::Again)
@@ -503,7 +487,7 @@ impl PairsState {
 
     fn next_block(&mut self, mut work: Box<Work>) -> Result<Pull> {
         if work.build.is_some() {
-            self.begin_loading(work, self.memory.revocable(self.config.name));
+            self.begin_loading(work, self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
         }
         let reader = match (&work.later, &work.pair.probe) {

@@ -9,14 +9,14 @@
 
 use diligence_base::{ErrorKind, Result};
 
-use super::Config;
-use super::assemble::{FinishingBytes, finishing_bytes};
-use super::build::keep;
-use super::incoming::Incoming;
 use super::partitions::Partitions;
-use super::rows::BuildRows;
 use crate::batch::Batch;
 use crate::memory::Reservation;
+use crate::operators::hash_join::table::assemble::finishing_bytes;
+use crate::operators::hash_join::table::finishing::FinishingBytes;
+use crate::operators::hash_join::table::incoming::Incoming;
+use crate::operators::hash_join::table::rows::BuildRows;
+use crate::operators::hash_join::table::spec::TableSpec;
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
@@ -26,7 +26,7 @@ use crate::sync::{
 const BLOCKS_SHARE: usize = 32;
 
 /// See the module.
-pub(super) struct Resident {
+pub(in super::super) struct Resident {
     stores: Vec<Store>,
 }
 
@@ -37,7 +37,7 @@ struct Store {
 }
 
 /// What became of rows.
-pub(super) enum Kept {
+pub(in super::super) enum Kept {
     Yes,
     /// Not: their partition is in temp space.
     Spilled,
@@ -47,10 +47,10 @@ pub(super) enum Kept {
 
 impl Resident {
     /// No rows in any of so many partitions. `memory_bytes` is about what the join may have.
-    pub fn new(config: &Config, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
+    pub fn new(spec: &TableSpec, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
         let block_bytes = memory_bytes / BLOCKS_SHARE / partitions;
-        let finishing = FinishingBytes::new(config);
-        let rows = || Incoming::in_blocks(&config.stored, reservation.sibling(), block_bytes);
+        let finishing = FinishingBytes::new(spec);
+        let rows = || Incoming::in_blocks(&spec.stored, reservation.sibling(), block_bytes);
         let store = |_| Store { rows: Mutex::new(rows().with_finishing(finishing)), bytes: AtomicUsize::new(0) };
         Self { stores: (0..partitions).map(store).collect() }
     }
@@ -81,7 +81,7 @@ impl Resident {
             }
             room => room?,
         };
-        keep(&mut own, room, rows)?;
+        own.push(room, rows)?;
         // Whoever keeps rows sees that they are spilled, or whoever spills sees that there are some.
         store.bytes.store(own.bytes(), Ordering::SeqCst);
         Ok(Kept::Yes)
@@ -92,7 +92,7 @@ impl Resident {
     }
 
     /// Some rows of a partition that was spilled, as a batch for temp space; `None` if there are none in memory.
-    pub fn pop_spilled(&self, config: &Config, partitions: &Partitions) -> Option<(usize, Batch, Reservation)> {
+    pub fn pop_spilled(&self, spec: &TableSpec, partitions: &Partitions) -> Option<(usize, Batch, Reservation)> {
         let spilled = |partition: &usize| self.bytes(*partition) > 0 && partitions.is_spilled(*partition);
         for partition in (0..self.stores.len()).filter(spilled) {
             let store = &self.stores[partition];
@@ -101,7 +101,7 @@ impl Resident {
             store.bytes.store(own.bytes(), Ordering::Relaxed);
             drop(own);
             if let Some((chunk, columns, reservation)) = popped {
-                return Some((partition, BuildRows::of_chunk(chunk, columns).into_spilled(config), reservation));
+                return Some((partition, BuildRows::of_chunk(chunk, columns).into_spilled(spec), reservation));
             }
         }
         None
@@ -117,9 +117,9 @@ impl Resident {
     }
 
     /// Bytes that finishing the rows needs on top of what is reserved with them.
-    pub fn finishing_bytes(&self, config: &Config) -> usize {
+    pub fn finishing_bytes(&self, spec: &TableSpec) -> usize {
         let stores: Vec<_> = self.stores.iter().map(|store| store.rows.lock()).collect();
-        finishing_bytes(config, stores.iter().map(|rows| &**rows), true)
+        finishing_bytes(spec, stores.iter().map(|rows| &**rows), true)
     }
 
     /// Takes all rows out.

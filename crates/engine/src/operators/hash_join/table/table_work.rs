@@ -1,12 +1,12 @@
-//! Building a [table](super::table) from the chunks of the build side, in parts that own disjoint ranges of codes or of
+//! Building a [table](super::hash_table) from the chunks of the build side, in parts that own disjoint ranges of codes or of
 //! hashes and that any workers may do at the same time.
 
-use arrow::buffer::NullBuffer;
+use std::sync::Arc;
 
-use super::assemble::Chunk;
+use super::chunk::{Chunk, PARTITION_BITS};
+use super::hash_table::{Dense, Hashed, Table, hash_as_word, tag};
 use super::packing::Packing;
 use super::shared_vec::SharedVec;
-use super::table::{Dense, Hashed, Table, hash_as_word, tag};
 use crate::memory::{QueryMemory, Reservation};
 use crate::sync::{
     Mutex,
@@ -16,16 +16,13 @@ use crate::sync::{
 /// Rows, or codes, in a part of a table: a millisecond or two of work. Tests have many parts of few rows.
 const PART_ROWS: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
-/// Bits of the hash by which chunks are partitioned while they come in.
-const PARTITION_BITS: u32 = 6;
-
 /// A table being built, in parts.
-pub(super) enum TableWork {
+pub(in super::super) enum TableWork {
     Dense(DenseWork),
     Hashed(HashedWork),
 }
 
-pub(super) struct DenseWork {
+pub(in super::super) struct DenseWork {
     packing: Packing,
     part_codes: u64,
     parts: usize,
@@ -41,7 +38,7 @@ pub(super) struct DenseWork {
     unique: Mutex<Vec<(usize, usize)>>,
 }
 
-pub(super) struct HashedWork {
+pub(in super::super) struct HashedWork {
     packing: Option<Packing>,
     part_bits: u32,
     slot_bits: u32,
@@ -143,12 +140,12 @@ impl TableWork {
                     }
                     ranges
                 });
-                Table::Dense(Dense {
+                Table::Dense(Arc::new(Dense {
                     packing: work.packing,
                     blocks: work.blocks.into_vec(),
                     rows: work.rows.map(SharedVec::into_vec),
                     ranges,
-                })
+                }))
             }
             TableWork::Hashed(work) => Table::Hashed(Hashed {
                 part_bits: work.part_bits,
@@ -421,42 +418,5 @@ impl<T> Scratch<T> {
         self.reservation.overdraw(capacity * size_of::<T>());
         self.values.reserve_exact(capacity - self.values.len());
         self.reservation.shrink(before * size_of::<T>());
-    }
-}
-
-/// The rows of a chunk that can match, by the upper bits of their hashes.
-pub(super) struct Partitions {
-    rows: Vec<u32>,
-    ends: [u32; 1 << PARTITION_BITS],
-}
-
-impl Partitions {
-    pub fn new(hashes: &[u64], valid: Option<&NullBuffer>) -> Self {
-        let partition = |hash: u64| (hash >> (64 - PARTITION_BITS)) as usize;
-        let mut next = [0u32; 1 << PARTITION_BITS];
-        match valid {
-            None => hashes.iter().for_each(|&hash| next[partition(hash)] += 1),
-            Some(valid) => valid.valid_indices().for_each(|row| next[partition(hashes[row])] += 1),
-        }
-        let mut start = 0;
-        for next in &mut next {
-            (*next, start) = (start, start + *next);
-        }
-        let mut rows = vec![0; start as usize];
-        let mut put = |row: usize| {
-            let next = &mut next[partition(hashes[row])];
-            rows[*next as usize] = row as u32;
-            *next += 1;
-        };
-        match valid {
-            None => (0..hashes.len()).for_each(&mut put),
-            Some(valid) => valid.valid_indices().for_each(&mut put),
-        }
-        Self { rows, ends: next }
-    }
-
-    fn rows(&self, partitions: std::ops::Range<usize>) -> &[u32] {
-        let start = if partitions.start == 0 { 0 } else { self.ends[partitions.start - 1] };
-        &self.rows[start as usize..self.ends[partitions.end - 1] as usize]
     }
 }

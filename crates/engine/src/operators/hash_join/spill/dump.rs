@@ -12,18 +12,18 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use diligence_base::Result;
 use diligence_base::limits::BATCH_ROWS_MAX;
 
-use super::build::split;
-use super::keys::{KeyColumn, KeyData, KeyKind};
 use super::partitions::{Partitions, Side};
-use super::rows::BuildRows;
-use super::{Built, Config, KeyValues};
 use crate::batch::{Batch, Column};
 use crate::memory::Reservation;
+use crate::operators::hash_join::table::built::{Built, KeyValues};
+use crate::operators::hash_join::table::rows::BuildRows;
+use crate::operators::hash_join::table::spec::TableSpec;
+use crate::operators::key_words::{KeyColumn, KeyData, KeyKind};
 
 /// See the module.
-pub(super) struct Dump {
+pub(in super::super) struct Dump {
     built: Arc<Built>,
-    config: Arc<Config>,
+    spec: Arc<TableSpec>,
     /// The next step through the table, and after those the next row.
     next: usize,
     /// Rows that are in the table; empty if the table does not say which.
@@ -39,7 +39,7 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    pub fn new(built: Arc<Built>, config: Arc<Config>, owner: u64) -> Self {
+    pub fn new(built: Arc<Built>, spec: Arc<TableSpec>, owner: u64) -> Self {
         let rows = built.held.rows;
         let by_code = built.lookup.table.as_ref().is_some_and(|table| table.packing().is_some());
         let is_found = vec![false; if by_code { rows } else { 0 }];
@@ -51,7 +51,7 @@ impl Dump {
         });
         Self {
             built,
-            config,
+            spec,
             next: 0,
             is_found,
             rows: vec![],
@@ -78,7 +78,7 @@ impl Dump {
                 self.writes.pop();
             }
             let Some(rows) = self.next_rows()? else { return Poll::Ready(Ok(())) };
-            self.writes = split(rows, &self.config, partitions)?;
+            self.writes = partitions.split_rows(rows, &self.spec)?;
             self.writes.iter().for_each(|(partition, _)| partitions.belong(*partition));
         }
     }
@@ -119,8 +119,8 @@ impl Dump {
             .map(|matched| BooleanBuffer::collect_bool(picked.len(), |index| matched.get(picked[index] as usize)));
         let rows: Arc<UInt32Array> = Arc::new(picked.into());
         let columns: Vec<_> = held.columns.iter().map(|column| Column::picked(column.clone(), rows.clone())).collect();
-        let keys = self.config.keys.iter().enumerate().map(|(key, _)| {
-            if let Some(kept) = self.config.key_columns[key] {
+        let keys = self.spec.keys.iter().enumerate().map(|(key, _)| {
+            if let Some(kept) = self.spec.key_columns[key] {
                 return KeyKind::Bytes.column(&columns[kept].flat()?);
             }
             if let Some(KeyValues::Words(words, nulls)) = lookup.values.get(key) {

@@ -1,4 +1,4 @@
-//! The probe side: each batch looks its keys up and gives picks.
+//! Looks the keys of a batch up in a table.
 //!
 //! Three ways through a batch, the fastest that fits:
 //! * no two build rows have the same keys and no condition is left: each row has at most one partner, found in one
@@ -7,149 +7,27 @@
 //! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and
 //!   condition are then tested column by column.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Poll;
 
 use arrow::array::Array;
 use arrow::buffer::NullBuffer;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
-use super::at_rest::Borrowed;
 use super::cross_pairs::{CrossHeld, CrossPairs};
-use super::emit::{InWork, needs_held_rows};
-use super::held::{Held, ProbeSeen};
-use super::keys::{KeyColumn, KeyData, hash_rows};
-use super::packing::NO_CODE;
-use super::partitions::{Partitions, Side};
-use super::table::{Found, Table, hash_as_word};
-use super::{Built, Config, KeyValues, Lookup, Shared};
 use crate::batch::{Batch, nulls_of, views};
-use crate::flow::profile::Spills;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Output};
+use crate::operators::hash_join::config::Config;
+use crate::operators::hash_join::output::{InWork, needs_held_rows};
+use crate::operators::hash_join::table::built::{Built, KeyValues, Lookup};
+use crate::operators::hash_join::table::hash_table::{Found, Table, hash_as_word};
+use crate::operators::hash_join::table::held::{Held, ProbeSeen};
+use crate::operators::hash_join::table::packing::NO_CODE;
+use crate::operators::key_words::{KeyColumn, KeyData, hash_rows};
 use crate::sync::atomic::Ordering;
 
-/// The operator.
-pub(super) struct Probe {
-    pub config: Arc<Config>,
-    pub shared: Arc<Shared>,
-}
-
-impl Operator for Probe {
-    fn name(&self) -> &'static str {
-        "HashJoin"
-    }
-
-    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
-        let lookups = Lookups::new(self.config.clone(), self.shared.published.seen.clone(), setup.batch_rows);
-        let owner = self.shared.next_owner();
-        Ok(Box::new(ProbeState {
-            lookups,
-            table: Borrowed::new(&self.shared),
-            shared: self.shared.clone(),
-            owner,
-            writes: VecDeque::new(),
-            resident: None,
-        }))
-    }
-
-    fn spills(&self) -> Option<Arc<Spills>> {
-        Some(self.shared.counts.spills().clone())
-    }
-}
-
-/// One packet of the probe side.
-///
-/// While no partition is in temp space, each batch is looked up and that is all. Otherwise its rows are told apart:
-/// those of partitions in temp space are written, the others looked up.
-struct ProbeState {
-    lookups: Lookups,
-    shared: Arc<Shared>,
-    table: Borrowed,
-    owner: u64,
-    /// Rows that go to temp space before anything else.
-    writes: VecDeque<(usize, Batch)>,
-    /// The rest of their batch, to be looked up.
-    resident: Option<Batch>,
-}
-
-impl OperatorState for ProbeState {
-    fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
-        let table = self.table.look();
-        let Some(partitions) = self.shared.partitions.get().cloned() else {
-            return self.lookups.push(table.ok_or_else(no_table)?, input, out);
-        };
-        if self.lookups.config.is_void(&self.shared) || self.lookups.probe_has_null(&input)? {
-            return Ok(Flow::Done);
-        }
-        self.resident = self.tell_apart(input, &partitions)?;
-        self.more(out)
-    }
-
-    fn more(&mut self, out: &mut Output) -> Result<Flow> {
-        if let Some(partitions) = self.shared.partitions.get() {
-            while let Some((partition, batch)) = self.writes.front() {
-                match partitions.poll_write(Side::Probe, *partition, batch, self.owner, out.waker()) {
-                    Poll::Pending => return Ok(Flow::Wait),
-                    Poll::Ready(written) => written?,
-                }
-                self.writes.pop_front();
-            }
-        }
-        let table = self.table.get();
-        match self.resident.take() {
-            Some(batch) => self.lookups.push(table.ok_or_else(no_table)?, batch, out),
-            None if self.lookups.is_busy() => self.lookups.more(table.ok_or_else(no_table)?, out),
-            None => Ok(Flow::NeedInput),
-        }
-    }
-}
-
-fn no_table() -> Error {
-    Error::bug("a join was probed before its build side was in")
-}
-
-impl ProbeState {
-    /// Puts aside the rows of partitions in temp space that may have a partner there. The others, if there are any,
-    /// find what they find in the table, which is nothing for those that have no partner at all.
-    fn tell_apart(&mut self, input: Batch, partitions: &Partitions) -> Result<Option<Batch>> {
-        let config = self.lookups.config.clone();
-        let keys = config.probe_keys(&input)?;
-        let hashes = config.hashes(&keys, input.rows());
-        let valid = NullBuffer::union_many(keys.iter().map(|key| key.nulls.as_ref()));
-        let valid = valid.filter(|_| self.table.get().is_some() && !config.null_equal && config.can_partition());
-        let mut is_away = vec![false; partitions.len()];
-        for (partition, is_away) in is_away.iter_mut().enumerate() {
-            *is_away = partitions.is_spilled(partition) && partitions.has_build_rows(partition);
-        }
-        // Without a table at hand, all rows must go where the build rows are.
-        let filters = self.shared.filters.get().filter(|_| self.table.get().is_some() && config.can_partition());
-        let mut away = vec![vec![]; partitions.len()];
-        for (row, &hash) in hashes.iter().enumerate() {
-            let partition = partitions.of(hash);
-            if is_away[partition] && valid.as_ref().is_none_or(|valid| valid.is_valid(row)) {
-                away[partition].push(row as u32);
-            }
-        }
-        if let Some(filters) = filters {
-            away.iter_mut().filter(|rows| !rows.is_empty()).for_each(|rows| filters.retain(rows, &hashes));
-        }
-        let mut stays = vec![true; input.rows()];
-        away.iter().flatten().for_each(|&row| stays[row as usize] = false);
-        let stay = (0..input.rows() as u32).filter(|&row| stays[row as usize]).collect::<Vec<_>>();
-        if stay.len() == input.rows() {
-            return Ok(Some(input));
-        }
-        for (partition, rows) in away.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-            self.writes.push_back((partition, input.pick(&rows.into())?));
-        }
-        if stay.is_empty() { Ok(None) } else { input.pick(&stay.into()).map(Some) }
-    }
-}
-
 /// Looks batches up in a table.
-pub(super) struct Lookups {
+pub(in super::super) struct Lookups {
     config: Arc<Config>,
     seen: Arc<ProbeSeen>,
     batch_rows: usize,
@@ -202,15 +80,15 @@ impl Lookups {
         if self.probe_has_null(&input)? {
             return Ok(Flow::Done);
         }
-        if config.keys.is_empty() && held.rows > 0 {
+        if config.table.keys.is_empty() && held.rows > 0 {
             return self.push_without_keys(input, built, out);
         }
         let Some(table) = &lookup.table else {
             // Only NULLs on the build side, or nothing.
-            if needs_held_rows(pairs.join_type) && !(config.null_aware && pairs.has_residual()) {
+            if needs_held_rows(pairs.join_type) && !(config.table.null_aware && pairs.has_residual()) {
                 return Ok(if held.is_complete { Flow::Done } else { Flow::NeedInput });
             }
-            if config.null_aware {
+            if config.table.null_aware {
                 return self.begin_pairs(input, built, out);
             }
             if held.later.is_none() {
@@ -275,8 +153,8 @@ impl Lookups {
     }
 
     /// Whether, in a null-aware join without a condition, nothing can come out any more, as some probe key is NULL.
-    fn probe_has_null(&self, input: &Batch) -> Result<bool> {
-        if !self.config.null_aware || self.config.pairs.has_residual() {
+    pub fn probe_has_null(&self, input: &Batch) -> Result<bool> {
+        if !self.config.table.null_aware || self.config.pairs.has_residual() {
             return Ok(false);
         }
         let seen = &self.seen;
@@ -286,7 +164,7 @@ impl Lookups {
         if seen.null.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let key = self.config.keys[0].probe.evaluate(input)?.flat()?;
+        let key = self.config.only_probe_key(input)?;
         if key.logical_null_count() > 0 {
             seen.null.store(true, Ordering::Relaxed);
             return Ok(true);
@@ -297,7 +175,7 @@ impl Lookups {
     /// Computes keys, words and, where needed, hashes.
     fn look_up(&mut self, input: &Batch, table: &Table) -> Result<()> {
         let mut spare = std::mem::take(&mut self.keys).into_iter();
-        for key in 0..self.config.keys.len() {
+        for key in 0..self.config.table.keys.len() {
             let words = spare.next().map_or(vec![], KeyColumn::into_words);
             self.keys.push(self.config.probe_key(key, input, words)?);
         }
@@ -309,7 +187,7 @@ impl Lookups {
             None => {
                 self.words.clear();
                 self.words.extend(self.hashes.iter().map(|&hash| hash_as_word(hash)));
-                if !self.config.null_equal {
+                if !self.config.table.null_equal {
                     for nulls in self.keys.iter().filter_map(|key| key.nulls.as_ref()) {
                         for (word, valid) in self.words.iter_mut().zip(nulls) {
                             *word = if valid { *word } else { NO_CODE };
@@ -351,12 +229,12 @@ impl Lookups {
             self.found = Found::default();
         }
         let mut cross = Vec::new();
-        if self.config.keys.is_empty() {
+        if self.config.table.keys.is_empty() {
             let all = (0..input.rows() as u32).collect();
             cross.push(CrossPairs::new(all, CrossHeld::All(held.rows)));
-        } else if self.config.null_aware {
+        } else if self.config.table.null_aware {
             // NOT IN with a condition: a NULL on either side might be equal to anything that fulfils the condition.
-            let key = self.config.keys[0].probe.evaluate(&input)?.flat()?;
+            let key = self.config.only_probe_key(&input)?;
             let nulls = key.logical_nulls();
             let is_null = |row: &u32| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row as usize));
             let (null, other): (Vec<u32>, Vec<u32>) = (0..input.rows() as u32).partition(is_null);
@@ -402,7 +280,7 @@ impl Lookups {
             }
             if !is_done {
                 // Without keys there is but one list of pairs, and it is in the order of the probe rows.
-                let in_order = pending.cross.first().filter(|_| self.config.keys.is_empty());
+                let in_order = pending.cross.first().filter(|_| self.config.table.keys.is_empty());
                 complete = in_order.and_then(CrossPairs::next_probe).map_or(0, |row| row as usize);
             }
         }

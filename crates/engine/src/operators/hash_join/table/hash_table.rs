@@ -17,26 +17,31 @@
 //! Invariant: rows of equal code (or hash) stand side by side, so that a key's rows are one run from its first
 //! *position*.
 
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+
 use super::packing::{NO_CODE, Packing};
 use crate::batch::prefetch::prefetch;
+use crate::operators::runtime_filter::WordSet;
 
 /// A hash in the place of a code.
 #[inline(always)]
-pub(super) fn hash_as_word(hash: u64) -> u64 {
+pub(in super::super) fn hash_as_word(hash: u64) -> u64 {
     hash.min(NO_CODE - 1)
 }
 
 /// A finished table.
-pub(in crate::operators) enum Table {
+pub(in super::super) enum Table {
     /// By code, without hashing.
-    Dense(Dense),
+    Dense(Arc<Dense>),
     /// By hash.
     Hashed(Hashed),
 }
 
 /// What a probe batch's rows found: rows with at least one candidate, and where its candidates are.
 #[derive(Default)]
-pub(in crate::operators) struct Found {
+pub(in super::super) struct Found {
     /// The probe row.
     pub probe: Vec<u32>,
     /// The position of its first candidate. With unique words: the build row itself.
@@ -63,7 +68,7 @@ impl Found {
 }
 
 /// See the module.
-pub(in crate::operators) struct Dense {
+pub(in super::super) struct Dense {
     pub(super) packing: Packing,
     /// Per 64 codes: which are there, and the rank of the first one that is.
     pub(super) blocks: Vec<[u64; 2]>,
@@ -73,10 +78,16 @@ pub(in crate::operators) struct Dense {
     pub(super) ranges: Option<Vec<[u32; 2]>>,
 }
 
+impl WordSet for Dense {
+    fn contains(&self, words: &[u64]) -> BooleanBuffer {
+        BooleanBuffer::collect_bool(words.len(), |row| self.contains_word(words[row]))
+    }
+}
+
 impl Dense {
     /// Whether a build row has the word, in a table of one key.
     #[inline(always)]
-    pub fn contains_word(&self, word: u64) -> bool {
+    fn contains_word(&self, word: u64) -> bool {
         let key = &self.packing.keys[0];
         let distance = word.wrapping_sub(key.min);
         let code = if distance > key.span { self.packing.codes } else { distance + key.null_code as u64 };
@@ -123,7 +134,7 @@ impl Dense {
 }
 
 /// See the module.
-pub(in crate::operators) struct Hashed {
+pub(in super::super) struct Hashed {
     /// How entries' words come about: by code, or (`None`) they are hashes.
     pub packing: Option<Packing>,
     pub(super) part_bits: u32,
@@ -138,7 +149,7 @@ pub(in crate::operators) struct Hashed {
 
 /// Two of 32 bits, from hash bits that do not choose the slot.
 #[inline(always)]
-pub(super) fn tag(hash: u64) -> u64 {
+pub(in super::super) fn tag(hash: u64) -> u64 {
     (1 << (32 + (hash & 31))) | (1 << (32 + (hash >> 5 & 31)))
 }
 

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, UInt32Array, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
 
-use super::assemble::Chunk;
-use super::emit::{StoredSource, marks_held};
-use super::keys::{KeyColumn, KeyData, KeyKind, hash_rows};
-use super::{Config, Key};
+use super::chunk::Chunk;
+use super::spec::{StoredSource, TableKey, TableSpec};
 use crate::batch::{Batch, Column};
+use crate::operators::key_words::{KeyColumn, KeyData, KeyKind};
 
 /// Some rows of the build side.
-pub(super) struct BuildRows {
+pub(in super::super) struct BuildRows {
     pub rows: usize,
     pub keys: Vec<KeyColumn>,
     /// Rows that can match, if not all.
@@ -30,10 +30,10 @@ pub(super) struct BuildRows {
     pub matched: Option<BooleanBuffer>,
 }
 
-impl Config {
+impl TableSpec {
     /// The rows of an input batch that may come out; `None` if there are none.
     pub fn build_rows(&self, mut batch: Batch) -> Result<Option<BuildRows>> {
-        let evaluated = self.keys.iter().map(|key| key.kind.column(&key.build.evaluate(&batch)?.flat()?));
+        let evaluated = self.keys.iter().map(|key| key.kind.column(&key.expression.evaluate(&batch)?.flat()?));
         let mut keys = evaluated.collect::<Result<Vec<_>>>()?;
         let mut valid = self.valid(&keys);
         if let Some(rows) = valid.as_ref().filter(|_| !self.keeps_unmatchable) {
@@ -54,19 +54,6 @@ impl Config {
         Ok(Some(BuildRows { rows: batch.rows(), keys, valid, columns, matched: None }))
     }
 
-    /// The hashes of so many rows with these keys. Without keys all rows are alike.
-    pub fn hashes(&self, keys: &[KeyColumn], rows: usize) -> Vec<u64> {
-        let mut hashes = Vec::with_capacity(rows);
-        hash_rows(keys, &mut hashes);
-        hashes.resize(rows, 0);
-        hashes
-    }
-
-    /// The keys of a batch of the probe side.
-    pub fn probe_keys(&self, batch: &Batch) -> Result<Vec<KeyColumn>> {
-        (0..self.keys.len()).map(|key| self.probe_key(key, batch, vec![])).collect()
-    }
-
     /// The rows of a spilled batch.
     pub fn unspilled(&self, batch: &Batch) -> Result<BuildRows> {
         let mut word_columns = self.stored.len()..;
@@ -76,7 +63,7 @@ impl Config {
             .zip(&self.key_columns)
             .map(|(key, kept)| self.read_key(key, *kept, batch, || word_columns.next().unwrap_or(0)));
         let keys = keys.collect::<Result<Vec<_>>>()?;
-        let matched = match marks_held(self.pairs.join_type) {
+        let matched = match self.marks_rows {
             true => Some(batch.flat(batch.columns().len() - 1)?.as_boolean().values().clone()),
             false => None,
         };
@@ -89,9 +76,20 @@ impl Config {
         })
     }
 
+    /// The columns of a [spilled batch](self).
+    pub fn spilled_schema(&self) -> Schema {
+        let stored = self.stored.iter().map(|(_, logical)| logical.clone());
+        let words = self.keys.iter().filter(|key| key.kind.is_word()).map(|_| DataType::UInt64);
+        let marks = self.marks_rows.then_some(DataType::Boolean);
+        let types = stored.chain(words).chain(marks);
+        Schema::new(
+            types.enumerate().map(|(i, logical)| Field::new(format!("c{i}"), logical, true)).collect::<Vec<_>>(),
+        )
+    }
+
     fn read_key(
         &self,
-        key: &Key,
+        key: &TableKey,
         kept: Option<usize>,
         batch: &Batch,
         word_column: impl FnOnce() -> usize,
@@ -121,14 +119,14 @@ impl BuildRows {
     }
 
     /// The batch that goes to temp space.
-    pub fn into_spilled(self, config: &Config) -> Batch {
+    pub fn into_spilled(self, spec: &TableSpec) -> Batch {
         let Self { rows, keys, mut columns, matched, .. } = self;
         for key in keys {
             if let KeyData::Words(words) = key.data {
                 columns.push(Column::flat_array(Arc::new(UInt64Array::new(words.into(), key.nulls))));
             }
         }
-        if marks_held(config.pairs.join_type) {
+        if spec.marks_rows {
             let matched = matched.unwrap_or_else(|| BooleanBuffer::new_unset(rows));
             columns.push(Column::flat_array(Arc::new(BooleanArray::new(matched, None))));
         }

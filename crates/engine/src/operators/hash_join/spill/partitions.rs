@@ -19,8 +19,10 @@ use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
 
-use super::spill_counts::SpillCounts;
+use super::counts::SpillCounts;
 use crate::batch::Batch;
+use crate::operators::hash_join::table::rows::BuildRows;
+use crate::operators::hash_join::table::spec::TableSpec;
 use crate::operators::hashing::{COMBINE_MULTIPLIER, MULTIPLIER, SEED, folded};
 use crate::sync::{
     Mutex,
@@ -30,7 +32,7 @@ use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
 
 /// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more,
 /// batches fall into pieces of a few rows.
-pub(super) const FAN_OUT_MIN: usize = 4;
+pub(in super::super) const FAN_OUT_MIN: usize = 4;
 const FAN_OUT_MAX: usize = 32;
 
 /// The share of the memory that the clusters being filled may have, one for each file.
@@ -49,7 +51,7 @@ const REFUSALS_MAX: usize = 1000;
 
 /// The side whose rows a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(in super::super) enum Side {
     Build,
     Probe,
 }
@@ -76,7 +78,7 @@ struct Partition {
 }
 
 /// See the module.
-pub(super) struct Partitions {
+pub(in super::super) struct Partitions {
     pub level: u32,
     bits: u32,
     partitions: Vec<Partition>,
@@ -87,7 +89,7 @@ pub(super) struct Partitions {
 }
 
 /// The number of partitions for so much memory.
-pub(super) fn fan_out(memory_bytes: usize, cluster_bytes: usize) -> usize {
+pub(in super::super) fn fan_out(memory_bytes: usize, cluster_bytes: usize) -> usize {
     (memory_bytes / cluster_bytes / CLUSTERS_SHARE).clamp(FAN_OUT_MIN, FAN_OUT_MAX).next_power_of_two().min(FAN_OUT_MAX)
 }
 
@@ -175,6 +177,12 @@ impl Partitions {
                 false => Ok((partition, batch.pick(&rows.into())?)),
             })
             .collect()
+    }
+
+    /// Rows as spilled batches, partition by partition.
+    pub fn split_rows(&self, rows: BuildRows, spec: &TableSpec) -> Result<Vec<(usize, Batch)>> {
+        let hashes = spec.hashes(&rows.keys, rows.rows);
+        self.split(&rows.into_spilled(spec), &hashes)
     }
 
     fn slot(&self, side: Side, partition: usize) -> &Mutex<Slot> {
