@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::WORKERS_MAX;
-use diligence_base::seams::{Files, LocalFiles};
+use diligence_base::seams::{Disk, LocalDisk};
 use diligence_base::{Error, Result};
 use diligence_engine::temp::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
@@ -55,7 +55,7 @@ pub struct Database(Arc<Inner>);
 struct Inner {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
-    files: Arc<dyn Files>,
+    files: Arc<dyn Disk>,
     defaults: Defaults,
     /// What sessions' planners begin as.
     planner: Planner,
@@ -120,7 +120,7 @@ impl Database {
             ..base
         })?;
         let catalog: Arc<Catalog> = Arc::default();
-        let files: Arc<dyn Files> = Arc::new(LocalFiles);
+        let files: Arc<dyn Disk> = Arc::new(LocalDisk);
         let system = system::tables(&engine, &Weak::new());
         let system = system.into_iter().map(|(name, table)| (name, table.schema())).collect();
         let postgres = Arc::new(postgres::tables(&catalog, system));
@@ -228,7 +228,7 @@ impl Database {
         self.0.more_system_tables.read().clone()
     }
 
-    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+    pub(crate) fn files(&self) -> &Arc<dyn Disk> {
         &self.0.files
     }
 
@@ -243,7 +243,7 @@ impl Database {
 
 impl Inner {
     fn add_folder(&self, folder: &Path) -> Result<()> {
-        if !self.files.is_dir(folder) {
+        if !self.files.is_folder(folder) {
             return Err(Error::input(format!("{}: there is no such folder", folder.display())));
         }
         let Discovered { tables, left_out } = discover(folder, &self.files)?;

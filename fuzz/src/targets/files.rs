@@ -1,14 +1,11 @@
 //! A file reader: opens the input as a file, plans a scan, and reads what there is.
 
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use arrow::array::Array;
 use diligence_base::Result;
 use diligence_base::limits::BATCH_ROWS_MAX;
-use diligence_base::seams::{FileMeta, Files, ReadAt};
+use diligence_base::seams::{CrashDisk, Disk};
 use diligence_storage::external::{OpenOptions, open};
 use diligence_storage::{Chunk, DecodeRequest, Fetch, ScanRequest, Table};
 
@@ -33,7 +30,7 @@ impl FileTarget {
 
 impl Target for FileTarget {
     fn run(&mut self, input: &[u8]) -> std::result::Result<(), String> {
-        let files = OneFile { path: PathBuf::from(self.name), bytes: Arc::new(input.to_vec()) };
+        let files = CrashDisk::holding([(self.name, input)]);
         match read(self.name, Arc::new(files)) {
             Ok(None) => self.read += 1,
             Ok(Some(broken)) => return Err(broken),
@@ -53,7 +50,7 @@ impl Target for FileTarget {
 }
 
 /// Reads everything. A broken promise comes back as a text.
-fn read(name: &str, files: Arc<dyn Files>) -> Result<Option<String>> {
+fn read(name: &str, files: Arc<dyn Disk>) -> Result<Option<String>> {
     let table = open(name, &OpenOptions::default(), files)?;
     let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
     // Planning uses the statistics; they must be computable whatever they say.
@@ -102,55 +99,4 @@ fn broken_promise(chunk: &Chunk) -> Option<String> {
         }
     }
     None
-}
-
-/// A file system with one file in it.
-#[derive(Debug)]
-struct OneFile {
-    path: PathBuf,
-    bytes: Arc<Vec<u8>>,
-}
-
-struct Opened(Arc<Vec<u8>>);
-
-impl ReadAt for Opened {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.checked_add(buffer.len());
-        match end.and_then(|end| self.0.get(start..end)) {
-            Some(bytes) => buffer.copy_from_slice(bytes),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-        Ok(())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-}
-
-impl OneFile {
-    fn is_it(&self, path: &Path) -> io::Result<()> {
-        if path.file_name() == self.path.file_name() { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
-    }
-}
-
-impl Files for OneFile {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-        self.is_it(path)?;
-        Ok(Arc::new(Opened(Arc::clone(&self.bytes))))
-    }
-
-    fn meta(&self, path: &Path) -> io::Result<FileMeta> {
-        self.is_it(path)?;
-        Ok(FileMeta { path: path.to_owned(), bytes: self.bytes.len() as u64, modified: SystemTime::UNIX_EPOCH })
-    }
-
-    fn is_dir(&self, _path: &Path) -> bool {
-        false
-    }
-
-    fn list(&self, _directory: &Path) -> io::Result<Vec<PathBuf>> {
-        Ok(vec![self.path.clone()])
-    }
 }

@@ -2,7 +2,7 @@
 //! runs queries takes them from here, so that a test can put its own clock, seed, spawner or files in their place.
 
 mod clock;
-mod files;
+mod disk;
 mod memory_temp_files;
 mod random;
 #[cfg(target_os = "linux")]
@@ -12,7 +12,7 @@ mod temp_files;
 mod temp_queue;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use files::{FileMeta, Files, LocalFiles, ReadAt};
+pub use disk::{Access, CrashDisk, Disk, DiskFault, DiskFile, FaultyDisk, FileKind, FileMeta, LocalDisk, OpenMode};
 pub use memory_temp_files::{Fault, MemoryTempFiles};
 pub use random::Random;
 pub use spawn::{NiceSpawn, Spawn, Thread, ThreadSpawn};

@@ -14,7 +14,7 @@ use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::Result;
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
-use diligence_base::seams::Files;
+use diligence_base::seams::Disk;
 use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
 use parking_lot::Mutex;
 
@@ -34,7 +34,7 @@ pub struct FileRelation {
     pub constraints: Constraints,
     /// Values for columns that an INSERT leaves out.
     pub column_defaults: HashMap<String, Expr>,
-    files: Arc<dyn Files>,
+    files: Arc<dyn Disk>,
     opened: Mutex<Option<Opened>>,
     writer: Mutex<()>,
 }
@@ -51,7 +51,7 @@ type Seen = Option<(u64, SystemTime)>;
 
 impl FileRelation {
     /// Files at a location; nothing is opened yet.
-    pub fn new(location: impl Into<String>, options: OpenOptions, files: Arc<dyn Files>) -> Self {
+    pub fn new(location: impl Into<String>, options: OpenOptions, files: Arc<dyn Disk>) -> Self {
         Self {
             location: location.into(),
             options,

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::TableVersion;
-use diligence_base::seams::Files;
+use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
 use diligence_storage::external::OpenOptions;
@@ -174,7 +174,7 @@ impl Catalog {
     }
 
     /// The files at a path that a statement names.
-    pub fn path(&self, path: &str, files: &Arc<dyn Files>) -> Arc<FileRelation> {
+    pub fn path(&self, path: &str, files: &Arc<dyn Disk>) -> Arc<FileRelation> {
         let mut paths = self.paths.lock();
         if paths.len() >= PATHS_MAX {
             paths.clear();

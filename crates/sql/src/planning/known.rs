@@ -28,7 +28,7 @@ impl KnownNames for Planner {
             return None;
         }
         let path = Path::new(name);
-        if self.options.files.is_dir(path) {
+        if self.options.files.is_folder(path) {
             let hint = format!("to read the files of a folder, write its name with a slash: '{name}/'");
             return Some((format!("no table is named '{name}'; there is a folder of this name"), hint));
         }

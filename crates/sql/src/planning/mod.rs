@@ -40,7 +40,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
-use diligence_base::seams::Files;
+use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 use parking_lot::{Mutex, RwLock};
@@ -65,7 +65,7 @@ pub struct PlannerOptions {
     /// strangers: they must not touch the server's files.
     pub paths_are_tables: bool,
     /// Where local files are.
-    pub files: Arc<dyn Files>,
+    pub files: Arc<dyn Disk>,
 }
 
 /// A planned statement.

@@ -251,7 +251,7 @@ fn unnamed(plan: &LogicalPlan, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use datafusion::execution::runtime_env::RuntimeEnv;
-    use diligence_base::seams::LocalFiles;
+    use diligence_base::seams::LocalDisk;
 
     use super::*;
     use crate::catalog::{Catalog, SessionCatalogs};
@@ -263,7 +263,7 @@ mod tests {
     fn names(sql: &str) -> String {
         let (catalog, rights) = (Arc::new(Catalog::default()), Arc::new(Rights::all()));
         let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default(), rights };
-        let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalFiles) };
+        let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalDisk) };
         match statement(&Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options), sql) {
             Ok(Planned::Query(query)) => {
                 let names = query.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();

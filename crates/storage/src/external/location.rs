@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diligence_base::seams::Files;
+use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -73,7 +73,7 @@ impl Found {
 }
 
 /// Finds the files of a location and their format.
-pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn Files>) -> Result<Located> {
+pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn Disk>) -> Result<Located> {
     if location.trim().is_empty() {
         return Err(Error::input("a file's location is empty"));
     }
@@ -195,9 +195,9 @@ fn parse_url(location: &str) -> Result<Option<Url>> {
     Url::parse(location).map(Some).map_err(|error| Error::input(format!("'{location}' is no URL: {error}")))
 }
 
-fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
+fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     let text = path.to_string_lossy();
-    if files.is_dir(path) {
+    if files.is_folder(path) {
         let mut tree = Tree::default();
         walk(path, files, 0, &mut tree)?;
         let found = Found::many(open_all(tree.files, files)?, &text);
@@ -218,7 +218,7 @@ fn find_local(path: &Path, files: &Arc<dyn Files>) -> Result<Found> {
         .map_err(|error| Error::input(format!("'{text}' is no pattern of file names: {error}")))?;
     let base = pattern_base(&text);
     let root = if base.is_empty() { Path::new(".") } else { Path::new(&base) };
-    if !files.is_dir(root) {
+    if !files.is_folder(root) {
         return Err(Error::file(format!("{}: there is no such folder", root.display())));
     }
     let mut tree = Tree::default();
@@ -262,7 +262,7 @@ struct Tree {
     folders: Vec<PathBuf>,
 }
 
-fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Tree) -> Result<()> {
+fn walk(folder: &Path, files: &Arc<dyn Disk>, depth: usize, found: &mut Tree) -> Result<()> {
     if depth > FOLDER_DEPTH_MAX {
         return Err(Error::file(format!(
             "{}: folders are nested deeper than {FOLDER_DEPTH_MAX}; a link may lead back",
@@ -277,7 +277,7 @@ fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Tree) -
         if is_hidden(&name) {
             continue;
         }
-        if files.is_dir(&entry) {
+        if files.is_folder(&entry) {
             walk(&entry, files, depth + 1, found)?;
         } else if found.files.len() < FILES_MAX {
             found.files.push(entry);
@@ -288,7 +288,7 @@ fn walk(folder: &Path, files: &Arc<dyn Files>, depth: usize, found: &mut Tree) -
     Ok(())
 }
 
-fn open_all(paths: Vec<PathBuf>, files: &Arc<dyn Files>) -> Result<Vec<Arc<Source>>> {
+fn open_all(paths: Vec<PathBuf>, files: &Arc<dyn Disk>) -> Result<Vec<Arc<Source>>> {
     paths
         .into_iter()
         .map(|path| {
@@ -394,7 +394,7 @@ pub struct Discovered {
 
 /// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table
 /// is used.
-pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Discovered> {
+pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
     let mut found = Vec::new();
@@ -404,7 +404,7 @@ pub fn discover(folder: &Path, files: &Arc<dyn Files>) -> Result<Discovered> {
         if is_hidden(&name) {
             continue;
         }
-        if files.is_dir(&entry) {
+        if files.is_folder(&entry) {
             let mut inside = Tree::default();
             walk(&entry, files, 0, &mut inside)?;
             let named = inside.files.iter().filter_map(|path| Format::of_name(&path.to_string_lossy()));
@@ -457,7 +457,7 @@ fn stem_of(name: &str) -> String {
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use diligence_base::ErrorKind;
-    use diligence_base::seams::LocalFiles;
+    use diligence_base::seams::LocalDisk;
     use object_store::PutPayload;
     use object_store::memory::InMemory;
 
@@ -492,7 +492,7 @@ mod tests {
     }
 
     fn open_text(location: String) -> Result<Arc<ExternalTable>> {
-        open(&location, &OpenOptions::default(), Arc::new(LocalFiles))
+        open(&location, &OpenOptions::default(), Arc::new(LocalDisk))
     }
 
     #[test]
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(rows(&open_text(path("mixed/*.csv")).unwrap()), 1);
         assert_eq!(rows(&open_text(format!("file://{}", path("a.csv"))).unwrap()), 1);
         let csv = OpenOptions { format: Some(Format::Csv), ..OpenOptions::default() };
-        assert_eq!(rows(&open(&path("mixed"), &csv, Arc::new(LocalFiles)).unwrap()), 1);
+        assert_eq!(rows(&open(&path("mixed"), &csv, Arc::new(LocalDisk)).unwrap()), 1);
         for (location, message) in [
             ("nothing.csv", "there is no such file"),
             ("parts/*.parquet", "no file matches"),
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn what_can_be_a_table_is_discovered() {
         let folder = folder();
-        let files: Arc<dyn Files> = Arc::new(LocalFiles);
+        let files: Arc<dyn Disk> = Arc::new(LocalDisk);
         let Discovered { tables, left_out } = discover(folder.path(), &files).unwrap();
         let left_out = left_out.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
         assert_eq!(left_out, ["empty", "mixed"]);

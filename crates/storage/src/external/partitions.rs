@@ -500,7 +500,7 @@ mod tests {
     use arrow::datatypes::{Date32Type, Int64Type};
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::{BinaryExpr, col, lit};
-    use diligence_base::seams::LocalFiles;
+    use diligence_base::seams::LocalDisk;
 
     use super::*;
     use crate::Table;
@@ -554,7 +554,7 @@ mod tests {
             partition_columns: listed.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
             ..OpenOptions::default()
         };
-        open(&folder.path().to_string_lossy(), &options, Arc::new(LocalFiles))
+        open(&folder.path().to_string_lossy(), &options, Arc::new(LocalDisk))
     }
 
     fn names(table: &ExternalTable) -> Vec<String> {

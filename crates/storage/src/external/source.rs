@@ -1,6 +1,6 @@
 //! One foreign file: where it is, how long it was when it was found, and how ranges of it come into memory.
 //!
-//! A source is either a path in the file system of the [`Files`] seam or an object in an object store. Nothing here
+//! A source is either a path in the file system of the [`Disk`] seam or an object in an object store. Nothing here
 //! knows a format.
 //!
 //! Invariant: a file that is shorter or longer than when it was found is an error, never a half-read answer.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use diligence_base::seams::{FileMeta, Files};
+use diligence_base::seams::{Disk, FileMeta, OpenMode};
 use diligence_base::{Error, ErrorKind, Result};
 use futures::lock::Mutex;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -45,7 +45,7 @@ pub(crate) struct Source {
 
 enum Place {
     Local {
-        files: Arc<dyn Files>,
+        files: Arc<dyn Disk>,
         path: PathBuf,
     },
     Object {
@@ -64,7 +64,7 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// A file of the local file system.
-    pub fn local(meta: FileMeta, files: Arc<dyn Files>) -> Self {
+    pub fn local(meta: FileMeta, files: Arc<dyn Disk>) -> Self {
         let mut hasher = DefaultHasher::new();
         meta.path.hash(&mut hasher);
         meta.bytes.hash(&mut hasher);
@@ -198,14 +198,16 @@ impl Source {
             return Err(Error::bug("an object was read as a local file"));
         };
         self.check(ranges)?;
-        let file = files.open(path).map_err(|error| self.error(describe_io(&error)))?;
-        if file.bytes() != self.bytes {
-            return Err(self.changed(file.bytes()));
+        let failed = |error: std::io::Error| self.error(describe_io(&error));
+        let file = files.open(path, OpenMode::READ).map_err(failed)?;
+        let bytes = file.bytes().map_err(failed)?;
+        if bytes != self.bytes {
+            return Err(self.changed(bytes));
         }
         let mut joined = Vec::new();
         for range in join(ranges) {
             let mut buffer = vec![0u8; (range.end - range.start) as usize];
-            file.read_exact_at(&mut buffer, range.start).map_err(|error| self.error(describe_io(&error)))?;
+            file.read_exact_at(&mut buffer, range.start).map_err(failed)?;
             joined.push((range, Bytes::from(buffer)));
         }
         cut(ranges, &joined)

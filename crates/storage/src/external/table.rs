@@ -10,7 +10,7 @@ use datafusion_common::Statistics;
 use datafusion_common::stats::Precision;
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
-use diligence_base::seams::Files;
+use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
@@ -70,7 +70,7 @@ enum Content {
 ///
 /// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option
 /// makes no sense. Every message names the file.
-pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Files>) -> Result<Arc<ExternalTable>> {
+pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Result<Arc<ExternalTable>> {
     let located = locate(location, options, &files)?;
     ExternalTable::open(location, located, options).map(Arc::new)
 }

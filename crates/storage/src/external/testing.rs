@@ -9,7 +9,7 @@ use arrow::array::*;
 use arrow::compute::concat_batches;
 use arrow::datatypes::*;
 use diligence_base::Result;
-use diligence_base::seams::LocalFiles;
+use diligence_base::seams::{CrashDisk, LocalDisk};
 use parking_lot::Mutex;
 
 use super::schema::{conform, is_narrow_form, logical_schema};
@@ -17,7 +17,7 @@ use super::{ExternalTable, OpenOptions, open};
 use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem, Table};
 
 pub(crate) fn open_path(path: &Path) -> Result<Arc<ExternalTable>> {
-    open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalFiles))
+    open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalDisk))
 }
 
 /// A table of one file with these bytes. The file stays until the end of the process, in the folder for passing files.
@@ -26,58 +26,7 @@ pub(crate) fn table_of(name: &str, bytes: Vec<u8>) -> Arc<ExternalTable> {
 }
 
 pub(crate) fn open_bytes(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Arc<ExternalTable>> {
-    let files = MemoryFiles { name: name.into(), bytes: Arc::new(bytes) };
-    open(name, options, Arc::new(files))
-}
-
-/// A file system of one file.
-#[derive(Debug)]
-struct MemoryFiles {
-    name: std::path::PathBuf,
-    bytes: Arc<Vec<u8>>,
-}
-
-struct MemoryFile(Arc<Vec<u8>>);
-
-impl diligence_base::seams::ReadAt for MemoryFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let start = usize::try_from(offset).unwrap();
-        match self.0.get(start..start + buffer.len()) {
-            Some(part) => buffer.copy_from_slice(part),
-            None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-        }
-        Ok(())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-}
-
-impl diligence_base::seams::Files for MemoryFiles {
-    fn open(&self, path: &Path) -> std::io::Result<Arc<dyn diligence_base::seams::ReadAt>> {
-        self.meta(path)?;
-        Ok(Arc::new(MemoryFile(self.bytes.clone())))
-    }
-
-    fn meta(&self, path: &Path) -> std::io::Result<diligence_base::seams::FileMeta> {
-        if path != self.name {
-            return Err(std::io::ErrorKind::NotFound.into());
-        }
-        Ok(diligence_base::seams::FileMeta {
-            path: path.to_owned(),
-            bytes: self.bytes.len() as u64,
-            modified: std::time::UNIX_EPOCH,
-        })
-    }
-
-    fn is_dir(&self, _: &Path) -> bool {
-        false
-    }
-
-    fn list(&self, _: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
-        Ok(vec![self.name.clone()])
-    }
+    open(name, options, Arc::new(CrashDisk::holding([(name, bytes)])))
 }
 
 pub(crate) fn all(table: &ExternalTable) -> Vec<usize> {

@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::Result;
-use diligence_base::seams::LocalFiles;
+use diligence_base::seams::LocalDisk;
 use diligence_engine::memory::QueryMemory;
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
@@ -54,7 +54,7 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
     }
     let (system, postgres, rights) = (Arc::default(), Arc::default(), Arc::new(Rights::all()));
     let catalogs = SessionCatalogs { catalog, system, postgres, rights };
-    let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalFiles) };
+    let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalDisk) };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
 
