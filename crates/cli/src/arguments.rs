@@ -45,6 +45,10 @@ Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
     Top(TopArguments),
     /// Generate benchmark data
     Generate(GenerateArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = "scripts/install puts these scripts where shells look for them. By hand, for example:
+  diligence completions bash > ~/.local/share/bash-completion/completions/diligence")]
+    Completions(CompletionsArguments),
 }
 
 /// The options of a database in this process; they conflict with `--connect`.
@@ -300,6 +304,25 @@ pub struct TpchArguments {
     /// Replace existing files; otherwise files with the same scale factor are kept
     #[arg(long)]
     pub force: bool,
+}
+
+/// `diligence completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: CompletionShell,
+}
+
+/// Shells with completion scripts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum CompletionShell {
+    /// Bash
+    Bash,
+    /// Zsh
+    Zsh,
+    /// Fish
+    Fish,
 }
 
 /// Formats of generated files.

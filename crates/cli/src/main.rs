@@ -9,15 +9,19 @@
 //!    [`output`].
 //! 4. [`failure`] prints an error with its location in the source and chooses the exit code.
 //!
+//! [`processor`] checks the processor before any of this runs.
+//!
 //! Exit codes: 0 success, 1 a statement failed, 2 invalid command line. A closed output (`| head`) is not an error.
 
 mod arguments;
+mod completions;
 mod failure;
 mod generate;
 mod interrupt;
 mod location;
 mod open;
 mod output;
+mod processor;
 mod progress;
 mod remote;
 mod serve;
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

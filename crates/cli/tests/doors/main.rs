@@ -3,6 +3,7 @@
 mod copy;
 mod damage;
 mod generate;
+mod install;
 mod remote;
 mod shell;
 mod spill;
