@@ -109,7 +109,7 @@ fn a_unix_socket_is_a_door_and_ends_with_its_server() {
     let there = ask(&url, "SELECT count(*) AS n FROM items; SELECT peer FROM system.sessions");
     assert_eq!((there.code, there.stdout.as_str()), (Some(0), "n\n2\npeer\nlocal\n"), "{}", there.stderr);
     let strict = ask(&format!("{url}?sslmode=require"), "SELECT 1");
-    assert!(strict.code == Some(2) && strict.stderr.contains("not encrypted"), "{}", strict.stderr);
+    assert!(strict.code == Some(2) && strict.stderr.contains("never encrypted"), "{}", strict.stderr);
     let path = home.path().join(format!(".s.PGSQL.{port}"));
     assert!(path.exists());
     server.end();
