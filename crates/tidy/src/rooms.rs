@@ -165,7 +165,7 @@ fn check_order(package: &Package, tree: &Tree, rooms: &Rooms, findings: &mut Vec
     for name in stated.iter().filter(|name| !rooms.names.contains(**name)) {
         complain(
             format!("the order of rooms in its `//!` has `{name}`, which is none: take it away"),
-            format!("{name}"),
+            name.to_string(),
         );
     }
     for ((from, to), places) in &rooms.arrows {
@@ -254,7 +254,7 @@ pub fn report(house: &House, below: Option<&str>) -> String {
             if rooms.names.is_empty() {
                 continue;
             }
-            text += &format!("{}\n", [&[tree.root.clone()], path.as_slice()].concat().join(" "));
+            text += &format!("{}\n", [std::slice::from_ref(&tree.root), path.as_slice()].concat().join(" "));
             for name in &rooms.names {
                 let to = rooms.arrows.iter().filter(|((from, _), _)| from == name);
                 let to: Vec<_> = to.map(|((_, to), places)| format!("{to} {}", places.len())).collect();

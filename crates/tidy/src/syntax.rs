@@ -412,10 +412,8 @@ impl<'a> Reader<'a> {
                 ">" => depth -= 1,
                 "for" if depth == 0 && !self.is(at + 1, "<") => name = "",
                 "where" if depth == 0 => break,
-                text if depth == 0 && token.kind == TokenKind::Word => {
-                    if name.is_empty() || self.is(at - 1, "::") {
-                        name = text;
-                    }
+                text if depth == 0 && token.kind == TokenKind::Word && (name.is_empty() || self.is(at - 1, "::")) => {
+                    name = text;
                 }
                 _ => {}
             }
