@@ -23,7 +23,8 @@
 //! 7. [`operators`], [`pipeline`], [`query`]: what happens to a batch, to all batches of a pipeline, to all pipelines.
 //! 8. `launcher`, `sharing`, `engine`: what starts queries, alone or together; and what holds all of it.
 //!
-//! Beside them are [`reference`], the slow judges of operators, and `interleavings`, the tests under random schedules.
+//! Beside them are [`reference`](mod@reference), the slow judges of operators, and `interleavings`, the tests under
+//! random schedules.
 //!
 //! Invariants: nobody blocks a worker; operators know no thread, clock or other query; every byte that an operator
 //! keeps is reserved; a panic in a packet ends its query and nothing else.

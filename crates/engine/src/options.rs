@@ -51,10 +51,10 @@ pub struct EngineOptions {
     /// Where rows go that do not fit in memory. Its clock and threads are taken from the fields here.
     pub temp: TempOptions,
     /// What finished states may have of the budget, in percent, while no query needs it: see
-    /// [`Engine::set_retained_percent`].
+    /// [`Engine::set_retained_percent`](crate::Engine::set_retained_percent).
     pub retained_percent: usize,
     /// What decoded columns may have of it for other scans, in percent, while no query needs it: see
-    /// [`Engine::set_columns_percent`].
+    /// [`Engine::set_columns_percent`](crate::Engine::set_columns_percent).
     pub columns_percent: usize,
     /// What DataFusion operators find object stores in.
     pub runtime_env: Arc<RuntimeEnv>,
