@@ -1,5 +1,5 @@
 //! Numbers over a quantity, drawn. Most often each of its values is a multiple of the one before: times over memory
-//! budgets as in Gamma's figure 14 (DeWitt et al. 1990), over sizes, over workers. Or they are as far apart as one
+//! budgets as in Gamma's figure 14 (DeWitt et al. 1988), over sizes, over workers. Or they are as far apart as one
 //! likes, such as shares of a time.
 
 use std::fmt::Write;

@@ -26,7 +26,7 @@ use std::str::FromStr;
 use diligence_base::Error;
 
 /// Clusters of memory per run that is merged: one is read while the one before is worked on (Graefe & Thakkar, *Tuning
-/// a Parallel Database Algorithm on a Shared-memory Multiprocessor*, 1992, section 6: read-ahead).
+/// a Parallel Database Algorithm on a Shared-memory Multiprocessor*, 1992, section 7: read-ahead).
 pub(crate) const CLUSTERS_PER_INPUT: usize = 2;
 
 /// Clusters of memory for what a merge writes: one is filled while the one before is written.

@@ -3,7 +3,7 @@
 //!
 //! A gate closes behind those who wait; who comes later joins the next cohort. Members run to their end in the stage.
 //! D-gated admits everybody, T-gated(N) the packets of N queries, C-gated everybody but sends whoever has used more
-//! than the cutoff to the next cohort (Staged DB, section 4.1.2).
+//! than the cutoff to the next cohort (Harizopoulos, "Staged Database Systems", section 3.3.2).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Policies: which packet runs next.
 //!
-//! The names and meanings are those of the Staged Database System (section 4.1 of the thesis proposal): processor
+//! The names and meanings are those of the Staged Database System (section 3.3.2 of the thesis proposal): processor
 //! sharing, first come first served, and three gated policies (`gated.rs`). The default is none of them but two levels
 //! of processor sharing (Kleinrock, Queueing Systems II, 1976, section 4.7): a short query is behind others that have
 //! only begun, and not behind every long one that runs.

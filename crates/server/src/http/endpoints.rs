@@ -13,7 +13,7 @@
 //!
 //! An answer's `ETag` is made of the query, its parameters and the states of the tables behind it. So as long as
 //! nothing changes, a client that shows it gets 304 and no query runs: the integrated web and database server of
-//! Harizopoulos and Ailamaki, "A Case for Staged Database Systems" (CIDR 2003), section 3.
+//! Harizopoulos, "Staged Database Systems" (thesis proposal), section 4.4.2.
 
 use std::collections::BTreeMap;
 use std::path::Path;

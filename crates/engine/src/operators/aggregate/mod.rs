@@ -11,8 +11,8 @@
 //! brought together in the end ([`spill`]). Groups that are complete and that nobody has read yet go there, too, when
 //! somebody else needs their memory.
 //!
-//! This is Gamma's local and global aggregation (DeWitt et al., "The Gamma Database Machine Project", section 4.4)
-//! with the partitions of a hybrid hash join for the global phase.
+//! This is Gamma's local and global aggregation (DeWitt et al., "A Performance Analysis of the Gamma Database Machine",
+//! 1988, section 7) with the partitions of a hybrid hash join for the global phase.
 //!
 //! Not here: sorting for order-sensitive aggregates. Their input comes sorted, in one packet, or their DataFusion
 //! accumulators carry the order in their states.

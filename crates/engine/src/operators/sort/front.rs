@@ -14,7 +14,7 @@
 //!          last range    frontier: what lies between is the next range
 //! ```
 //!
-//! So the quantiles that a range partitioned merge needs (Graefe & Thakkar 1992, section 2.2) are not sampled
+//! So the quantiles that a range partitioned merge needs (Graefe & Thakkar 1992, section 2.3) are not sampled
 //! beforehand: they are the ends of clusters. Each cluster is read once, and a range needs no more than a piece of each
 //! run, even if all keys are equal.
 //!

@@ -21,8 +21,8 @@
 //!    merged, a partition at a time. A partition that does not fit is split by another hash ([`merge`]), as often as
 //!    needed.
 //!
-//! This is the overflow of Gamma's aggregation (DeWitt et al., "The Gamma Database Machine Project", section 6.2.3: as
-//! for hybrid joins), with partial results in place of rows.
+//! This is the overflow of a hybrid hash join, with partial results in place of rows. Gamma's report of 1988 describes
+//! the overflow of joins only (section 6.2.2).
 //!
 //! Invariants:
 //! * Rows of one key are in one partition at every level, and in the order in which they were written.
