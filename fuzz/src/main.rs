@@ -8,8 +8,9 @@
 //! FILE`.
 //!
 //! There are two processes, because a stack overflow or an abort ends the one that it happens in: the child makes and
-//! tries inputs and notes each seed in a file; the parent watches, and rebuilds the input of the seed at which the child
-//! died or hung. No coverage feedback and no nightly compiler: this is for a minute in every build, not for weeks.
+//! tries inputs and notes each seed in a file; the parent watches, and rebuilds the input of the seed at which the
+//! child died or hung. No coverage feedback and no nightly compiler: this is for a minute in every build, not for
+//! weeks.
 
 mod child;
 mod mutate;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The bytes that a process may hold beyond 1.1 times its budget: for its code, the stacks of its threads, the footers of
-/// files, and what the allocator retains.
+/// The bytes that a process may hold beyond 1.1 times its budget: for its code, the stacks of its threads, the footers
+/// of files, and what the allocator retains.
 pub const RESIDENT_BASE_BYTES: usize = 150_000_000;
 
 /// The shortest time between two looks; a look takes some ten microseconds.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use diligence_base::Result;
 use diligence_db::{Database, DatabaseOptions, Session};
 
-/// Generates the TPC-H data of a scale factor if it is missing, and returns its directory. Fails if it cannot be written.
+/// Generates the TPC-H data of a scale factor if it is missing, and returns its directory. Fails if it cannot be
+/// written.
 pub fn data(root: &Path, sf: f64) -> Result<PathBuf> {
     let directory = root.join(format!("tpch-sf{sf}"));
     let bar = indicatif::ProgressBar::no_length();

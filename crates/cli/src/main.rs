@@ -3,8 +3,8 @@
 //!
 //! `diligence sql "…"` runs in these steps:
 //! 1. [`arguments`] parses the command line. [`sources`] collects the SQL from it, from files, or from standard input.
-//! 2. [`open`] opens a database over the data directory, or [`remote`] connects to a server; both are a [`target`]. Each
-//!    source is split into statements with their [`location`]s.
+//! 2. [`open`] opens a database over the data directory, or [`remote`] connects to a server; both are a [`target`].
+//!    Each source is split into statements with their [`location`]s.
 //! 3. [`statements`] runs them one by one, draws progress, reacts to Ctrl-C ([`interrupt`]), and passes batches to
 //!    [`output`].
 //! 4. [`failure`] prints an error with its location in the source and chooses the exit code.

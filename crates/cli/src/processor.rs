@@ -1,10 +1,10 @@
 //! Checks that the processor has the instructions that this program was built with.
 //!
 //! Builds for x86-64 use the instructions of x86-64-v3 (AVX2, BMI2, FMA and others), which every x86-64 server has had
-//! since 2015, unless `scripts/install` finds an older processor and builds for that. On such a processor, a program that
-//! was built elsewhere would die of an illegal instruction. This check ends it with a message instead. It runs before any
-//! other code of the program, as a function in `.preinit_array`, and is written in assembly because the compiler may use
-//! the very instructions in question anywhere.
+//! since 2015, unless `scripts/install` finds an older processor and builds for that. On such a processor, a program
+//! that was built elsewhere would die of an illegal instruction. This check ends it with a message instead. It runs
+//! before any other code of the program, as a function in `.preinit_array`, and is written in assembly because the
+//! compiler may use the very instructions in question anywhere.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", target_feature = "avx2"))]
 mod check {

@@ -37,7 +37,8 @@ pub struct Remote {
 }
 
 /// Connects to the server that the URL names, and asks for a password on the terminal if the server requires one that
-/// neither the URL nor PGPASSWORD has. Fails if the URL is invalid, the server cannot be reached, or it rejects the login.
+/// neither the URL nor PGPASSWORD has. Fails if the URL is invalid, the server cannot be reached, or it rejects the
+/// login.
 pub fn connect(url: &str) -> Result<Connection, Failure> {
     open(&address(url)?)
 }
@@ -82,8 +83,8 @@ impl Remote {
         &self.address
     }
 
-    /// Makes the connection ready for a statement: reconnects if it was lost, and waits if the previous statement has not
-    /// ended.
+    /// Makes the connection ready for a statement: reconnects if it was lost, and waits if the previous statement has
+    /// not ended.
     fn ready(&self, interrupt: &InterruptGuard<'_>) -> Result<RefMut<'_, Connection>, Error> {
         let mut connection = self.connection.borrow_mut();
         if connection.is_broken() {

@@ -1,8 +1,8 @@
 //! A blocking client for callers without a runtime: the shell and the terminal dashboard. Statements are sent as text,
 //! and their rows come back as batches.
 //!
-//! It drives a [`Connection`](crate::Connection) while a caller waits, with a time limit, so that the caller can do other
-//! things in between. It must not be used within a runtime.
+//! It drives a [`Connection`](crate::Connection) while a caller waits, with a time limit, so that the caller can do
+//! other things in between. It must not be used within a runtime.
 //!
 //! Invariant: a statement is sent only after the server has finished the one before it.
 
@@ -70,8 +70,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the server to cancel the running statement, and waits until the request was received, so that a late request
-    /// cannot hit the next statement. The outcome is seen on the connection.
+    /// Asks the server to cancel the running statement, and waits until the request was received, so that a late
+    /// request cannot hit the next statement. The outcome is seen on the connection.
     ///
     /// Fails with kind `Resource` if the server cannot be reached.
     pub fn cancel(&self) -> Result<()> {
@@ -142,8 +142,8 @@ impl Connection {
         self.ready
     }
 
-    /// Sends a statement. Fails with kind `Bug` if the previous one is not over, with kind `Input` if the text contains a
-    /// zero byte, and with kind `Resource` if the connection is lost.
+    /// Sends a statement. Fails with kind `Bug` if the previous one is not over, with kind `Input` if the text contains
+    /// a zero byte, and with kind `Resource` if the connection is lost.
     pub fn start(&mut self, statement: &str) -> Result<()> {
         if !self.ready {
             return Err(Error::bug("a statement was sent while another one was running"));
@@ -163,7 +163,8 @@ impl Connection {
     /// The next event, or `Pending` if there is none within the time.
     ///
     /// An error of the statement is an `Err` with the kind that its SQLSTATE maps to; the connection then goes on until
-    /// it is [ready](Self::is_ready). A lost connection is an `Err` with kind `Resource`, and [broken](Self::is_broken).
+    /// it is [ready](Self::is_ready). A lost connection is an `Err` with kind `Resource`, and
+    /// [broken](Self::is_broken).
     pub fn next_within(&mut self, time: Duration) -> Poll<Result<Answer>> {
         let end = Instant::now() + time;
         if let Some(after) = self.after.take() {

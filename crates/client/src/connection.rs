@@ -106,7 +106,8 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in without a password.
     ///
-    /// Fails with [`Error::PasswordWanted`] if the server requires one, and with [`Error::Server`] if it rejects the user.
+    /// Fails with [`Error::PasswordWanted`] if the server requires one, and with [`Error::Server`] if it rejects the
+    /// user.
     pub async fn open(address: &Address, user: &str, database: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut connection = Self::open_silently(address).await?;
         connection.log_in(user, database, settings, None).await?;
@@ -115,9 +116,9 @@ impl Connection {
 
     /// Connects and logs in as the URL says.
     ///
-    /// Fails with [`Error::Refused`] if the server cannot be reached, does not offer the encryption that the URL demands,
-    /// or does not prove its identity; with [`Error::PasswordWanted`] if it requires a password that the URL does not
-    /// have; and with [`Error::Server`] if it rejects the user or the password.
+    /// Fails with [`Error::Refused`] if the server cannot be reached, does not offer the encryption that the URL
+    /// demands, or does not prove its identity; with [`Error::PasswordWanted`] if it requires a password that the URL
+    /// does not have; and with [`Error::Server`] if it rejects the user or the password.
     pub async fn open_url(url: &Url, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut connection = Self::open_url_silently(url).await?;
         connection.log_in(&url.user, &url.database, settings, url.password.as_deref()).await?;
@@ -227,7 +228,8 @@ impl Connection {
 
     /// The next message. Cancel safe: it may be dropped and called again.
     ///
-    /// Fails with [`Error::Lost`] if the connection ends first, and with [`Error::Protocol`] if the bytes are no message.
+    /// Fails with [`Error::Lost`] if the connection ends first, and with [`Error::Protocol`] if the bytes are no
+    /// message.
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         while !self.has_message()? {
             self.read().await?;

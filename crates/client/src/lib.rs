@@ -3,8 +3,8 @@
 //!
 //! [`Connection::prepare`] parses a statement once. [`Connection::run`] binds values to it, executes it, and passes on
 //! each row as the bytes received, without a copy. [`Connection::simple`] sends a script as text. Below those,
-//! [`message`] builds and parses single messages, [`Connection::send`] sends any bytes, and [`Connection::next`] returns
-//! the next message. Above them, [`blocking`] is for callers that have no runtime and want batches.
+//! [`message`] builds and parses single messages, [`Connection::send`] sends any bytes, and [`Connection::next`]
+//! returns the next message. Above them, [`blocking`] is for callers that have no runtime and want batches.
 //!
 //! It connects to any server that speaks the protocol: over plain TCP or a Unix socket ([`Address`]), or as a URL says,
 //! with encryption and a password ([`Url`]).

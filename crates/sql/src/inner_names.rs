@@ -1,8 +1,8 @@
 //! Names that the planner works with in the place of those that a statement gives twice.
 //!
-//! DataFusion wants different names in every SELECT. Where a statement has one twice, inner names stand for it: the wanted
-//! name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`], a number, [`MARK`] and the
-//! expression's text.
+//! DataFusion wants different names in every SELECT. Where a statement has one twice, inner names stand for it: the
+//! wanted name, [`MARK`] and a number, or, where only the planner knows the wanted name, [`MARK`], a number, [`MARK`]
+//! and the expression's text.
 
 /// Ends the wanted name within an inner name. Nobody types it.
 const MARK: char = '\u{1f}';

@@ -192,8 +192,8 @@ pub trait RowFilter: Send + Sync {
     fn may_see_dropped(&self) -> bool {
         false
     }
-    /// Among [shared items](SharedItem) the number under which equal conditions of other scans find what it says of each
-    /// row; `None` if there are no others.
+    /// Among [shared items](SharedItem) the number under which equal conditions of other scans find what it says of
+    /// each row; `None` if there are no others.
     fn answer(&self) -> Option<AnswerId> {
         None
     }

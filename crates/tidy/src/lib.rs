@@ -1,20 +1,29 @@
 //! The house tidies itself: checks of the repository, each of which says what to do about what it finds.
 //!
 //! [`House`] is the repository as a value: its [`files`], and the crates in it. [`lexer`] and [`syntax`] read a Rust
-//! file, [`packages`] make trees of modules of them, in which a path can be followed to what it names. The other modules are one check each, and
-//! [`CHECKS`] has them all. What is found and is right nevertheless stands in `allowed.txt`, with the reason.
+//! file, [`packages`] make trees of modules of them, in which a path can be followed to what it names. [`markdown`]
+//! reads a document, and [`programs`] are what command lines in documents may say. The other modules are one check
+//! each, and [`CHECKS`] has them all. What is found and is right nevertheless stands in `allowed.txt`, with the reason.
 //!
-//! What is always true here: a check reads only the house, so a small made-up one can show that it finds what it should.
+//! What is always true here: a check reads only the house, so a small made-up one can show that it finds what it
+//! should.
 
+pub mod documents;
 pub mod failures;
 pub mod files;
 mod findings;
+pub mod headers;
 mod house;
+pub mod leftovers;
 pub mod lexer;
+pub mod links;
+pub mod markdown;
 pub mod names;
 pub mod packages;
+pub mod programs;
 pub mod rooms;
 pub mod syntax;
+pub mod width;
 
 use std::io;
 use std::path::Path;
@@ -35,6 +44,11 @@ pub const CHECKS: &[Check] = &[
     Check { name: "rooms", find: rooms::check },
     Check { name: "names", find: names::check },
     Check { name: "fails", find: failures::check },
+    Check { name: "documents", find: documents::check },
+    Check { name: "links", find: links::check },
+    Check { name: "width", find: width::check },
+    Check { name: "modules", find: headers::check },
+    Check { name: "leftovers", find: leftovers::check },
 ];
 
 /// What a check finds but for the exceptions in `allowed.txt`.

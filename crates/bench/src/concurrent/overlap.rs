@@ -2,11 +2,11 @@
 //! answered, over the time between them, with and without sharing (Harizopoulos, "Staged Database Systems", section
 //! 4.2.2, Figure 8, which has QPipe beside the engine that it was made of).
 //!
-//! The tables follow the Wisconsin benchmark (DeWitt, "The Wisconsin Benchmark: Past, Present, and Future", 1993), with 9
-//! of its 16 columns; `ten_percent` is not derived from `unique1`, so that it can be a foreign key of the small table.
-//! They are larger than the paper's, because machines have become faster. As there, both queries begin in an engine that
-//! has nothing of theirs yet. The paper's plans sort the tables for merge joins, and QPipe shares these sorts; here the
-//! plans have hash joins, and there is no index scan.
+//! The tables follow the Wisconsin benchmark (DeWitt, "The Wisconsin Benchmark: Past, Present, and Future", 1993), with
+//! 9 of its 16 columns; `ten_percent` is not derived from `unique1`, so that it can be a foreign key of the small
+//! table. They are larger than the paper's, because machines have become faster. As there, both queries begin in an
+//! engine that has nothing of theirs yet. The paper's plans sort the tables for merge joins, and QPipe shares these
+//! sorts; here the plans have hash joins, and there is no index scan.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Comma-separated values as in RFC 4180, with `\n` as the line terminator and with a header.
 //!
-//! The writer of the `arrow` crate does not serve: it cannot distinguish NULL from an empty string, writes no header for
-//! a result without rows, and rejects nested values. Here NULL is empty, an empty string is `""`, and a nested value is
-//! its text.
+//! The writer of the `arrow` crate does not serve: it cannot distinguish NULL from an empty string, writes no header
+//! for a result without rows, and rejects nested values. Here NULL is empty, an empty string is `""`, and a nested
+//! value is its text.
 
 use std::fmt::Write as _;
 use std::io::Write;

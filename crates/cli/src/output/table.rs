@@ -1,8 +1,8 @@
 //! A table with aligned columns.
 //!
-//! Column widths are computed from the first rows, at most [`ROWS_MEASURED`], so that the table can be printed before the
-//! last row is known. A later value that is wider shifts the rest of its line to the right but is shown in full. Numbers
-//! are right-aligned. A value with several lines takes several lines.
+//! Column widths are computed from the first rows, at most [`ROWS_MEASURED`], so that the table can be printed before
+//! the last row is known. A later value that is wider shifts the rest of its line to the right but is shown in full.
+//! Numbers are right-aligned. A value with several lines takes several lines.
 //!
 //! A table is never wider than the terminal: text is truncated, and where that is not enough, the values of a row are
 //! listed vertically. Control characters are escaped, so that data cannot control the terminal.

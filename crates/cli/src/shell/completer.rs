@@ -10,8 +10,8 @@ use super::commands::COMMANDS;
 /// The most suggestions; more than a screen of them is no help.
 const SUGGESTIONS_MAX: usize = 100;
 
-/// The words of a session: keywords (in capitals), tables, columns, functions and settings. The shell sets them, and the
-/// completer reads them.
+/// The words of a session: keywords (in capitals), tables, columns, functions and settings. The shell sets them, and
+/// the completer reads them.
 #[derive(Clone, Default)]
 pub struct Words(Arc<Mutex<KnownWords>>);
 

@@ -1,7 +1,8 @@
 //! How one run answers several queries of a template: by cells, or by rows.
 //!
 //! ```text
-//!   SELECT town, sum(amount) ... WHERE day > ... GROUP BY town       SELECT town, count(DISTINCT door) ... WHERE day > ... GROUP BY town
+//!   SELECT town, sum(amount)                                         SELECT town, count(DISTINCT door)
+//!   ... WHERE day > ... GROUP BY town                                ... WHERE day > ... GROUP BY town
 //!
 //!   Aggregate by town and mask      the run                          Project town, door, mask
 //!     Scan sales, with masks                                           Scan sales, with masks

@@ -10,7 +10,8 @@
 //!
 //! ```text
 //!   EMS       lazy: merges once the input has ended
-//!   MMS       eager: merges as soon as a level has as many runs as a merge can read, so they may still be in the page cache
+//!   MMS       eager: merges as soon as a level has as many runs as a merge can read, so they may still be in the page
+//!             cache
 //!   MMS(n)    eager; frees the clusters of what it reads one by one up to level n, and run by run above
 //!   -NR       frees clusters run by run at every level ("no recycling")
 //!   cost      whatever writes least: lazy, and frees clusters one by one

@@ -1,7 +1,8 @@
 //! One run of a query: which pipelines have started, which sinks are complete, how it ends.
 //!
 //! ```text
-//!   pipeline:  Waiting -- what it waits for is done --> Opening -- states are open --> Running -- last packet ends --> Finished
+//!   pipeline:  Waiting -- what it waits for is done --> Opening -- states are open --> Running
+//!              Running -- last packet ends --> Finished
 //!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
 //! ```
 //!

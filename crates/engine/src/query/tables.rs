@@ -1,7 +1,8 @@
 //! Hash tables that a query has from others, or builds where others may ask for them ([`crate::reuse::tables`]).
 //!
 //! ```text
-//!   Unasked -- what its part of the plan waits for is there --> Asked --> Settled: its pipelines may start, or are not needed
+//!   Unasked -- what its part of the plan waits for is there --> Asked --> Settled: its pipelines may start,
+//!                                                                         or are not needed
 //! ```
 //!
 //! Invariant: a table that is a part of another one's part is asked for when that one is settled: where that is there,

@@ -2,7 +2,8 @@
 //! equal one read it.
 //!
 //! ```text
-//!   nobody has it --> Building (whoever asked first; others wait) --> Here, as long as anybody reads it --> retained, or gone
+//!   nobody has it --> Building (whoever asked first; others wait) --> Here, as long as anybody reads it
+//!                        |                                              +--> retained, or gone
 //!                        |
 //!                        +--> gone, if its query ends before: whoever waits asks again, and one of them begins anew
 //! ```

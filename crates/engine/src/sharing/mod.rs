@@ -2,15 +2,16 @@
 //! "Staged Database Systems", section 4.2).
 //!
 //! The life of a query that may share:
-//! 1. [`Wish::of`](crate::matching::cut::Wish::of) *cuts* its plan: below the cut is what others may want as well, most often the topmost aggregate
-//!    with all below it. The part below the cut gets its [signatures](crate::matching::signature).
+//! 1. [`Wish::of`](crate::matching::cut::Wish::of) *cuts* its plan: below the cut is what others may want as well, most
+//!    often the topmost aggregate with all below it. The part below the cut gets its
+//!    [signatures](crate::matching::signature).
 //! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns.
 //!    If there is one, the query becomes its reader. If not, a run is started that builds it; or the query waits, if
 //!    another run of the same template is at work, or if enough are.
 //! 3. Queries that wait and differ only in the constants of their scans' conditions go together, [as many as
-//!    pay](together): one run [groups by the keys and a mask of the queries](crate::matching::regroup) that want the row, which the scan
-//!    [gives each row](crate::matching::masks); or keeps the rows with their masks, where groups cannot be
-//!    [put together](crate::matching::merge).
+//!    pay](together): one run [groups by the keys and a mask of the queries](crate::matching::regroup) that want the
+//!    row, which the scan [gives each row](crate::matching::masks); or keeps the rows with their masks, where groups
+//!    cannot be [put together](crate::matching::merge).
 //! 4. The run ends in a [spool] that keeps the rows. Every reader then runs its own plan, with these rows in the place
 //!    of what is below the cut; of a merged run, with what it makes of the cells, or of the rows, with its bit.
 //!

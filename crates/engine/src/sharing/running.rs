@@ -1,7 +1,8 @@
 //! The running plan: which states are being built, who waits for them, and which queries wait to be merged.
 //!
 //! ```text
-//!   member:  Waiting -- chosen, alone or with others of its template --> Building -- its run has ended --> gone; its readers run
+//!   member:  Waiting -- chosen, alone or with others of its template --> Building -- its run has ended --> gone
+//!                                                                                          (its readers run)
 //! ```
 //!
 //! A *member* is one query as its readers see it: equal queries are readers of one member. A *build* is a run, for one

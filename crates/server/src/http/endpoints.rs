@@ -8,7 +8,8 @@
 //! -- param: region text                 required
 //! -- param: limit integer = 10          with a default
 //! -- template: top.html                 for clients that want HTML
-//! SELECT product, sum(price) AS total FROM sales WHERE region = $region GROUP BY product ORDER BY total DESC LIMIT $limit
+//! SELECT product, sum(price) AS total FROM sales WHERE region = $region
+//! GROUP BY product ORDER BY total DESC LIMIT $limit
 //! ```
 //!
 //! An answer's `ETag` is made of the query, its parameters and the states of the tables behind it. So as long as

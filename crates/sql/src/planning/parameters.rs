@@ -1,5 +1,5 @@
-//! Parameters of statements, `$1`, `$2`, …: how many there are, and their types and values as DataFusion's planner takes
-//! them.
+//! Parameters of statements, `$1`, `$2`, …: how many there are, and their types and values as DataFusion's planner
+//! takes them.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

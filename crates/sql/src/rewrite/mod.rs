@@ -1,9 +1,9 @@
 //! What SQL means but DataFusion's planner does not read, or reads without a word, put right in the syntax tree.
 //!
-//! [`precedence`] and [`statement`] follow parsing and need the tree alone. Others come with each planning: [`facts`] puts
-//! in what the session answers, [`using`] needs the columns of tables, which may have changed, and [`duplicates`] comes
-//! only if a name that is given twice made planning fail. What is put into the tree has the place of what it stands for wherever
-//! errors point at it.
+//! [`precedence`] and [`statement`] follow parsing and need the tree alone. Others come with each planning: [`facts`]
+//! puts in what the session answers, [`using`] needs the columns of tables, which may have changed, and [`duplicates`]
+//! comes only if a name that is given twice made planning fail. What is put into the tree has the place of what it
+//! stands for wherever errors point at it.
 
 mod columns;
 pub(crate) mod duplicates;

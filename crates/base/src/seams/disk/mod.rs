@@ -1,9 +1,9 @@
 //! Files as a seam: all that the process asks of a file system.
 //!
 //! ```text
-//!   what reads tables, what writes files ──▶ Disk ──▶ LocalDisk    the machine's file systems
-//!                                                 ├─▶ FaultyDisk   another one, of which an operation fails, is short or slow
-//!                                                 └─▶ CrashDisk    in memory, and what is left of it after a power failure
+//!   readers and writers of files ──▶ Disk ──▶ LocalDisk    the machine's file systems
+//!                                         ├─▶ FaultyDisk   another one, with operations that fail, are short or slow
+//!                                         └─▶ CrashDisk    in memory, and what a power failure leaves of it
 //! ```
 //!
 //! What a crash leaves: a file's bytes and length as of its last [`DiskFile::sync`], an entry of a folder (a file or

@@ -5,7 +5,7 @@
 //!   mergers     one of them   writes what is left in memory, and merges runs, while there are too many for the memory
 //!               all           take ranges of the front, merge them, and gather their rows:                front.rs
 //!                                 range 4    range 5    range 6
-//!   reader      one           takes the ranges' batches in their order, and so lets mergers go on with ranges behind them
+//!   reader      one           takes the batches of the ranges in order, and so lets mergers go on with later ranges
 //! ```
 //!
 //! ```text

@@ -12,12 +12,12 @@
 //! When memory is short:
 //!
 //! ```text
-//!   packets        push   the runs that a packet holds become one on the disk                   run_builder.rs, merge_job.rs
-//!                         and several on the disk one, if there are too many                    plan/sort_plan
-//!   packets        pull   while there are still too many, runs are merged; then range after     merge_source.rs, external.rs
-//!                         range of all runs is merged, and its rows are gathered                front.rs
-//!   one packet     pull   the rows of the ranges come in their order                            source.rs
-//!   another        asked  runs in memory that are merged become one on the disk                  leaving.rs
+//!   packets        push   the runs that a packet holds become one on the disk             run_builder.rs, merge_job.rs
+//!                         and several on the disk one, if there are too many              plan/sort_plan
+//!   packets        pull   while there are still too many, runs are merged; then           merge_source.rs, external.rs
+//!                         range after range is merged, and its rows are gathered          front.rs
+//!   one packet     pull   the rows of the ranges come in their order                      source.rs
+//!   another        asked  runs in memory that are merged become one on the disk           leaving.rs
 //! ```
 //!
 //! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each

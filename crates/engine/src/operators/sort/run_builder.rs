@@ -2,7 +2,8 @@
 //! its runs become one on the disk.
 //!
 //! ```text
-//!   batch --> pending --> collected, keys --close_run--> runs in memory --spill--> one run on the disk --> perhaps merged with others
+//!   batch --> pending --> collected, keys --close_run--> runs in memory --spill--> one run on the disk
+//!                                                                                  --> perhaps merged with others
 //! ```
 //!
 //! What making a run of the collected rows takes is reserved before they are collected. So whenever memory is refused,

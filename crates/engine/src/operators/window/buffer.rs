@@ -6,8 +6,8 @@
 //!   nobody's  <--   in temp space     <--  in memory       <--  just come
 //!                   oldest first           can go to temp space  not yet
 //!
-//!              ^             ^                   ^         each reader stands somewhere: one takes the rows that go on,
-//!              start         rows that go on     end       two those where frames begin and end
+//!              ^             ^                   ^         each reader has a position: one takes rows that go on,
+//!              start         rows that go on     end       two take those where frames begin and end
 //! ```
 //!
 //! All readers go forward. So the oldest batches go to temp space first, and rows that the last reader has passed are

@@ -1,5 +1,5 @@
-//! Building a [table](super::hash_table) from the chunks of the build side, in parts that own disjoint ranges of codes or of
-//! hashes and that any workers may do at the same time.
+//! Building a [table](super::hash_table) from the chunks of the build side, in parts that own disjoint ranges of codes
+//! or of hashes and that any workers may do at the same time.
 
 use std::sync::Arc;
 
