@@ -29,6 +29,15 @@ id!(
     WorkerId, u32, "w"
 );
 id!(
+    /// An object of a catalog: a schema, a table, a view. It keeps its id until it is dropped.
+    ObjectId, u64, "o"
+);
+id!(
+    /// One state of an object of a catalog: another definition is another version, and so are other rows of a table in
+    /// memory.
+    ObjectVersion, u64, "v"
+);
+id!(
     /// One state of a table's content; any change to the content gives another number.
     TableVersion, u64, "v"
 );

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Disk, LocalDisk};
 use diligence_base::{Error, Result};
+use diligence_catalog::{
+    Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Object, Relation, RelationName, Rights, SessionCatalogs,
+};
 use diligence_engine::temp::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_sql::catalog::{
-    Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, SessionCatalogs,
-};
-use diligence_sql::rights::Rights;
 use diligence_sql::stores::runtime_env;
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
@@ -25,7 +24,6 @@ use crate::plans::Plans;
 use crate::postgres;
 use crate::session::{Session, SessionOptions};
 use crate::settings::{Defaults, budget};
-use crate::system;
 
 /// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +57,7 @@ struct Inner {
     defaults: Defaults,
     /// What sessions' planners begin as.
     planner: Planner,
-    plans: Plans,
+    plans: Arc<Plans>,
     postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// System tables of whoever serves the database.
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
@@ -121,11 +119,12 @@ impl Database {
         })?;
         let catalog: Arc<Catalog> = Arc::default();
         let files: Arc<dyn Disk> = Arc::new(LocalDisk);
-        let system = system::tables(&engine, &Weak::new());
-        let system = system.into_iter().map(|(name, table)| (name, table.schema())).collect();
-        let postgres = Arc::new(postgres::tables(&catalog, system));
-        let (system, rights) = (Arc::default(), Arc::new(Rights::all()));
-        let catalogs = SessionCatalogs { catalog: catalog.clone(), system, postgres: postgres.clone(), rights };
+        let postgres = Arc::new(postgres::tables());
+        let rights = Arc::new(Rights::all());
+        let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
+        let plans = Arc::new(Plans::default());
+        let observer = Arc::downgrade(&plans);
+        catalog.observe(observer);
         let planning = PlannerOptions { paths_are_tables: false, files: files.clone() };
         let inner = Inner {
             defaults: Defaults::new(&engine),
@@ -134,7 +133,7 @@ impl Database {
             files,
             planner: Planner::new(catalogs, runtime_env, planning),
             postgres,
-            plans: Plans::default(),
+            plans,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
         };
@@ -174,6 +173,11 @@ impl Database {
         self.0.more_system_tables.write().insert(name.to_owned(), table);
     }
 
+    /// Says what users may do, for statements that ask for the privileges of another user than their own.
+    pub fn set_users(&self, users: BTreeMap<String, Arc<Rights>>) {
+        self.0.catalog.set_users(users);
+    }
+
     /// Has `system.queries` show what waits at the door, too.
     pub fn show_waiting(&self, waiting: impl Fn() -> Vec<WaitingQuery> + Send + Sync + 'static) {
         *self.0.waiting.write() = Some(Arc::new(waiting));
@@ -191,19 +195,17 @@ impl Database {
 
     /// The tables and views, in order of their names. Opens files that no statement has used yet.
     pub fn tables(&self) -> Vec<TableInfo> {
-        let relations = self.0.catalog.relations().into_iter();
-        relations
-            .map(|(name, relation)| TableInfo {
-                name: name.to_string(),
-                kind: relation.kind(),
-                schema: relation.schema(),
-            })
-            .collect()
+        let info = |object: &Arc<Object>| TableInfo {
+            name: object.name.to_string(),
+            kind: object.relation.kind(),
+            schema: object.relation.schema(),
+        };
+        self.0.catalog.snapshot().objects().map(info).collect()
     }
 
     /// What in the data folder is no table, and why: folders whose files do not fit together.
     pub fn left_out(&self) -> Vec<(String, String)> {
-        self.0.catalog.left_out()
+        self.0.catalog.snapshot().left_out().map(|(name, why)| (name.to_owned(), why.to_owned())).collect()
     }
 
     /// Gives a table that the caller made a name, in place of what had it before.

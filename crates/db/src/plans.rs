@@ -3,11 +3,13 @@
 //!
 //! A server has a cache of its own, which also knows what plans needed.
 //!
-//! Invariant: no plan is kept beyond a change of the catalog, so that none keeps a table that is gone in memory.
+//! Invariant: no plan is kept whose tables or views have changed since, so that none keeps a table that is gone in
+//! memory. A change of one table forgets no plan of another.
 
 use std::sync::Arc;
 
 use diligence_base::recent::Recent;
+use diligence_catalog::{CatalogChange, CatalogObserver, PlanningIdentity};
 use parking_lot::Mutex;
 
 use crate::session::Session;
@@ -20,66 +22,49 @@ const PLANS_MAX: usize = 256;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// The text, and what it is planned under.
-type Key = (String, (u64, bool));
+type Key = (String, PlanningIdentity);
 
 /// See the module.
-pub(crate) struct Plans(Mutex<Kept>);
-
-struct Kept {
-    plans: Recent<Key, Arc<PlannedStatement>>,
-    /// The catalog's when they were made.
-    changes: u64,
-}
-
-/// A text that is about to be planned, with the state of things before that.
-pub(crate) struct Begun {
-    key: Key,
-    changes: u64,
-}
+pub(crate) struct Plans(Mutex<Recent<Key, Arc<PlannedStatement>>>);
 
 impl Default for Plans {
     fn default() -> Self {
-        Self(Mutex::new(Kept { plans: Recent::new(PLANS_MAX), changes: 0 }))
+        Self(Mutex::new(Recent::new(PLANS_MAX)))
     }
 }
 
 impl Plans {
     /// What a text is remembered under, to be said before it is planned; `None` for one that is too long.
-    pub fn begin(&self, session: &Session, text: &str) -> Option<Begun> {
-        let changes = session.database().catalog().changes();
-        (text.len() <= TEXT_BYTES_MAX).then(|| Begun { key: (text.to_owned(), session.planning_identity()), changes })
+    pub fn key(session: &Session, text: &str) -> Option<Key> {
+        (text.len() <= TEXT_BYTES_MAX).then(|| (text.to_owned(), session.planning_identity()))
     }
 
     /// The statement of this text, to be started, if its plan is known and current. May look at files.
-    pub fn find(&self, session: &Session, begun: &Begun) -> Option<PlannedStatement> {
-        self.heed(session);
-        let planned = self.0.lock().plans.get(&begun.key)?.clone();
+    pub fn find(&self, session: &Session, key: &Key) -> Option<PlannedStatement> {
+        let planned = self.0.lock().get(key)?.clone();
         if planned.is_current(session) { planned.again() } else { None }
     }
 
-    /// Remembers a plan, if it can run again, and neither the catalog nor the session's settings have changed since it
-    /// was begun.
-    pub fn keep(&self, session: &Session, begun: Begun, planned: &PlannedStatement) {
+    /// Remembers a plan, if it can run again, and neither what it uses nor the session's settings have changed since
+    /// its key was made.
+    pub fn keep(&self, session: &Session, key: Key, planned: &PlannedStatement) {
         let Some(again) = planned.again() else { return };
-        if begun.key.1 != session.planning_identity() {
+        if key.1 != session.planning_identity() {
             return;
         }
-        self.heed(session);
-        let mut kept = self.0.lock();
-        if kept.changes == begun.changes {
-            kept.plans.insert(begun.key, Arc::new(again));
+        let mut plans = self.0.lock();
+        // A change from here on is told when the lock is free.
+        if !planned.is_gone(session.database()) {
+            plans.insert(key, Arc::new(again));
         }
     }
+}
 
-    /// Forgets all if the catalog has changed.
-    pub fn heed(&self, session: &Session) {
-        let catalog = session.database().catalog();
-        let mut kept = self.0.lock();
-        let changes = catalog.changes();
-        if changes != kept.changes {
-            kept.plans.clear();
-            kept.changes = changes;
-        }
+impl CatalogObserver for Plans {
+    fn changed(&self, change: &CatalogChange) {
+        // What is dropped may be large; it is dropped outside the lock.
+        let forgotten = self.0.lock().take_unless(|planned| !planned.depends_on(change));
+        drop(forgotten);
     }
 }
 
@@ -93,8 +78,7 @@ mod tests {
         let database = Database::in_memory().unwrap();
         let [session, other] = [(); 2].map(|()| database.session());
         let is_found = |session: &Session, text: &str| {
-            let plans = database.plans();
-            plans.begin(session, text).is_some_and(|begun| plans.find(session, &begun).is_some())
+            Plans::key(session, text).is_some_and(|key| database.plans().find(session, &key).is_some())
         };
         let run = |text: &str| drop(session.execute(text).unwrap().collect().unwrap());
         run("CREATE TABLE t AS SELECT 1 AS a");
@@ -109,12 +93,47 @@ mod tests {
         assert!(is_found(&session, text) && !is_found(&other, text));
         run("SELECT * FROM system.settings");
         assert!(is_found(&session, text), "to look at the system changes nothing");
-        for change in ["INSERT INTO t VALUES (2)", "CREATE TABLE u AS SELECT 1 AS b", "DROP TABLE u"] {
-            run(text);
-            assert!(is_found(&session, text));
+    }
+
+    #[test]
+    fn a_change_forgets_the_plans_of_its_table_and_no_others() {
+        let session = Database::in_memory().unwrap().session();
+        let run = |text: &str| drop(session.execute(text).unwrap().collect().unwrap());
+        let texts =
+            ["SELECT a FROM t", "SELECT a FROM u", "SELECT a FROM v", "WITH w AS (SELECT 1 AS a) SELECT a FROM w"];
+        let changes: [(&str, &[&str]); 9] = [
+            ("INSERT INTO u VALUES (2)", &texts[1..2]),
+            ("INSERT INTO t VALUES (2)", &[texts[0], texts[2]]),
+            ("CREATE TABLE x AS SELECT 1 AS a", &[]),
+            ("INSERT INTO x VALUES (2)", &[]),
+            ("CREATE SCHEMA lab", &[]),
+            ("DROP TABLE x", &[]),
+            ("TRUNCATE TABLE u", &texts[1..2]),
+            ("CREATE OR REPLACE VIEW v AS SELECT a + 1 AS a FROM t", &texts[2..3]),
+            ("DROP TABLE u", &texts[1..2]),
+        ];
+        ["CREATE TABLE t AS SELECT 1 AS a", "CREATE TABLE u AS SELECT 1 AS a", "CREATE VIEW v AS SELECT a FROM t"]
+            .into_iter()
+            .for_each(run);
+        let plans = session.database().plans();
+        for (change, expected) in changes {
+            texts.into_iter().for_each(run);
             run(change);
-            assert!(!is_found(&session, text), "{change}");
+            let is_lost = |text: &&str| plans.find(&session, &Plans::key(&session, text).unwrap()).is_none();
+            let lost = texts.into_iter().filter(is_lost).collect::<Vec<_>>();
+            assert_eq!(lost, expected, "{change}");
+            assert_eq!(plans.0.lock().len(), texts.len() - lost.len(), "{change}");
         }
+    }
+
+    #[test]
+    fn a_table_of_a_name_that_was_looked_up_before_takes_its_place() {
+        let session = Database::in_memory().unwrap().session();
+        let column = |text: &str| session.execute(text).unwrap().collect().unwrap()[0].schema().field(0).name().clone();
+        session.execute("CREATE TABLE \"Sales\" AS SELECT 1 AS old").unwrap();
+        assert_eq!([column("SELECT * FROM sales"), column("SELECT * FROM sales")], ["old", "old"]);
+        session.execute("CREATE TABLE sales AS SELECT 1 AS new").unwrap();
+        assert_eq!(column("SELECT * FROM sales"), "new");
     }
 
     #[test]
@@ -123,12 +142,12 @@ mod tests {
         session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
         let (plans, text) = (session.database().plans(), "SELECT a FROM t");
         for change in ["INSERT INTO t VALUES (2)", "SET datafusion.execution.time_zone = 'UTC'"] {
-            let begun = plans.begin(&session, text).unwrap();
+            let key = Plans::key(&session, text).unwrap();
             let planned = session.plan(&session.parse(text).unwrap(), &[]).unwrap();
             session.execute(change).unwrap();
-            plans.keep(&session, begun, &planned);
-            assert!(plans.find(&session, &plans.begin(&session, text).unwrap()).is_none(), "{change}");
-            assert!(plans.0.lock().plans.is_empty(), "{change}");
+            plans.keep(&session, key, &planned);
+            assert!(plans.find(&session, &Plans::key(&session, text).unwrap()).is_none(), "{change}");
+            assert!(plans.0.lock().is_empty(), "{change}");
         }
     }
 }

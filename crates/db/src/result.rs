@@ -10,12 +10,12 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringVie
 use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
+use diligence_catalog::Catalog;
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
-use diligence_sql::catalog::Catalog;
 use diligence_sql::{FileTarget, Statement, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};

@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
+use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
 use diligence_sql::Facts;
-use diligence_sql::catalog::SessionCatalogs;
-use diligence_sql::rights::Rights;
 use diligence_sql::{Planner, PlannerOptions, Query, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::beginning::Beginning;
 use crate::database::Database;
 use crate::plan_json;
+use crate::plans::Plans;
 use crate::result::{Explained, QueryResult};
 use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system;
@@ -71,12 +71,8 @@ impl Session {
         let parts = Arc::new_cyclic(|parts: &Weak<Parts>| {
             let mut system = system::tables(database.engine(), parts);
             system.extend(database.more_system_tables());
-            let catalogs = SessionCatalogs {
-                catalog: database.catalog().clone(),
-                system: Arc::new(system),
-                postgres: database.postgres().clone(),
-                rights: options.rights.clone(),
-            };
+            let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
+            let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
             let planning = PlannerOptions { paths_are_tables: options.files, files: database.files().clone() };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
@@ -105,7 +101,6 @@ impl Session {
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let mut result = self.start(sql)?;
         result.settle()?;
-        self.0.database.plans().heed(self);
         Ok(result)
     }
 
@@ -116,7 +111,6 @@ impl Session {
         let planned = planning.await.map_err(|error| Error::bug(format!("planning ended early: {error}")))?;
         let mut result = planned?;
         result.settle_async().await?;
-        self.0.database.plans().heed(self);
         Ok(result)
     }
 
@@ -136,13 +130,13 @@ impl Session {
     /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
     pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
         let (text, plans) = (sql.trim(), self.0.database.plans());
-        let begun = plans.begin(self, text);
-        let planned = match begun.as_ref().and_then(|begun| plans.find(self, begun)) {
+        let key = Plans::key(self, text);
+        let planned = match key.as_ref().and_then(|key| plans.find(self, key)) {
             Some(planned) => planned,
             None => {
                 let planned = self.plan(&self.parse(text)?, &[])?;
-                if let Some(begun) = begun {
-                    plans.keep(self, begun, &planned);
+                if let Some(key) = key {
+                    plans.keep(self, key, &planned);
                 }
                 planned
             }
@@ -199,11 +193,7 @@ impl Session {
                 write.target.begin()?;
                 QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
             }
-            Statement::Command(command) => {
-                let done = command.apply(parts.planner.catalogs());
-                parts.database.plans().heed(self);
-                QueryResult::done(done?)
-            }
+            Statement::Command(command) => QueryResult::done(command.apply(parts.planner.catalogs())?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;
                 QueryResult::done("SET")
@@ -260,8 +250,13 @@ impl Session {
     }
 
     /// Two sessions with the same number plan the same text to the same.
-    pub fn planning_identity(&self) -> (u64, bool) {
-        (self.0.planner.settings_identity(), self.0.planner.options().paths_are_tables)
+    pub fn planning_identity(&self) -> PlanningIdentity {
+        self.0.planner.identity()
+    }
+
+    /// The relations that a statement of this session sees which begins now.
+    pub(crate) fn snapshot(&self) -> SessionSnapshot {
+        self.0.planner.catalogs().snapshot()
     }
 
     pub(crate) fn planner(&self) -> &Planner {
@@ -280,7 +275,7 @@ impl Session {
 
     /// Tables and views, as a statement names them; in order.
     pub fn relation_names(&self) -> Vec<String> {
-        self.0.planner.catalogs().names().iter().map(ToString::to_string).collect()
+        self.snapshot().names().iter().map(ToString::to_string).collect()
     }
 
     /// Words of SQL's own, in capitals.
@@ -292,10 +287,10 @@ impl Session {
     /// doubles.
     pub fn completions(&self) -> Vec<String> {
         let mut words = KEYWORDS.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let catalogs = self.0.planner.catalogs();
-        for name in catalogs.names() {
+        let snapshot = self.snapshot();
+        for name in snapshot.names() {
             words.push(name.to_string());
-            if let Some(Ok(schema)) = catalogs.get(&name).map(|relation| relation.schema()) {
+            if let Some(Ok(schema)) = snapshot.get(&name).map(|relation| relation.schema()) {
                 words.extend(schema.fields().iter().map(|field| field.name().clone()));
             }
         }

@@ -9,6 +9,7 @@ use diligence_base::limits::{
     BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_catalog::rights::DENIED;
 use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
@@ -17,7 +18,6 @@ use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
-use diligence_sql::rights::DENIED;
 use parking_lot::RwLock;
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.

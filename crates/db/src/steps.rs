@@ -9,10 +9,12 @@ use std::time::Duration;
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
+use diligence_catalog::{
+    CatalogChange, DEFAULT_SCHEMA, MemoryRelation, ObjectRef, Relation, RelationName, Resolved, Uses,
+};
 use diligence_engine::QueryOptions;
 use diligence_engine::plan::Needs;
 use diligence_sql::Statement;
-use diligence_sql::catalog::{DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName};
 use diligence_sql::errors::suggest;
 use diligence_sql::parse::Parsed;
 use diligence_sql::{Planned, parameter_value};
@@ -116,22 +118,31 @@ impl PlannedStatement {
 
     /// Whether planning the text again, in this session, would give the same. May look at files.
     pub fn is_current(&self, session: &Session) -> bool {
-        matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_current(session.planner()))
+        self.uses().is_some_and(|uses| session.planner().is_current(uses, &session.snapshot()))
     }
 
     /// Whether a table or a view behind it has been dropped or changed since, so that the plan is good for nothing but
     /// to keep that in memory.
     pub fn is_gone(&self, database: &Database) -> bool {
-        matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.are_gone(database.catalog()))
+        self.uses().is_some_and(|uses| uses.are_gone(&database.catalog().snapshot()))
+    }
+
+    /// Whether a change of the catalog may concern it.
+    pub fn depends_on(&self, change: &CatalogChange) -> bool {
+        self.uses().is_some_and(|uses| uses.depend_on(change))
+    }
+
+    fn uses(&self) -> Option<&Uses> {
+        match &self.planned {
+            Planned::Query(_, uses) => uses.as_ref(),
+            Planned::Other(_) => None,
+        }
     }
 
     /// A text that is another one whenever the tables behind the query are in another state; `None` if that is not
     /// known.
     pub fn fingerprint(&self) -> Option<String> {
-        match &self.planned {
-            Planned::Query(_, uses) => uses.as_ref().map(|uses| uses.fingerprint()),
-            Planned::Other(_) => None,
-        }
+        self.uses().map(Uses::fingerprint)
     }
 }
 
@@ -151,12 +162,17 @@ impl GenericPlan {
 
     /// Whether planning the text again, in this session, would give the same. May look at files.
     pub fn is_current(&self, session: &Session) -> bool {
-        self.plan.uses().are_current(session.planner())
+        session.planner().is_current(self.plan.uses(), &session.snapshot())
     }
 
     /// Whether a table or a view behind it has been dropped or changed since.
     pub fn is_gone(&self, database: &Database) -> bool {
-        self.plan.uses().are_gone(database.catalog())
+        self.plan.uses().are_gone(&database.catalog().snapshot())
+    }
+
+    /// Whether a change of the catalog may concern it.
+    pub fn depends_on(&self, change: &CatalogChange) -> bool {
+        self.plan.uses().depend_on(change)
     }
 
     /// The statement with values: arrays of one row, one for each of `$1`, `$2`, ….
@@ -186,7 +202,8 @@ impl Session {
         parsed: &ParsedStatement,
         given: &[Option<DataType>],
     ) -> Result<(Description, Option<PlannedStatement>)> {
-        let (description, planned) = self.in_runtime(|| self.planner().describe(&parsed.0.1, given))?;
+        let (description, planned) =
+            self.in_runtime(|| self.planner().describe(&self.snapshot(), &parsed.0.1, given))?;
         let planned = planned.map(|planned| PlannedStatement::new(parsed.text(), planned));
         Ok((description, planned))
     }
@@ -194,14 +211,14 @@ impl Session {
     /// Plans a statement. `values` are arrays of one row, one for each of `$1`, `$2`, …. Opens files.
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
-        let planned = self.in_runtime(|| self.planner().plan(&parsed.0.1, &values))?;
+        let planned = self.in_runtime(|| self.planner().plan(&self.snapshot(), &parsed.0.1, &values))?;
         Ok(PlannedStatement::new(parsed.text(), planned))
     }
 
     /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.
     /// Opens files. What fails without values need not fail with them.
     pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<GenericPlan>> {
-        let plan = self.in_runtime(|| self.planner().plan_generic(&parsed.0.1, types))?;
+        let plan = self.in_runtime(|| self.planner().plan_generic(&self.snapshot(), &parsed.0.1, types))?;
         Ok(plan.map(|plan| GenericPlan { text: parsed.text().to_owned(), needs: plan.needs(), plan }))
     }
 
@@ -220,7 +237,7 @@ impl Session {
 
     /// The columns of a table that [`append`](Self::append) can add to.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {
-        Ok(self.memory_relation(schema, table)?.schema().clone())
+        Ok(self.memory_relation(schema, table)?.1.schema().clone())
     }
 
     /// Adds rows to a table in memory: all of them or none. `columns` names the batches' columns, which are converted
@@ -232,10 +249,10 @@ impl Session {
         columns: &[String],
         batches: &[RecordBatch],
     ) -> Result<u64> {
-        let relation = self.memory_relation(schema, table)?;
+        let (object, relation) = self.memory_relation(schema, table)?;
         let places = relation.schema().fields().iter().map(|field| {
             let place = columns.iter().position(|column| column == field.name());
-            if place.is_none() && relation.column_defaults.contains_key(field.name()) {
+            if place.is_none() && relation.column_defaults().contains_key(field.name()) {
                 let error = Error::unsupported(format!("the column '{}' has a default and is left out", field.name()));
                 return Err(error.with_hint("name the column, or use INSERT"));
             }
@@ -269,19 +286,23 @@ impl Session {
             let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
             full.push(RecordBatch::try_new(schema, arrays).map_err(from_arrow)?);
         }
-        relation.insert(&full, memory, false, self.database().catalog())?;
-        self.database().plans().heed(self);
+        drop(relation);
+        self.database().catalog().insert(&object, &full, memory, false)?;
         Ok(rows)
     }
 
-    fn memory_relation(&self, schema: Option<&str>, table: &str) -> Result<Arc<MemoryRelation>> {
+    fn memory_relation(&self, schema: Option<&str>, table: &str) -> Result<(ObjectRef, Arc<MemoryRelation>)> {
         let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
         self.rights().check_write(&name)?;
-        match self.planner().catalogs().get(&name) {
-            Some(Relation::Memory(memory)) => Ok(memory),
-            Some(other) => {
+        match self.snapshot().get(&name) {
+            Some(found) => {
+                if let Resolved::Object(object) = &found
+                    && let Relation::Memory(memory) = &object.relation
+                {
+                    return Ok((object.reference(), memory.clone()));
+                }
                 let error =
-                    Error::unsupported(format!("'{name}' is {}; rows are added to tables in memory", other.a_kind()));
+                    Error::unsupported(format!("'{name}' is {}; rows are added to tables in memory", found.a_kind()));
                 Err(error.with_code("42809").with_hint("CREATE TABLE makes a table in memory"))
             }
             None => {
@@ -301,7 +322,7 @@ mod tests {
         AsArray, Date32Array, Decimal128Array, Int64Array, StringArray, StringViewArray, TimestampNanosecondArray,
     };
     use arrow::datatypes::Int64Type;
-    use diligence_sql::rights::Rights;
+    use diligence_catalog::{Rights, SessionSnapshot};
 
     use super::*;
     use crate::{Database, DatabaseOptions, SessionOptions};
@@ -525,6 +546,92 @@ mod tests {
         assert_eq!(limited.append(None, "open", &columns, &[batch]).unwrap_err().code(), Some("42501"));
     }
 
+    /// The first column as text.
+    fn texts(session: &Session, sql: &str) -> Vec<String> {
+        let batches = session.execute(sql).unwrap().collect().unwrap();
+        let text = |batch: &RecordBatch| {
+            let column = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+            column.as_string::<i32>().iter().map(|value| value.unwrap_or("NULL").to_owned()).collect::<Vec<_>>()
+        };
+        batches.iter().flat_map(text).collect()
+    }
+
+    #[test]
+    fn privileges_are_those_of_the_sessions_role() {
+        let database = Database::in_memory().unwrap();
+        let owner = database.session();
+        for name in ["hidden", "open", "own", "\"Odd\""] {
+            owner.execute(&format!("CREATE TABLE {name} AS SELECT 1 AS a")).unwrap();
+        }
+        let limited = limited(&database);
+        for (question, owners, limiteds) in [
+            ("has_table_privilege('open', 'SELECT')", "true", "true"),
+            ("has_table_privilege('open', 'INSERT')", "true", "false"),
+            ("has_table_privilege('own', 'INSERT, DELETE')", "true", "true"),
+            ("has_table_privilege(current_user, 'public.hidden', 'select')", "true", "false"),
+            ("pg_catalog.has_table_privilege('\"Odd\"', 'SELECT')", "true", "false"),
+            ("has_table_privilege('hidden'::regclass, 'SELECT')", "true", "false"),
+            ("has_table_privilege(1, 'SELECT')", "NULL", "NULL"),
+            ("has_table_privilege(NULL, 'SELECT')", "NULL", "NULL"),
+            ("has_table_privilege('pg_class', 'SELECT')", "true", "true"),
+            ("has_table_privilege('system.queries', 'SELECT')", "true", "false"),
+            ("has_column_privilege('own', 'a', 'UPDATE')", "true", "true"),
+            ("has_column_privilege('hidden', 1, 'SELECT')", "true", "false"),
+            ("has_any_column_privilege('open', 'SELECT')", "true", "true"),
+            ("has_schema_privilege('public', 'USAGE')", "true", "true"),
+            ("has_schema_privilege('public', 'CREATE')", "true", "false"),
+            ("has_database_privilege('diligence', 'CREATE')", "true", "false"),
+            ("pg_has_role('diligence', 'USAGE')", "true", "true"),
+        ] {
+            let sql = format!("SELECT {question}");
+            assert_eq!(
+                (texts(&owner, &sql), texts(&limited, &sql)),
+                (vec![owners.into()], vec![limiteds.into()]),
+                "{sql}"
+            );
+        }
+        let readable = "SELECT c.relname FROM pg_class c WHERE pg_table_is_visible(c.oid) \
+                        AND has_table_privilege(c.oid, 'SELECT') ORDER BY c.relname";
+        assert_eq!(texts(&owner, readable), ["Odd", "hidden", "open", "own"]);
+        assert_eq!(texts(&limited, readable), ["open", "own"]);
+        let quoted = "SELECT has_table_privilege('\"' || n.nspname || '\".\"' || c.relname || '\"', 'INSERT') FROM pg_class c \
+                      JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public' ORDER BY c.relname";
+        assert_eq!(texts(&limited, quoted), ["false", "false", "false", "true"]);
+        for (question, code) in [
+            ("has_table_privilege('nowhere', 'SELECT')", "42P01"),
+            ("has_table_privilege('open', 'EXECUTE')", "22023"),
+            ("has_table_privilege('nobody', 'open', 'SELECT')", "42704"),
+            ("has_column_privilege('open', 'b', 'SELECT')", "42703"),
+        ] {
+            let error = owner.execute(&format!("SELECT {question}")).and_then(|result| result.collect()).unwrap_err();
+            assert_eq!(error.code(), Some(code), "{question}: {error}");
+        }
+        let planned = owner.plan(&owner.parse("SELECT has_table_privilege('open', 'SELECT')").unwrap(), &[]).unwrap();
+        assert!(planned.again().is_none(), "another session's answer may be another");
+    }
+
+    #[test]
+    fn a_statement_sees_one_snapshot_of_all_its_names() {
+        let database = Database::in_memory().unwrap();
+        let session = database.session();
+        session.execute("CREATE TABLE a AS SELECT 1 AS x").unwrap();
+        session.execute("CREATE TABLE b AS SELECT 1 AS x").unwrap();
+        let parsed = session.parse("SELECT (SELECT count(*) FROM a) * 10 + (SELECT count(*) FROM b)").unwrap();
+        let before = session.snapshot();
+        let planned = |snapshot: &SessionSnapshot| {
+            let planned = session.in_runtime(|| session.planner().plan(snapshot, &parsed.0.1, &[])).unwrap();
+            numbers(&session, PlannedStatement::new(parsed.text(), planned))
+        };
+        session.execute("INSERT INTO b VALUES (2)").unwrap();
+        session.execute("INSERT INTO a VALUES (2), (3)").unwrap();
+        assert_eq!((planned(&before), planned(&session.snapshot())), (vec![11], vec![32]));
+        session.execute("DROP TABLE b").unwrap();
+        session.execute("CREATE TABLE b AS SELECT value AS x FROM generate_series(1, 5)").unwrap();
+        assert_eq!((planned(&before), planned(&session.snapshot())), (vec![11], vec![35]));
+        let listed = "SELECT count(*) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname = 'b'";
+        assert_eq!(texts(&session, listed), ["1"]);
+    }
+
     #[test]
     fn what_is_everybodys_is_not_for_everybody() {
         let database = Database::in_memory().unwrap();
@@ -573,14 +680,7 @@ mod tests {
     #[test]
     fn clients_of_postgres_find_tables_columns_and_types() {
         let session = session();
-        let texts = |sql: &str| {
-            let batches = session.execute(sql).unwrap().collect().unwrap();
-            let text = |batch: &RecordBatch| {
-                let column = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
-                column.as_string::<i32>().iter().map(|value| value.unwrap_or("NULL").to_owned()).collect::<Vec<_>>()
-            };
-            batches.iter().flat_map(text).collect::<Vec<_>>()
-        };
+        let texts = |sql: &str| texts(&session, sql);
         let columns = "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
                        WHERE a.attrelid = 't'::regclass AND a.attnum > 0 ORDER BY a.attnum";
         assert_eq!(texts(columns), ["bigint", "text"]);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
+use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_engine::Engine;
-use diligence_sql::catalog::ComputedTable;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::database::WaitingQuery;
@@ -98,7 +98,7 @@ impl ComputedTable for SystemTable {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Result<RecordBatch> {
+    fn rows(&self, _: &SessionSnapshot) -> Result<RecordBatch> {
         let rows = (self.source)(&self.engine, self.session.upgrade().as_deref());
         let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
             let values = rows.iter().map(|row| &row[index]);

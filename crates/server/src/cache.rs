@@ -15,7 +15,9 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_base::recent::Recent;
-use diligence_db::{GenericPlan, Needs, ParsedStatement, PlannedStatement, Session};
+use diligence_db::{
+    CatalogChange, CatalogObserver, Database, GenericPlan, Needs, ParsedStatement, PlannedStatement, Session,
+};
 use parking_lot::Mutex;
 
 use crate::admission::History;
@@ -200,29 +202,43 @@ impl TemplateKey {
 
 /// The plans.
 pub struct PlanCache {
+    database: Database,
     plans: Mutex<Recent<PlanKey, Remembered>>,
     /// What statements needed that differ in constants only.
     templates: Mutex<Recent<TemplateKey, Arc<History>>>,
     generics: Mutex<Recent<GenericKey, Generic>>,
     /// Syntax trees of texts that are one statement for the engine.
     parsed: Mutex<Recent<TextKey, ParsedStatement>>,
-    /// The catalog's changes that are heeded.
-    changes: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-impl Default for PlanCache {
-    fn default() -> Self {
-        Self {
+impl PlanCache {
+    /// A cache for statements of a database, whose changes it hears of.
+    pub fn new(database: &Database) -> Arc<Self> {
+        let cache = Arc::new(Self {
+            database: database.clone(),
             plans: Mutex::new(Recent::new(PLANS_MAX)),
             templates: Mutex::new(Recent::new(PLANS_MAX)),
             generics: Mutex::new(Recent::new(PLANS_MAX)),
             parsed: Mutex::new(Recent::new(PARSED_MAX)),
-            changes: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-        }
+        });
+        let observer = Arc::downgrade(&cache);
+        database.catalog().observe(observer);
+        cache
+    }
+}
+
+impl CatalogObserver for PlanCache {
+    /// Forgets the plans of the table: a plan keeps its tables in memory.
+    fn changed(&self, change: &CatalogChange) {
+        // What is dropped may be large; it is dropped outside the locks.
+        let plans = self.plans.lock().take_unless(|remembered| !remembered.plan.depends_on(change));
+        let depends = |generic: &Generic| matches!(&generic.plan, Some(Some(plan)) if plan.depends_on(change));
+        let generics = self.generics.lock().take_unless(|generic| !depends(generic));
+        drop((plans, generics));
     }
 }
 
@@ -258,21 +274,6 @@ pub struct CacheInfo {
 }
 
 impl PlanCache {
-    /// Forgets the plans of tables that have been dropped or changed since the last call: a plan keeps its tables in
-    /// memory.
-    pub fn heed(&self, session: &Session) {
-        let database = session.database();
-        let changes = database.catalog().changes();
-        if self.changes.swap(changes, Ordering::AcqRel) == changes {
-            return;
-        }
-        // What is dropped may be large; it is dropped outside the locks.
-        let plans = self.plans.lock().take_unless(|remembered| !remembered.plan.is_gone(database));
-        let is_gone = |generic: &Generic| matches!(&generic.plan, Some(Some(plan)) if plan.is_gone(database));
-        let generics = self.generics.lock().take_unless(|generic| !is_gone(generic));
-        drop((plans, generics));
-    }
-
     /// The plan under a key. Whether it is current is for the caller to see, on a thread that may look at files.
     pub fn get(&self, key: &PlanKey) -> Option<Remembered> {
         self.plans.lock().get(key).cloned()
@@ -293,8 +294,11 @@ impl PlanCache {
         let mut plans = self.plans.lock();
         let history = plans.get(&key).map(|remembered| remembered.history.clone());
         let history = history.unwrap_or_else(|| Arc::new(History::of(template)));
-        let remembered = Remembered { plan, history: history.clone(), answer: Arc::default() };
-        plans.insert(key, remembered);
+        // A change from here on is told when the lock is free.
+        if !plan.is_gone(&self.database) {
+            let remembered = Remembered { plan, history: history.clone(), answer: Arc::default() };
+            plans.insert(key, remembered);
+        }
         history
     }
 
@@ -309,7 +313,10 @@ impl PlanCache {
 
     /// Remembers what is known of a statement with parameters.
     pub fn put_generic(&self, key: GenericKey, generic: Generic) {
-        self.generics.lock().insert(key, generic);
+        let mut generics = self.generics.lock();
+        let is_gone = matches!(&generic.plan, Some(Some(plan)) if plan.is_gone(&self.database));
+        let plan = if is_gone { None } else { generic.plan };
+        generics.insert(key, Generic { plan, history: generic.history });
     }
 
     /// The syntax tree of a text.
@@ -350,14 +357,14 @@ impl PlanCache {
 mod tests {
     use std::time::Duration;
 
-    use diligence_db::{Database, Used};
+    use diligence_db::Used;
 
     use super::*;
 
     #[test]
     fn plans_of_tables_that_are_dropped_or_changed_are_forgotten() {
         let session = Database::in_memory().unwrap().session();
-        let cache = PlanCache::default();
+        let cache = PlanCache::new(session.database());
         let run = |sql: &str| drop(session.execute(sql).unwrap().collect().unwrap());
         let key = |table: &str| PlanKey::new(&session, &format!("SELECT a FROM {table}"), &[]).unwrap();
         let tables = ["t", "u", "v", "w"];
@@ -365,7 +372,6 @@ mod tests {
             run(&format!("CREATE TABLE {table} AS SELECT 1 AS a"));
         }
         let ran = |table: &str| {
-            cache.heed(&session);
             let parsed = session.parse(&format!("SELECT a FROM {table}")).unwrap();
             cache.put(key(table), &session.plan(&parsed, &[]).unwrap());
         };
@@ -374,7 +380,6 @@ mod tests {
         for change in ["DROP TABLE t", "INSERT INTO u VALUES (2)", "CREATE OR REPLACE TABLE v AS SELECT 3 AS a"] {
             run(change);
         }
-        cache.heed(&session);
         assert_eq!(tables.map(|table| cache.get(&key(table)).is_some()), [false, false, false, true]);
     }
 
@@ -394,7 +399,7 @@ mod tests {
     fn one_constant_is_known_by_what_another_needed_unless_it_is_expected_to_need_much_more() {
         let key = |text: &str| PlanKey { text: text.to_owned(), values: String::new(), planning: (1, false) };
         let needs = |rows| Needs { rows, memory_bytes: 1000 };
-        let cache = PlanCache::default();
+        let cache = PlanCache::new(&Database::in_memory().unwrap());
         let history = |text: &str, rows: usize| History::of(cache.template(TemplateKey::new(&key(text), needs(rows))));
         let used = Used { memory_bytes: 5, worked: Duration::from_millis(700) };
         let first = history("SELECT 1 FROM t", 1 << 20);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::rights::Rights;
 use serde::Deserialize;
 
 use crate::path::PathOptions;
@@ -184,6 +185,11 @@ impl Users {
             Ok((name, User { verifier, role: Arc::new(role) }))
         });
         Ok(Self(users.collect::<Result<_>>()?))
+    }
+
+    /// What each user may do with relations.
+    pub fn rights(&self) -> BTreeMap<String, Arc<Rights>> {
+        self.0.iter().map(|(name, user)| (name.clone(), user.role.rights.clone())).collect()
     }
 
     /// A user by name.

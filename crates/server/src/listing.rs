@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_db::ComputedTable;
+use diligence_db::{ComputedTable, SessionSnapshot};
 
 use crate::server::Server;
 
@@ -55,7 +55,7 @@ impl ComputedTable for Listing {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Result<RecordBatch> {
+    fn rows(&self, _: &SessionSnapshot) -> Result<RecordBatch> {
         let Some(server) = self.server.upgrade() else { return Ok(RecordBatch::new_empty(self.schema.clone())) };
         RecordBatch::try_new(self.schema.clone(), (self.rows)(&server)).map_err(|error| Error::bug(error.to_string()))
     }

@@ -60,7 +60,7 @@ pub struct Path {
     pub(crate) execute: Stage,
     pub(crate) write: Stage,
     pub(crate) disconnect: Stage,
-    cache: PlanCache,
+    cache: Arc<PlanCache>,
     admission: Arc<Admission>,
     result_rows_max: Option<u64>,
     /// Whose the queries are that run, by their numbers.
@@ -92,6 +92,7 @@ impl Path {
         let engine = database.engine().clone();
         let budget = move || engine.broker().budget_bytes();
         let admission = Admission::new(AdmissionOptions { cheap_max, heavy_max, queue_max }, budget);
+        let cache = PlanCache::new(&database);
         Ok(Arc::new(Self {
             database,
             parse: Stage::start("parse", threads, queue)?,
@@ -99,7 +100,7 @@ impl Path {
             execute: Stage::start("execute", threads, queue)?,
             write: Stage::start("write", WRITE_THREADS, queue)?,
             disconnect: Stage::start("disconnect", 1, queue)?,
-            cache: PlanCache::default(),
+            cache,
             admission,
             result_rows_max,
             owners: Mutex::default(),
@@ -174,7 +175,6 @@ impl Path {
         parsed: &ParsedStatement,
         given: Vec<Option<DataType>>,
     ) -> Result<Description> {
-        self.cache.heed(session);
         let key = PlanKey::new(session, parsed.text(), &[]);
         let known = key.as_ref().filter(|_| given.is_empty()).and_then(|key| self.cache.get(key));
         let known = known.map(|remembered| remembered.plan);
@@ -206,7 +206,6 @@ impl Path {
         values: Vec<ArrayRef>,
         read_only: bool,
     ) -> Result<Running> {
-        self.cache.heed(session);
         let key = PlanKey::new(session, parsed.text(), &values);
         if let Some(Remembered { plan, history, answer }) = key.as_ref().and_then(|key| self.cache.get(key)) {
             if let Some(rows) = answer.get() {

@@ -65,6 +65,9 @@ impl Server {
     pub async fn start(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
         let tls = options.tls.as_ref().map(acceptor).transpose()?;
+        if let Some(users) = &options.users {
+            database.set_users(users.rights());
+        }
         let path = Path::open(database, options.path, options.limits.result_rows_max)?;
         let server = Arc::new(Self {
             connecting: Arc::new(Semaphore::new(options.limits.connecting_max)),

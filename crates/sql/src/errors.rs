@@ -170,7 +170,7 @@ fn unknown_relation(unknown: &UnknownRelation, known: &dyn KnownNames) -> Error 
     if let Some(schema) = &unknown.schema {
         let error = Error::input(format!("no schema is named '{schema}'"));
         // `FROM lineitem.parquet` without quotes reads as a table of a schema.
-        return if crate::catalog::paths::looks_like_path(&unknown.name) {
+        return if diligence_catalog::looks_like_path(&unknown.name) {
             error.with_hint(format!("to read a file, put its name in quotes: '{}'", unknown.name))
         } else {
             error

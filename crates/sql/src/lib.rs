@@ -6,7 +6,7 @@
 //! 2. `rewrite` puts right in the syntax tree what would be misread.
 //! 3. [`Planner::plan`] takes the tree, and values for its parameters. It decides what kind of [`Statement`] it is.
 //!    Settings, EXPLAIN, DDL and prepared statements are ours; queries go on.
-//! 4. `planning` resolves tables (of the [`catalog`], or files by their path) and functions, and DataFusion makes a
+//! 4. `planning` resolves tables (of the [catalog](diligence_catalog), or files by their path) and functions, and DataFusion makes a
 //!    logical plan.
 //! 5. DataFusion's analyzer and optimizer, with our [`rules`], improve it.
 //! 6. DataFusion's physical planner, told to plan for one partition, makes a plain tree of operators, its leaves
@@ -18,17 +18,17 @@
 //! Invariant: nothing here runs a query. Statements that change something describe the change; the database applies it.
 
 mod bounded;
-pub mod catalog;
 pub mod errors;
 mod expression;
 pub mod external;
+mod information;
 mod inner_names;
 pub mod lower;
 mod messages;
 pub mod parse;
 mod planning;
+mod privileges;
 mod rewrite;
-pub mod rights;
 pub mod rules;
 pub mod state;
 mod statement;
@@ -36,7 +36,7 @@ pub mod stores;
 pub mod tables;
 mod write;
 
-pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, Uses, parameter_value};
+pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, parameter_value};
 pub use rewrite::Facts;
 pub use statement::{Command, FileWrite, Query, Statement, Target, Write};
 pub use write::FileTarget;

@@ -9,8 +9,8 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
-use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA, SessionCatalogs};
 use crate::write::parquet::BoundedRowGroups;
 use crate::{bounded, rules};
 
@@ -18,15 +18,14 @@ use crate::{bounded, rules};
 /// meet; it provides the stack for what it lets through.
 pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 
-/// A state for one session. `runtime` holds the object stores that COPY writes to.
-pub fn session_state(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>) -> SessionState {
+/// A state for one session, which knows no tables. `runtime` holds the object stores that COPY writes to.
+pub fn session_state(runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS_MAX);
     set_defaults(config.options_mut());
     fix_options(config.options_mut());
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_catalog_list(Arc::new(catalogs))
         .with_default_features()
         .with_optimizer_rules(rules::install())
         .with_physical_optimizer_rules(physical_rules());

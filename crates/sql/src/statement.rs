@@ -8,12 +8,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Constraints;
 use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
+use diligence_catalog::{
+    Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change,
+    no_schema,
+};
 use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
 
-use crate::catalog::{
-    Catalog, FileRelation, MemoryRelation, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
-};
 use crate::write::FileTarget;
 
 /// A planned statement.
@@ -117,7 +118,7 @@ pub enum Target {
     /// INSERT INTO, or INSERT OVERWRITE.
     Insert {
         /// The table.
-        relation: Arc<MemoryRelation>,
+        table: ObjectRef,
         /// Whether the present rows give way.
         replace: bool,
     },
@@ -125,7 +126,7 @@ pub enum Target {
 
 impl Target {
     /// Takes all rows: all or none of them are there afterwards. `memory` is what they are counted in, as long as they
-    /// are there. The command's tag and the number of rows.
+    /// are there. The command's tag and the number of rows. Fails as [`Catalog::create`] and [`Catalog::insert`] do.
     pub fn finish(
         self,
         batches: &[RecordBatch],
@@ -135,17 +136,16 @@ impl Target {
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         match self {
             Target::Create { name, or_replace, if_not_exists, schema, constraints, column_defaults } => {
-                let mut table = MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog)?;
-                table.constraints = constraints;
-                table.column_defaults = column_defaults;
+                let table = MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog)?;
+                let table = table.declared_with(constraints, column_defaults);
                 match catalog.create(&name, Relation::Memory(Arc::new(table)), or_replace) {
                     // Somebody else made it while our query ran.
-                    Err(_) if if_not_exists && catalog.get(&name).is_some() => Ok(("CREATE TABLE", 0)),
+                    Err(_) if if_not_exists && catalog.snapshot().get(&name).is_some() => Ok(("CREATE TABLE", 0)),
                     made => made.map(|()| ("CREATE TABLE", rows)),
                 }
             }
-            Target::Insert { relation, replace } => {
-                relation.insert(batches, memory, replace, catalog)?;
+            Target::Insert { table, replace } => {
+                catalog.insert(&table, batches, memory, replace)?;
                 Ok(("INSERT", rows))
             }
         }
@@ -207,18 +207,19 @@ pub enum Command {
         cascade: bool,
     },
     /// TRUNCATE.
-    Truncate(Arc<MemoryRelation>),
+    Truncate(ObjectRef),
     /// Done already, or nothing to do; the tag.
     Nothing(&'static str),
 }
 
 impl Command {
-    /// Makes the change, and gives the command's tag.
+    /// Makes the change, and gives the command's tag. Fails with kind `Input` where the catalog has what is to be made,
+    /// or has not what is to be changed.
     pub fn apply(self, catalogs: &SessionCatalogs) -> Result<&'static str> {
         let catalog = &*catalogs.catalog;
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
-                if if_not_exists && catalog.get(&name).is_some() {
+                if if_not_exists && catalog.snapshot().get(&name).is_some() {
                     return Ok("CREATE EXTERNAL TABLE");
                 }
                 // Opened now, so that a wrong location or option is an error of this statement.
@@ -242,12 +243,13 @@ impl Command {
                     }
                 })?;
                 if !dropped && !if_exists {
-                    if !catalog.has_schema(&name.schema) {
+                    let snapshot = catalogs.snapshot();
+                    if !snapshot.catalog.has_schema(&name.schema) {
                         return Err(no_schema(&name.schema));
                     }
-                    let readable = catalog.relations().into_iter().map(|(name, _)| name);
+                    let readable = snapshot.catalog.objects().map(|object| &object.name);
                     let readable = readable.filter(|name| catalogs.rights.may_read(name));
-                    let names = readable.map(|name| name.to_string()).collect::<Vec<_>>();
+                    let names = readable.map(ToString::to_string).collect::<Vec<_>>();
                     let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
                     return Err(crate::errors::suggest(error, &name.to_string(), &names));
                 }
@@ -265,8 +267,8 @@ impl Command {
                 }
                 Ok("DROP SCHEMA")
             }
-            Command::Truncate(relation) => {
-                relation.truncate(catalog)?;
+            Command::Truncate(table) => {
+                catalog.truncate(&table)?;
                 Ok("TRUNCATE TABLE")
             }
             Command::Nothing(tag) => Ok(tag),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use diligence_sql::catalog::ComputedTable;
+use diligence_catalog::ComputedTable;
 
 use super::rows::CatalogTable;
 

@@ -2,25 +2,25 @@
 //!
 //! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a
 //! client's joins over them find nothing. `pg_type_names`, `pg_class_names` and `pg_namespace_names` are ours: what
-//! functions and casts about numbers look into, with columns whose names nobody else's are. A relation keeps its number
-//! as long as the database is open; numbers from [`SHOWN_FROM`] on are those of what the engine shows of itself, so
-//! that `pg_table_is_visible` can tell by the number.
+//! functions and casts about numbers look into, with columns whose names nobody else's are. Numbers are the catalog's;
+//! those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself, so that
+//! `pg_table_is_visible` can tell by the number. All tables of one statement are computed from the same snapshot.
 
 mod empty;
 mod rows;
-mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use diligence_sql::catalog::{
-    CATALOG_NAME, Catalog, ComputedTable, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, SYSTEM_SCHEMA,
+use diligence_catalog::privileges::{DATABASE_OID, OWNER, OWNER_OID};
+pub use diligence_catalog::types::*;
+use diligence_catalog::{
+    CATALOG_NAME, ComputedTable, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, SYSTEM_SCHEMA, SessionSnapshot,
+    View,
 };
-use parking_lot::Mutex;
 
 use rows::{CatalogTable, Cell};
-pub use types::*;
 
 /// The version that clients are told: they choose their questions by it.
 pub const SERVER_VERSION: &str = "16.6";
@@ -35,201 +35,152 @@ pub const FIXED_SETTINGS: [(&str, &str); 8] = [
     ("server_version", SERVER_VERSION),
     ("server_version_num", "160006"),
 ];
-/// Relations of the user have numbers from here on.
-const RELATIONS_FROM: u32 = 16_384;
-/// What the engine shows of itself has numbers from here on.
-pub const SHOWN_FROM: u32 = 1_000_000_000;
-/// The only owner of everything.
-const OWNER: u32 = 10;
-
-/// Numbers given to names; never taken back.
-#[derive(Default)]
-struct Numbers(Mutex<BTreeMap<(String, String), u32>>);
-
-impl Numbers {
-    fn schema(&self, name: &str) -> u32 {
-        match name {
-            POSTGRES_SCHEMA => 11,
-            DEFAULT_SCHEMA => 2200,
-            INFORMATION_SCHEMA => 13_000,
-            SYSTEM_SCHEMA => 13_001,
-            _ => self.of(name, "", RELATIONS_FROM),
-        }
-    }
-
-    fn relation(&self, schema: &str, name: &str) -> u32 {
-        let shown = schema == SYSTEM_SCHEMA || schema == POSTGRES_SCHEMA;
-        self.of(schema, name, if shown { SHOWN_FROM } else { RELATIONS_FROM })
-    }
-
-    fn of(&self, schema: &str, name: &str, from: u32) -> u32 {
-        let mut numbers = self.0.lock();
-        let next = from + numbers.len() as u32;
-        *numbers.entry((schema.to_owned(), name.to_owned())).or_insert(next)
-    }
-}
-
-/// What the tables are computed from.
-struct Source {
-    catalog: Arc<Catalog>,
-    system: BTreeMap<String, SchemaRef>,
-    numbers: Numbers,
-}
-
 /// A relation as the tables list it.
 struct Listed {
     schema: String,
     name: String,
     oid: u32,
-    relation: Option<Relation>,
+    /// The view of a user that it is.
+    view: Option<Arc<View>>,
+    /// `r` for a table, `v` for what is computed.
+    kind: &'static str,
     columns: Option<SchemaRef>,
 }
 
 impl Listed {
-    fn kind(&self) -> &'static str {
-        match &self.relation {
-            Some(Relation::Files(_) | Relation::Table(_) | Relation::Memory(_)) => "r",
-            Some(Relation::View(_) | Relation::Computed(_)) | None => "v",
+    fn of_object(object: &Object, columns: bool) -> Self {
+        let (view, kind) = match &object.relation {
+            Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) => (None, "r"),
+            Relation::View(view) => (Some(view.clone()), "v"),
+        };
+        Self {
+            schema: object.name.schema.clone(),
+            name: object.name.name.clone(),
+            oid: object.oid(),
+            view,
+            kind,
+            columns: if columns { object.relation.schema().ok() } else { None },
         }
     }
 
     fn definition(&self) -> Option<String> {
-        match &self.relation {
-            Some(Relation::View(view)) => {
-                let text = view.definition();
-                // Clients put CREATE VIEW … AS in front again.
-                let query = text.find(" AS ").map(|at| text[at + 4..].to_owned());
-                Some(query.unwrap_or(text))
-            }
-            _ => None,
-        }
+        let text = self.view.as_ref()?.definition();
+        // Clients put CREATE VIEW … AS in front again.
+        let query = text.find(" AS ").map(|at| text[at + 4..].to_owned());
+        Some(query.unwrap_or(text))
     }
 }
 
-impl Source {
-    /// Every relation. With `columns` files that nobody has used yet are opened; one that cannot be has none.
-    fn relations(&self, columns: bool) -> Vec<Listed> {
-        let own = self.catalog.relations().into_iter().map(|(name, relation)| Listed {
-            oid: self.numbers.relation(&name.schema, &name.name),
-            columns: if columns { relation.schema().ok() } else { None },
-            schema: name.schema,
-            name: name.name,
-            relation: Some(relation),
-        });
-        let system = self.system.iter().map(|(name, schema)| Listed {
-            oid: self.numbers.relation(SYSTEM_SCHEMA, name),
-            schema: SYSTEM_SCHEMA.to_owned(),
-            name: name.clone(),
-            relation: None,
-            columns: Some(schema.clone()),
-        });
-        own.chain(system).collect()
-    }
+/// Every relation. With `columns` files that nobody has used yet are opened; one that cannot be has none.
+fn relations(snapshot: &SessionSnapshot, columns: bool) -> Vec<Listed> {
+    let own = snapshot.catalog.objects().map(|object| Listed::of_object(object, columns));
+    let system = snapshot.system_tables().map(|(name, oid, table)| Listed {
+        schema: SYSTEM_SCHEMA.to_owned(),
+        name: name.to_owned(),
+        oid,
+        view: None,
+        kind: "v",
+        columns: Some(table.schema()),
+    });
+    own.chain(system).collect()
+}
 
-    fn schemas(&self) -> Vec<String> {
-        let shown = [POSTGRES_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA].map(str::to_owned);
-        shown.into_iter().chain(self.catalog.schema_names()).collect()
-    }
+/// The schemas with their numbers.
+fn schemas(snapshot: &SessionSnapshot) -> Vec<(String, u32)> {
+    let shown = [POSTGRES_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA];
+    let all = shown.into_iter().chain(snapshot.catalog.schema_names());
+    all.map(|name| (name.to_owned(), snapshot.schema_oid(name).unwrap_or_default())).collect()
+}
 
-    fn classes(&self) -> Vec<Vec<Cell>> {
-        let listed = self.relations(true);
-        let row = |listed: &Listed| {
-            let columns = listed.columns.as_ref().map_or(0, |columns| columns.fields().len() as i32);
-            let is_view = listed.kind() == "v";
-            vec![
+fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let listed = relations(snapshot, true);
+    let row = |listed: &Listed| {
+        let columns = listed.columns.as_ref().map_or(0, |columns| columns.fields().len() as i32);
+        let is_view = listed.kind == "v";
+        vec![
+            listed.oid.into(),
+            listed.name.as_str().into(),
+            snapshot.schema_oid(&listed.schema).unwrap_or_default().into(),
+            0.into(),
+            0.into(),
+            OWNER_OID.into(),
+            if is_view { 0 } else { 2 }.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            Cell::Number(-1),
+            0.into(),
+            0.into(),
+            false.into(),
+            false.into(),
+            "p".into(),
+            listed.kind.into(),
+            columns.into(),
+            0.into(),
+            is_view.into(),
+            false.into(),
+            false.into(),
+            false.into(),
+            false.into(),
+            true.into(),
+            "d".into(),
+            false.into(),
+        ]
+    };
+    listed.iter().map(row).collect()
+}
+
+fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for listed in relations(snapshot, true) {
+        for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
+            let column = column_type(field.data_type());
+            rows.push(vec![
                 listed.oid.into(),
-                listed.name.as_str().into(),
-                self.numbers.schema(&listed.schema).into(),
-                0.into(),
-                0.into(),
-                OWNER.into(),
-                if is_view { 0 } else { 2 }.into(),
-                0.into(),
+                field.name().as_str().into(),
+                column.oid.into(),
+                column.bytes().into(),
+                Cell::Number(index as i64 + 1),
+                column.modifier.into(),
+                i32::from(column.is_array).into(),
+                (column.bytes() > 0 && column.bytes() <= 8).into(),
+                "i".into(),
+                if column.bytes() < 0 { "x" } else { "p" }.into(),
+                "".into(),
+                (!field.is_nullable()).into(),
+                false.into(),
+                false.into(),
+                "".into(),
+                "".into(),
+                false.into(),
+                true.into(),
                 0.into(),
                 0.into(),
                 Cell::Number(-1),
-                0.into(),
-                0.into(),
-                false.into(),
-                false.into(),
-                "p".into(),
-                listed.kind().into(),
-                columns.into(),
-                0.into(),
-                is_view.into(),
-                false.into(),
-                false.into(),
-                false.into(),
-                false.into(),
-                true.into(),
-                "d".into(),
-                false.into(),
-            ]
-        };
-        listed.iter().map(row).collect()
-    }
-
-    fn attributes(&self) -> Vec<Vec<Cell>> {
-        let mut rows = Vec::new();
-        for listed in self.relations(true) {
-            for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
-                let column = column_type(field.data_type());
-                rows.push(vec![
-                    listed.oid.into(),
-                    field.name().as_str().into(),
-                    column.oid.into(),
-                    column.bytes().into(),
-                    Cell::Number(index as i64 + 1),
-                    column.modifier.into(),
-                    i32::from(column.is_array).into(),
-                    (column.bytes() > 0 && column.bytes() <= 8).into(),
-                    "i".into(),
-                    if column.bytes() < 0 { "x" } else { "p" }.into(),
-                    "".into(),
-                    (!field.is_nullable()).into(),
-                    false.into(),
-                    false.into(),
-                    "".into(),
-                    "".into(),
-                    false.into(),
-                    true.into(),
-                    0.into(),
-                    0.into(),
-                    Cell::Number(-1),
-                ]);
-            }
+            ]);
         }
-        rows
     }
+    rows
+}
 
-    fn views(&self) -> Vec<Vec<Cell>> {
-        let listed = self.relations(false).into_iter().filter(|listed| listed.kind() == "v");
-        listed
-            .map(|listed| {
-                let definition = listed.definition().map_or(Cell::Null, Cell::Text);
-                vec![listed.schema.into(), listed.name.into(), "diligence".into(), definition, listed.oid.into()]
-            })
-            .collect()
-    }
+fn views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let listed = relations(snapshot, false).into_iter().filter(|listed| listed.kind == "v");
+    listed
+        .map(|listed| {
+            let definition = listed.definition().map_or(Cell::Null, Cell::Text);
+            vec![listed.schema.into(), listed.name.into(), OWNER.into(), definition, listed.oid.into()]
+        })
+        .collect()
+}
 
-    fn tables(&self) -> Vec<Vec<Cell>> {
-        let listed = self.relations(false).into_iter().filter(|listed| listed.kind() == "r");
-        listed
-            .map(|listed| {
-                let flag = || Cell::Flag(false);
-                vec![
-                    listed.schema.into(),
-                    listed.name.into(),
-                    "diligence".into(),
-                    Cell::Null,
-                    flag(),
-                    flag(),
-                    flag(),
-                    flag(),
-                ]
-            })
-            .collect()
-    }
+fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let listed = relations(snapshot, false).into_iter().filter(|listed| listed.kind == "r");
+    listed
+        .map(|listed| {
+            let flag = || Cell::Flag(false);
+            vec![listed.schema.into(), listed.name.into(), OWNER.into(), Cell::Null, flag(), flag(), flag(), flag()]
+        })
+        .collect()
 }
 
 fn types() -> Vec<Vec<Cell>> {
@@ -238,7 +189,7 @@ fn types() -> Vec<Vec<Cell>> {
             oid.into(),
             name.into(),
             11u32.into(),
-            OWNER.into(),
+            OWNER_OID.into(),
             if is_array { -1 } else { known.bytes }.into(),
             (!is_array && known.bytes > 0 && known.bytes <= 8).into(),
             "b".into(),
@@ -276,16 +227,11 @@ fn types() -> Vec<Vec<Cell>> {
     rows
 }
 
-/// The tables of `pg_catalog`. `system` are the tables of `system` with their columns.
-pub(crate) fn tables(
-    catalog: &Arc<Catalog>,
-    system: BTreeMap<String, SchemaRef>,
-) -> BTreeMap<String, Arc<dyn ComputedTable>> {
-    let source = Arc::new(Source { catalog: catalog.clone(), system, numbers: Numbers::default() });
+/// The tables of `pg_catalog`.
+pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     let mut tables = empty::tables();
-    let mut add = |name: &str, line: &str, rows: fn(&Source) -> Vec<Vec<Cell>>| {
-        let source = source.clone();
-        tables.insert(name.to_owned(), CatalogTable::table(line, Box::new(move || rows(&source))));
+    let mut add = |name: &str, line: &str, rows: rows::Source| {
+        tables.insert(name.to_owned(), CatalogTable::table(line, rows));
     };
     add(
         "pg_class",
@@ -294,24 +240,24 @@ pub(crate) fn tables(
          relchecks:s relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b \
          relispopulated:b relreplident relispartition:b relrewrite:o relfrozenxid:o relminmxid:o relacl:T reloptions:T \
          relpartbound",
-        Source::classes,
+        classes,
     );
     add(
         "pg_attribute",
         "attrelid:o attname atttypid:o attlen:s attnum:s atttypmod:i attndims:s attbyval:b attalign attstorage \
          attcompression attnotnull:b atthasdef:b atthasmissing:b attidentity attgenerated attisdropped:b attislocal:b \
          attinhcount:s attcollation:o attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
-        Source::attributes,
+        attributes,
     );
-    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", |source| {
-        let row = |name: String| vec![source.numbers.schema(&name).into(), name.into(), OWNER.into()];
-        source.schemas().into_iter().map(row).collect()
+    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", |snapshot| {
+        let row = |(name, oid): (String, u32)| vec![oid.into(), name.into(), OWNER_OID.into()];
+        schemas(snapshot).into_iter().map(row).collect()
     });
-    add("pg_views", "schemaname viewname viewowner definition viewoid:o", Source::views);
+    add("pg_views", "schemaname viewname viewowner definition viewoid:o", views);
     add(
         "pg_tables",
         "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
-        Source::tables,
+        listed_tables,
     );
     add(
         "pg_type",
@@ -329,13 +275,13 @@ pub(crate) fn tables(
         });
         named.filter(|row| row[0] != Cell::Number(0)).collect()
     });
-    add("pg_class_names", "class_oid:o class_name", |source| {
+    add("pg_class_names", "class_oid:o class_name", |snapshot| {
         let row = |listed: Listed| vec![listed.oid.into(), listed.name.into()];
-        source.relations(false).into_iter().map(row).collect()
+        relations(snapshot, false).into_iter().map(row).collect()
     });
-    add("pg_namespace_names", "schema_oid:o schema_name", |source| {
-        let row = |name: String| vec![source.numbers.schema(&name).into(), name.into()];
-        source.schemas().into_iter().map(row).collect()
+    add("pg_namespace_names", "schema_oid:o schema_name", |snapshot| {
+        let row = |(name, oid): (String, u32)| vec![oid.into(), name.into()];
+        schemas(snapshot).into_iter().map(row).collect()
     });
     add(
         "pg_database",
@@ -344,9 +290,9 @@ pub(crate) fn tables(
         |_| {
             let flag = Cell::Flag;
             vec![vec![
-                5.into(),
+                DATABASE_OID.into(),
                 CATALOG_NAME.into(),
-                OWNER.into(),
+                OWNER_OID.into(),
                 6.into(),
                 "c".into(),
                 flag(false),
@@ -365,7 +311,7 @@ pub(crate) fn tables(
     for name in ["pg_roles", "pg_authid"] {
         add(name, roles, |_| {
             let flags = [true, true, false, false, true, false, true].map(Cell::Flag);
-            vec![[OWNER.into(), "diligence".into()].into_iter().chain(flags).chain([Cell::Number(-1)]).collect()]
+            vec![[OWNER_OID.into(), OWNER.into()].into_iter().chain(flags).chain([Cell::Number(-1)]).collect()]
         });
     }
     add(
@@ -373,7 +319,7 @@ pub(crate) fn tables(
         "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil useconfig:T",
         |_| {
             let flags = [false, true, false, true].map(Cell::Flag);
-            vec![["diligence".into(), OWNER.into()].into_iter().chain(flags).collect()]
+            vec![[OWNER.into(), OWNER_OID.into()].into_iter().chain(flags).collect()]
         },
     );
     add(
@@ -392,10 +338,10 @@ pub(crate) fn tables(
         vec![vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()]]
     });
     add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
-        vec![vec![1663.into(), "pg_default".into(), OWNER.into()]]
+        vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
     });
     add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", |_| {
-        vec![vec![14.into(), "sql".into(), OWNER.into(), false.into(), true.into()]]
+        vec![vec![14.into(), "sql".into(), OWNER_OID.into(), false.into(), true.into()]]
     });
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| vec![]);
     tables

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
-use diligence_sql::catalog::ComputedTable;
+use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
 
 /// A value in a row.
@@ -79,8 +79,8 @@ pub(super) fn columns(line: &str) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Computes the rows.
-pub(super) type Source = Box<dyn Fn() -> Vec<Vec<Cell>> + Send + Sync>;
+/// Computes the rows that a statement sees.
+pub(super) type Source = fn(&SessionSnapshot) -> Vec<Vec<Cell>>;
 
 /// A table of the catalog. Rows may leave out columns at their end: those are NULL.
 pub(super) struct CatalogTable {
@@ -95,7 +95,7 @@ impl CatalogTable {
 
     /// One that never has rows, because there are no such things here.
     pub(super) fn empty(line: &str) -> Arc<dyn ComputedTable> {
-        Self::table(line, Box::new(Vec::new))
+        Self::table(line, |_| Vec::new())
     }
 }
 
@@ -110,8 +110,8 @@ impl ComputedTable for CatalogTable {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Result<RecordBatch> {
-        let rows = (self.source)();
+    fn rows(&self, snapshot: &SessionSnapshot) -> Result<RecordBatch> {
+        let rows = (self.source)(snapshot);
         let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
             column(field.data_type(), rows.iter().map(|row| row.get(index).unwrap_or(&Cell::Null)))
         });

@@ -6,12 +6,13 @@ use datafusion::common::TableReference;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::dml::{InsertOp, WriteOp};
 use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan};
+use datafusion::sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, Result};
+use diligence_catalog::{FileRelation, View};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::names::relation_name;
-use super::{Planner, SessionParts};
-use crate::catalog::{FileRelation, View};
+use super::{Planner, Planning};
 use crate::parse::Parsed;
 use crate::rewrite::duplicates;
 use crate::statement::{Command, FileWrite, Statement, Target, Write, nullable};
@@ -21,20 +22,20 @@ use crate::write::plan::insert_plan;
 use crate::{errors, external};
 
 impl Planner {
-    pub(super) fn ddl(&self, session: &SessionParts, ddl: DdlStatement, view: Option<Parsed>) -> Result<Statement> {
+    pub(super) fn ddl(&self, at: &Planning<'_>, ddl: DdlStatement, view: Option<Parsed>) -> Result<Statement> {
         let name = |name: TableReference| {
-            let name = relation_name(name).map_err(|error| errors::planning(error, self))?;
-            self.catalogs.rights.check_write(&name)?;
+            let name = relation_name(name).map_err(|error| errors::planning(error, at))?;
+            at.snapshot.rights.check_write(&name)?;
             Ok(name)
         };
         let command = match ddl {
-            DdlStatement::CreateMemoryTable(create) => return self.create_table(session, create),
+            DdlStatement::CreateMemoryTable(create) => return self.create_table(at, create),
             DdlStatement::CreateExternalTable(create) => {
                 let definition = format!("CREATE EXTERNAL TABLE {}", create.name);
-                return self.create_external_table(*create, definition);
+                return self.create_external_table(at, *create, definition);
             }
             DdlStatement::CreateView(create) => {
-                let Some(Parsed { statement, depth }) = view else {
+                let Some(Parsed { statement: ParsedStatement::Statement(statement), depth }) = view else {
                     return Err(Error::bug("a view without its statement"));
                 };
                 if create.temporary {
@@ -42,7 +43,7 @@ impl Planner {
                 }
                 duplicates::refused(create.input.schema())?;
                 let schema = create.input.schema().inner().clone();
-                let view = Arc::new(View { statement, depth, schema });
+                let view = Arc::new(View { statement: *statement, depth, schema });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
             }
             DdlStatement::DropTable(drop) => {
@@ -52,12 +53,12 @@ impl Planner {
                 Command::Drop { name: name(drop.name)?, view: true, if_exists: drop.if_exists }
             }
             DdlStatement::CreateCatalogSchema(create) => {
-                self.catalogs.rights.check_write_schema(&create.schema_name)?;
+                at.snapshot.rights.check_write_schema(&create.schema_name)?;
                 Command::CreateSchema { name: create.schema_name, if_not_exists: create.if_not_exists }
             }
             DdlStatement::DropCatalogSchema(drop) => {
                 let name = drop.name.schema_name().to_owned();
-                self.catalogs.rights.check_write_schema(&name)?;
+                at.snapshot.rights.check_write_schema(&name)?;
                 Command::DropSchema { name, if_exists: drop.if_exists, cascade: drop.cascade }
             }
             other => return Err(Error::unsupported(format!("{} is not supported", other.name()))),
@@ -65,19 +66,19 @@ impl Planner {
         Ok(Statement::Command(command))
     }
 
-    fn create_table(&self, session: &SessionParts, create: CreateMemoryTable) -> Result<Statement> {
-        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
-        self.catalogs.rights.check_write(&name)?;
+    fn create_table(&self, at: &Planning<'_>, create: CreateMemoryTable) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, at))?;
+        at.snapshot.rights.check_write(&name)?;
         if create.temporary {
             return Err(Error::unsupported("temporary tables are not supported"));
         }
-        if let Some(existing) = self.catalogs.catalog.get(&name)
+        if let Some(existing) = at.snapshot.catalog.get(&name)
             && !create.or_replace
         {
             if create.if_not_exists {
                 return Ok(Statement::Command(Command::Nothing("CREATE TABLE")));
             }
-            let error = Error::input(format!("{} named '{name}' exists already", existing.a_kind()));
+            let error = Error::input(format!("{} named '{name}' exists already", existing.relation.a_kind()));
             return Err(error.with_hint("drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS"));
         }
         if !create.constraints.is_empty() {
@@ -90,7 +91,7 @@ impl Planner {
             LogicalPlan::EmptyRelation(_) => input.schema().inner().clone(),
             _ => nullable(input.schema().as_arrow()),
         };
-        let query = self.query(session, input, None)?;
+        let query = self.query(at, input, None)?;
         let target = Target::Create {
             name,
             or_replace: create.or_replace,
@@ -102,9 +103,14 @@ impl Planner {
         Ok(Statement::Write(Write { query, target }))
     }
 
-    pub(super) fn create_external_table(&self, create: CreateExternalTable, definition: String) -> Result<Statement> {
-        let name = relation_name(create.name).map_err(|error| errors::planning(error, self))?;
-        self.catalogs.rights.check_write(&name)?;
+    pub(super) fn create_external_table(
+        &self,
+        at: &Planning<'_>,
+        create: CreateExternalTable,
+        definition: String,
+    ) -> Result<Statement> {
+        let name = relation_name(create.name).map_err(|error| errors::planning(error, at))?;
+        at.snapshot.rights.check_write(&name)?;
         for (given, what) in [
             (create.temporary, "TEMPORARY"),
             (create.unbounded, "UNBOUNDED"),
@@ -135,32 +141,32 @@ impl Planner {
         }))
     }
 
-    pub(super) fn dml(&self, session: &SessionParts, dml: DmlStatement) -> Result<Statement> {
-        let name = relation_name(dml.table_name).map_err(|error| errors::planning(error, self))?;
-        self.catalogs.rights.check_write(&name)?;
+    pub(super) fn dml(&self, at: &Planning<'_>, dml: DmlStatement) -> Result<Statement> {
+        let name = relation_name(dml.table_name).map_err(|error| errors::planning(error, at))?;
+        at.snapshot.rights.check_write(&name)?;
         let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
         let stored = provider.downcast_ref::<StoredTable>();
-        let memory = stored.and_then(StoredTable::memory).cloned();
+        let memory = stored.and_then(StoredTable::memory);
         let files = stored.and_then(StoredTable::files).cloned();
         match (dml.op, memory, files) {
-            (WriteOp::Insert(op), Some(relation), _) => {
+            (WriteOp::Insert(op), Some(table), _) => {
                 let replace = replaces(&op)?;
-                let query = self.query(session, Arc::unwrap_or_clone(dml.input), None)?;
-                Ok(Statement::Write(Write { query, target: Target::Insert { relation, replace } }))
+                let query = self.query(at, Arc::unwrap_or_clone(dml.input), None)?;
+                Ok(Statement::Write(Write { query, target: Target::Insert { table, replace } }))
             }
             (WriteOp::Insert(op), None, Some(relation)) => {
                 self.may_use_files("INSERT into files")?;
                 let replace = replaces(&op)?;
                 let table = relation.table()?;
                 let options = &relation.options;
-                let runtime = session.state.runtime_env().clone();
+                let runtime = at.session.state.runtime_env().clone();
                 let target = FileTarget::of_insert(&table, relation.clone(), replace, runtime)?;
                 let input = Arc::unwrap_or_clone(dml.input);
-                let plan = insert_plan(&session.state, input, &table, options, &target)?;
-                let query = self.query(session, plan, None)?;
+                let plan = insert_plan(&at.session.state, input, &table, options, &target)?;
+                let query = self.query(at, plan, None)?;
                 Ok(Statement::WriteFiles(FileWrite { query, target }))
             }
-            (WriteOp::Truncate, Some(relation), _) => Ok(Statement::Command(Command::Truncate(relation))),
+            (WriteOp::Truncate, Some(table), _) => Ok(Statement::Command(Command::Truncate(table))),
             (_, None, None) => {
                 let error = Error::unsupported(format!("the table '{name}' cannot be written to"));
                 Err(error.with_hint("COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed"))

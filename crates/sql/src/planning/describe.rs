@@ -6,10 +6,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::{LogicalPlan, Statement as LogicalStatement};
 use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
+use diligence_catalog::SessionSnapshot;
 
 use super::optimize::optimize_types;
 use super::parameters::{cast_types, count as parameter_count, inner, prepare, syntax_of};
-use super::{Planned, Planner, SessionParts, guarded, kinds};
+use super::{Planned, Planner, Planning, guarded, kinds};
 use crate::errors;
 use crate::parse::{self, Parsed};
 
@@ -25,23 +26,28 @@ pub struct Description {
 impl Planner {
     /// What a statement takes and gives, and for one without parameters the plan that told. `given` are types that its
     /// sender declared for parameters.
-    pub fn describe(&self, parsed: &Parsed, given: &[Option<DataType>]) -> Result<(Description, Option<Planned>)> {
+    pub fn describe(
+        &self,
+        snapshot: &SessionSnapshot,
+        parsed: &Parsed,
+        given: &[Option<DataType>],
+    ) -> Result<(Description, Option<Planned>)> {
         let count = parameter_count(parsed)?.max(given.len());
         if count == 0 {
             if kinds::acts_when_planned(parsed) {
                 return Ok((Description { parameters: vec![], schema: None }, None));
             }
-            let planned = self.plan(parsed, &[])?;
+            let planned = self.plan(snapshot, parsed, &[])?;
             return Ok((Description { parameters: vec![], schema: planned.schema() }, Some(planned)));
         }
-        let session = self.session();
-        let described = || self.described(&session, parsed, given, count);
+        let at = self.planning(snapshot);
+        let described = || self.described(&at, parsed, given, count);
         Ok((guarded(|| parse::with_stack(parsed.depth, described))?, None))
     }
 
     fn described(
         &self,
-        session: &SessionParts,
+        at: &Planning<'_>,
         parsed: &Parsed,
         given: &[Option<DataType>],
         count: usize,
@@ -55,11 +61,11 @@ impl Planner {
             })
             .collect::<Result<Vec<_>>>()?;
         if types.iter().any(Option::is_none) {
-            let inferred = self.logical(session, prepare(parsed, vec![])?, |plan, names| {
+            let inferred = self.logical(at, prepare(parsed, vec![])?, |plan, names| {
                 for (index, slot) in types.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
                     *slot = names.is_argument(&format!("${}", index + 1)).then_some(ast::DataType::BigInt(None));
                 }
-                inner(plan)?.get_parameter_fields().map_err(|error| errors::planning(error, self))
+                inner(plan)?.get_parameter_fields().map_err(|error| errors::planning(error, at))
             });
             // Without the types that are known the statement may make no sense.
             match inferred {
@@ -76,7 +82,7 @@ impl Planner {
             }
         }
         let types = types.into_iter().map(|known| known.unwrap_or(ast::DataType::Text)).collect();
-        self.logical(session, prepare(parsed, types)?, |plan, _| {
+        self.logical(at, prepare(parsed, types)?, |plan, _| {
             let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = plan else {
                 return Err(Error::bug("a prepared statement planned to something else"));
             };
@@ -85,7 +91,7 @@ impl Planner {
             let schema = match Arc::unwrap_or_clone(prepare.input) {
                 LogicalPlan::Dml(_) | LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_) => None,
                 plan => {
-                    let typed = optimize_types(&session.state, plan).map_err(|error| errors::planning(error, self))?;
+                    let typed = optimize_types(&at.session.state, plan).map_err(|error| errors::planning(error, at))?;
                     Some(typed.schema().inner().clone())
                 }
             };

@@ -14,7 +14,7 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::names::Names;
 use super::parameters::inner;
-use super::{Planner, SessionParts};
+use super::{Planner, Planning};
 use crate::errors;
 use crate::parse::{self, Parsed};
 use crate::statement::{Command, Statement};
@@ -23,12 +23,12 @@ use crate::statement::{Command, Statement};
 const PREPARED_MAX: usize = 10_000;
 
 impl Planner {
-    pub(super) fn prepare(&self, session: &SessionParts, statement: ast::Statement, depth: usize) -> Result<Statement> {
+    pub(super) fn prepare(&self, at: &Planning<'_>, statement: ast::Statement, depth: usize) -> Result<Statement> {
         let ast::Statement::Prepare { name, .. } = &statement else { return Err(Error::bug("not a PREPARE")) };
         let name = name.value.to_lowercase();
         let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
         // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
-        self.logical(session, parsed.statement.clone(), |_, _| Ok(()))?;
+        self.logical(at, parsed.statement.clone(), |_, _| Ok(()))?;
         let mut prepared = self.prepared.lock();
         if prepared.contains_key(&name) {
             return Err(Error::input(format!("a prepared statement named '{name}' exists already"))
@@ -42,7 +42,7 @@ impl Planner {
         Ok(Statement::Command(Command::Nothing("PREPARE")))
     }
 
-    pub(super) fn execute(&self, session: &SessionParts, execute: Execute) -> Result<Statement> {
+    pub(super) fn execute(&self, at: &Planning<'_>, execute: Execute) -> Result<Statement> {
         let name = execute.name.to_lowercase();
         let parsed = {
             let prepared = self.prepared.lock();
@@ -51,31 +51,31 @@ impl Planner {
         let with_values = |plan, values: Vec<ScalarValue>| {
             let values = ParamValues::from(values);
             let plan = inner(plan)?.replace_params_with_values(&values);
-            self.planned(session, plan.map_err(|error| errors::planning(error, self))?, None)
+            self.planned(at, plan.map_err(|error| errors::planning(error, at))?, None)
         };
         parse::with_stack(parsed.depth, || {
-            let done = self.logical(session, parsed.statement.clone(), |plan, names| {
+            let done = self.logical(at, parsed.statement.clone(), |plan, names| {
                 let LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) = &plan else {
                     return Err(Error::bug("a prepared statement planned to something else"));
                 };
-                let values = parameters(session, execute.parameters, &prepare.fields)
+                let values = parameters(at, execute.parameters, &prepare.fields)
                     .map_err(|error| error.context(format!("EXECUTE {name}")))?;
                 if names.has_guessed() { Ok(Err(values)) } else { with_values(plan, values).map(Ok) }
             })?;
             done.or_else(|values| {
                 let plan_with = |plan, _: &Names<'_>| with_values(plan, values.clone());
-                self.logical_with(session, parsed.statement, &values, plan_with)
+                self.logical_with(at, parsed.statement, &values, plan_with)
             })
         })
     }
 }
 
 /// The values of parameters with these types; those of unknown type keep their own.
-fn parameters(session: &SessionParts, given: Vec<Expr>, fields: &[FieldRef]) -> Result<Vec<ScalarValue>> {
+fn parameters(at: &Planning<'_>, given: Vec<Expr>, fields: &[FieldRef]) -> Result<Vec<ScalarValue>> {
     if !fields.is_empty() && given.len() != fields.len() {
         return Err(Error::input(format!("expected {} parameters, found {}", fields.len(), given.len())));
     }
-    let options = session.state.config_options().clone();
+    let options = at.session.state.config_options().clone();
     let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_config_options(options).build());
     let values = given.into_iter().enumerate().map(|(index, expr)| {
         let text = expr.to_string();

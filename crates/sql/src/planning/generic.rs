@@ -19,12 +19,13 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result};
+use diligence_catalog::{SessionSnapshot, Uses};
 use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::kinds::is_query;
 use super::parameters::{self, inner, prepare, syntax_of};
-use super::uses::{Uses, reusable};
+use super::reusable::reusable;
 use super::{Planned, Planner, guarded};
 use crate::expression::expression;
 use crate::parse::{self, Parsed};
@@ -42,19 +43,24 @@ pub struct GenericPlan {
 impl Planner {
     /// A plan for all values of these types of `$1`, `$2`, …; `None` if there is none. Fails where the statement cannot
     /// be planned without values, or not by this session.
-    pub fn plan_generic(&self, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
+    pub fn plan_generic(
+        &self,
+        snapshot: &SessionSnapshot,
+        parsed: &Parsed,
+        types: &[DataType],
+    ) -> Result<Option<GenericPlan>> {
+        let at = self.planning(snapshot);
         guarded(|| {
             parse::with_stack(parsed.depth, || {
                 if types.is_empty() || parameters::count(parsed)? != types.len() || !is_query(parsed) {
                     return Ok(None);
                 }
-                let session = self.session();
                 let statement = prepare(parsed, types.iter().map(syntax_of).collect::<Result<Vec<_>>>()?)?;
-                self.logical(&session, statement, |plan, names| {
+                self.logical(&at, statement, |plan, names| {
                     let plan = inner(plan)?;
                     let Some(uses) = reusable(&plan, names).map_err(from_datafusion)? else { return Ok(None) };
                     let mut is_generic = true;
-                    let query = self.query_of(&session, plan, None, |optimized| {
+                    let query = self.query_of(&at, plan, None, |optimized| {
                         let (plan, found) = with_functions(optimized)?;
                         is_generic = found;
                         Ok(plan)

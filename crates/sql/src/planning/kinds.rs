@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
 
 use super::settings::{set_statement, setting_name};
-use super::{Planner, SessionParts, execute};
+use super::{Planner, Planning, execute};
 use crate::errors;
 use crate::parse::Parsed;
 use crate::statement::{Command, FileWrite, Statement};
@@ -16,11 +16,11 @@ use crate::write::plan::copy_plan;
 
 impl Planner {
     /// Plans a statement without values.
-    pub(super) fn statement(&self, session: &SessionParts, parsed: Parsed) -> Result<Statement> {
+    pub(super) fn statement(&self, at: &Planning<'_>, parsed: Parsed) -> Result<Statement> {
         let Parsed { statement, depth } = parsed;
         match statement {
             ParsedStatement::Explain(explain) => {
-                self.explain(session, Parsed { statement: *explain.statement, depth }, &explain.options)
+                self.explain(at, Parsed { statement: *explain.statement, depth }, &explain.options)
             }
             ParsedStatement::Reset(ResetStatement::Variable(name)) => {
                 let name = setting_name(&name);
@@ -53,24 +53,24 @@ impl Planner {
                     }
                     Ok(Statement::Command(Command::Nothing("DEALLOCATE")))
                 }
-                prepare @ ast::Statement::Prepare { .. } => self.prepare(session, prepare, depth),
+                prepare @ ast::Statement::Prepare { .. } => self.prepare(at, prepare, depth),
                 statement => {
                     let view = matches!(statement, ast::Statement::CreateView(_)).then(|| Box::new(statement.clone()));
                     let view = view.map(|statement| Parsed { statement: ParsedStatement::Statement(statement), depth });
                     let statement = ParsedStatement::Statement(Box::new(statement));
-                    self.logical(session, statement, |plan, _| self.planned(session, plan, view))
+                    self.logical(at, statement, |plan, _| self.planned(at, plan, view))
                 }
             },
             ParsedStatement::CopyTo(mut copy) => {
                 self.may_use_files("COPY … TO a file")?;
-                let target = FileTarget::of_copy(&mut copy, session.state.runtime_env().clone())?;
-                self.logical(session, ParsedStatement::CopyTo(copy), |plan, _| {
+                let target = FileTarget::of_copy(&mut copy, at.session.state.runtime_env().clone())?;
+                self.logical(at, ParsedStatement::CopyTo(copy), |plan, _| {
                     let LogicalPlan::Copy(plan) = plan else {
                         return Err(Error::bug("COPY planned to something else"));
                     };
                     let plan =
-                        copy_plan(&session.state, plan, &target).map_err(|error| errors::planning(error, self))?;
-                    let query = self.query(session, plan, None)?;
+                        copy_plan(&at.session.state, plan, &target).map_err(|error| errors::planning(error, at))?;
+                    let query = self.query(at, plan, None)?;
                     Ok(Statement::WriteFiles(FileWrite { query, target }))
                 })
             }
@@ -80,28 +80,28 @@ impl Planner {
                 }
                 let definition =
                     matches!(statement, ParsedStatement::CreateExternalTable(_)).then(|| statement.to_string());
-                self.logical(session, statement, |plan, _| match (plan, definition) {
+                self.logical(at, statement, |plan, _| match (plan, definition) {
                     (LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)), Some(definition)) => {
-                        self.create_external_table(*create, definition)
+                        self.create_external_table(at, *create, definition)
                     }
-                    (plan, _) => self.planned(session, plan, None),
+                    (plan, _) => self.planned(at, plan, None),
                 })
             }
         }
     }
 
     /// What a logical plan asks for. `view` is the statement, if it is CREATE VIEW.
-    pub(super) fn planned(&self, session: &SessionParts, plan: LogicalPlan, view: Option<Parsed>) -> Result<Statement> {
+    pub(super) fn planned(&self, at: &Planning<'_>, plan: LogicalPlan, view: Option<Parsed>) -> Result<Statement> {
         match plan {
-            LogicalPlan::Ddl(ddl) => self.ddl(session, ddl, view),
-            LogicalPlan::Dml(dml) => self.dml(session, dml),
-            LogicalPlan::Statement(LogicalStatement::Execute(execute)) => self.execute(session, execute),
+            LogicalPlan::Ddl(ddl) => self.ddl(at, ddl, view),
+            LogicalPlan::Dml(dml) => self.dml(at, dml),
+            LogicalPlan::Statement(LogicalStatement::Execute(execute)) => self.execute(at, execute),
             LogicalPlan::Statement(other) => Err(Error::unsupported(format!("{} is not supported", other.name()))),
-            plan => Ok(Statement::Query(self.query(session, plan, None)?)),
+            plan => Ok(Statement::Query(self.query(at, plan, None)?)),
         }
     }
 
-    fn explain(&self, session: &SessionParts, parsed: Parsed, options: &ExplainStatementOptions) -> Result<Statement> {
+    fn explain(&self, at: &Planning<'_>, parsed: Parsed, options: &ExplainStatementOptions) -> Result<Statement> {
         let analyze = options.analyze;
         let json = match options.format {
             None | Some(ExplainFormat::Indent) => false,
@@ -114,9 +114,9 @@ impl Planner {
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
                 let statement = ParsedStatement::Statement(statement);
-                self.logical(session, statement, |plan, _| self.query(session, plan, details.as_mut()))?
+                self.logical(at, statement, |plan, _| self.query(at, plan, details.as_mut()))?
             }
-            statement => match self.statement(session, Parsed { statement, depth: parsed.depth })? {
+            statement => match self.statement(at, Parsed { statement, depth: parsed.depth })? {
                 Statement::Query(query) => query,
                 Statement::WriteFiles(copy) if !analyze => copy.query,
                 Statement::Write(write) if !analyze => write.query,

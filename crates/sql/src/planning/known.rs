@@ -3,24 +3,24 @@
 use std::path::Path;
 
 use datafusion::logical_expr::planner::ContextProvider;
+use diligence_catalog::RelationName;
 
-use super::Planner;
+use super::Planning;
 use super::names::Names;
-use crate::catalog::RelationName;
 use crate::errors::KnownNames;
 use crate::parse::NamedRelation;
 
-impl KnownNames for Planner {
+impl KnownNames for Planning<'_> {
     fn relations(&self) -> Vec<String> {
-        self.catalogs.names().iter().map(RelationName::to_string).collect()
+        self.snapshot.names().iter().map(RelationName::to_string).collect()
     }
 
     fn functions(&self) -> Vec<String> {
-        self.function_names()
+        self.session.function_names()
     }
 
     fn instead_of(&self, name: &str) -> Option<(String, String)> {
-        if let Some((_, why)) = self.catalogs.catalog.left_out().into_iter().find(|(left_out, _)| left_out == name) {
+        if let Some((_, why)) = self.snapshot.catalog.left_out().find(|(left_out, _)| *left_out == name) {
             let hint = format!("name files of one format by a pattern: '…/{name}/*.parquet'");
             return Some((format!("the folder '{name}' is no table: {why}"), hint));
         }
@@ -41,21 +41,21 @@ impl KnownNames for Planner {
 /// What a statement that is being planned knows besides: the aliases in it.
 pub(super) struct InStatement<'a> {
     pub names: &'a Names<'a>,
-    pub planner: &'a Planner,
+    pub at: &'a Planning<'a>,
     pub relations: Vec<NamedRelation>,
 }
 
 impl KnownNames for InStatement<'_> {
     fn relations(&self) -> Vec<String> {
-        self.planner.relations()
+        self.at.relations()
     }
 
     fn functions(&self) -> Vec<String> {
-        self.planner.functions()
+        self.at.functions()
     }
 
     fn instead_of(&self, name: &str) -> Option<(String, String)> {
-        self.planner.instead_of(name)
+        self.at.instead_of(name)
     }
 
     fn columns(&self, alias: &str) -> Option<Vec<String>> {

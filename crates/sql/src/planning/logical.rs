@@ -9,12 +9,12 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use diligence_base::{Error, Result};
+use diligence_catalog::View;
 use diligence_storage::foreign_error::to_datafusion;
 
 use super::known::InStatement;
 use super::names::Names;
-use super::{Planner, SessionParts};
-use crate::catalog::View;
+use super::{Planner, Planning};
 use crate::rewrite::{duplicates, facts, using};
 use crate::{errors, parse, rules};
 
@@ -22,28 +22,28 @@ impl Planner {
     /// Plans a statement with the names as they are now, and goes on with that plan on a stack to fit its views.
     pub(super) fn logical<T>(
         &self,
-        session: &SessionParts,
+        at: &Planning<'_>,
         statement: ParsedStatement,
         then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.logical_with(session, statement, &[], then)
+        self.logical_with(at, statement, &[], then)
     }
 
     /// The same with the values of `$1`, `$2`, …, for what must know them while it is planned.
     pub(super) fn logical_with<T>(
         &self,
-        session: &SessionParts,
+        at: &Planning<'_>,
         mut statement: ParsedStatement,
         values: &[ScalarValue],
         then: impl FnOnce(LogicalPlan, &Names<'_>) -> Result<T>,
     ) -> Result<T> {
-        let names = Names::new(self, &session.state).with_values(values);
-        if facts::put(&mut statement, &self.facts()) {
+        let names = Names::new(self, at).with_values(values);
+        if facts::put(&mut statement, &at.facts) {
             names.not_reusable();
         }
-        using::mend(&names, parser_options(&session.state), &mut statement);
-        let known = InStatement { names: &names, planner: self, relations: parse::relations(&statement) };
-        let sql = SqlToRel::new_with_options(&names, parser_options(&session.state));
+        using::mend(&names, parser_options(&at.session.state), &mut statement);
+        let known = InStatement { names: &names, at, relations: parse::relations(&statement) };
+        let sql = SqlToRel::new_with_options(&names, parser_options(&at.session.state));
         let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))
             .and_then(rules::before_analysis)
             .map_err(|error| errors::planning(error, &known))?;
@@ -57,10 +57,9 @@ impl Planner {
     }
 
     /// The plan of a view's query, as its tables are now.
-    pub(super) fn view_plan(&self, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
-        let session = self.session();
-        let options = parser_options(&session.state);
-        let mut statement = view.statement.clone();
+    pub(super) fn view_plan(&self, at: &Planning<'_>, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
+        let options = parser_options(&at.session.state);
+        let mut statement = ParsedStatement::Statement(Box::new(view.statement.clone()));
         using::mend(names, options, &mut statement);
         let sql = SqlToRel::new_with_options(names, options);
         let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))?;

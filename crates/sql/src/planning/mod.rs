@@ -9,9 +9,11 @@
 //! 4. `optimize`: DataFusion's analyzer and optimizer with our [rules](crate::rules), its physical planner, and then
 //!    [`lower`](crate::lower::lower) to the engine's plan.
 //!
-//! A planned query says what it [`Uses`] (`uses`): as long as that is current, the same text with the same values would
-//! be planned to the same, so the plan can run again. For other values there are generic plans (`generic`). `describe`
-//! tells what a statement takes and gives before its values are known.
+//! All names of a statement are resolved against one snapshot of the catalog, which the caller hands in.
+//!
+//! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be
+//! planned to the same, so the plan can run again (`reusable`). For other values there are generic plans (`generic`).
+//! `describe` tells what a statement takes and gives before its values are known.
 
 mod define;
 mod describe;
@@ -25,8 +27,8 @@ mod logical;
 mod names;
 mod optimize;
 mod parameters;
+mod reusable;
 mod settings;
-mod uses;
 #[cfg(test)]
 mod window_judged;
 
@@ -42,6 +44,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
+use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_storage::foreign_error::from_datafusion;
 use parking_lot::{Mutex, RwLock};
 
@@ -49,11 +52,10 @@ pub use self::describe::Description;
 pub use self::generic::GenericPlan;
 pub use self::parameters::parameter_value;
 pub use self::settings::PlannerOption;
-pub use self::uses::Uses;
 use crate::bounded::while_planning;
-use crate::catalog::SessionCatalogs;
 use crate::errors;
 use crate::parse::{self, Parsed};
+use crate::privileges;
 use crate::rewrite::Facts;
 use crate::state::session_state;
 use crate::statement::{Query, Statement};
@@ -108,6 +110,20 @@ pub(crate) struct SessionParts {
     id: u64,
 }
 
+/// What one statement is planned under: the settings of its session, and the names that it sees.
+pub(crate) struct Planning<'a> {
+    pub(crate) session: Arc<SessionParts>,
+    pub(crate) snapshot: &'a SessionSnapshot,
+    pub(crate) options: &'a PlannerOptions,
+    facts: Arc<Facts>,
+}
+
+impl Planning<'_> {
+    fn identity(&self) -> PlanningIdentity {
+        (self.session.id, self.options.paths_are_tables)
+    }
+}
+
 impl SessionParts {
     fn new(state: SessionState) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -119,7 +135,7 @@ impl SessionParts {
 impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
-        let state = session_state(catalogs.clone(), runtime);
+        let state = session_state(runtime);
         Self::with_parts(catalogs, SessionParts::new(state), options)
     }
 
@@ -137,9 +153,20 @@ impl Planner {
         self.session.read().clone()
     }
 
-    /// A number that two planners share as long as the same settings hold for both.
-    pub fn settings_identity(&self) -> u64 {
-        self.session.read().id
+    /// Equal for two planners that plan the same text over the same names to the same.
+    pub fn identity(&self) -> PlanningIdentity {
+        (self.session.read().id, self.options.paths_are_tables)
+    }
+
+    /// Whether planning anew what a plan was made from, over the names of a snapshot, would give the same plan. Looks
+    /// at the times of files, so it may block for a moment.
+    pub fn is_current(&self, uses: &Uses, snapshot: &SessionSnapshot) -> bool {
+        let path = |path: &str| self.catalogs.catalog.path(path, &self.options.files);
+        uses.are_current(snapshot, self.identity(), path)
+    }
+
+    fn planning<'a>(&'a self, snapshot: &'a SessionSnapshot) -> Planning<'a> {
+        Planning { session: self.session(), snapshot, options: &self.options, facts: self.facts() }
     }
 
     /// What functions about the session answer, such as `current_user`.
@@ -170,22 +197,22 @@ impl Planner {
         guarded(|| parse::parse_one(sql, dialect.as_ref()))
     }
 
-    /// Plans a statement with values for `$1`, `$2`, …. May open files. Fails with kind `Input` where the statement
+    /// Plans a statement over the names of a snapshot, with values for `$1`, `$2`, …. May open files. Fails with kind `Input` where the statement
     /// makes no sense, names what there is not or has more parameters than values, `Unsupported` where it asks for what
     /// we do not have. A panic of the planner is an error of this statement, with kind `Bug`.
-    pub fn plan(&self, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        let session = self.session();
-        guarded(|| parse::with_stack(parsed.depth, || self.plan_in(&session, parsed, values)))
+    pub fn plan(&self, snapshot: &SessionSnapshot, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+        let at = self.planning(snapshot);
+        guarded(|| parse::with_stack(parsed.depth, || self.plan_in(&at, parsed, values)))
     }
 
-    fn plan_in(&self, session: &SessionParts, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+    fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
         let count = parameters::count(parsed)?;
         if count > values.len() {
             let error = Error::input(format!("the statement has {count} parameters; found {} values", values.len()));
             return Err(error.with_code("08P01"));
         }
         if count == 0 && !kinds::is_query(parsed) {
-            return Ok(match self.statement(session, parsed.clone())? {
+            return Ok(match self.statement(at, parsed.clone())? {
                 // EXECUTE: its plan has the values of this time.
                 Statement::Query(query) => Planned::Query(Arc::new(query), None),
                 other => Planned::Other(Box::new(other)),
@@ -195,10 +222,10 @@ impl Planner {
             0 => parsed.statement.clone(),
             _ => parameters::prepare(parsed, parameters::types_of(values)?)?,
         };
-        self.logical_with(session, statement, values, |plan, names| {
-            let plan = if count == 0 { plan } else { self.with_values(plan, values)? };
-            let uses = uses::reusable(&plan, names).map_err(from_datafusion)?;
-            Ok(match self.planned(session, plan, None)? {
+        self.logical_with(at, statement, values, |plan, names| {
+            let plan = if count == 0 { plan } else { parameters::with_values(at, plan, values)? };
+            let uses = reusable::reusable(&plan, names).map_err(from_datafusion)?;
+            Ok(match self.planned(at, plan, None)? {
                 Statement::Query(query) => Planned::Query(Arc::new(query), uses),
                 other => Planned::Other(Box::new(other)),
             })
@@ -207,13 +234,19 @@ impl Planner {
 
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
-        let session = self.session();
-        let state = &session.state;
+        self.session().function_names()
+    }
+}
+
+impl SessionParts {
+    fn function_names(&self) -> Vec<String> {
+        let state = &self.state;
         let mut names = state.scalar_functions().keys().cloned().collect::<Vec<_>>();
         names.extend(state.aggregate_functions().keys().cloned());
         names.extend(state.window_functions().keys().cloned());
         names.extend(state.higher_order_functions().keys().cloned());
         names.extend(state.table_functions().keys().cloned());
+        names.extend(privileges::NAMES.iter().map(|(name, _)| (*name).to_owned()));
         names.sort();
         names.dedup();
         names

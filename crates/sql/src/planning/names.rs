@@ -1,7 +1,7 @@
 //! What names mean inside one statement.
 //!
 //! Invariants:
-//! * A statement sees each table in one state, however often it names it.
+//! * A statement sees one snapshot of the catalog, and files in one state, however often it names them.
 //! * What the session may not read is not found, by whatever way a statement comes to its name: its own text, a view's,
 //!   a prepared statement's.
 
@@ -21,7 +21,6 @@ use datafusion::common::{DFSchema, ScalarValue, TableReference, plan_datafusion_
 use datafusion::datasource::file_format::format_as_file_type;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -29,21 +28,22 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::parser::Statement;
 use diligence_base::Error;
+use diligence_catalog::{
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, Relation, RelationName, Resolved, Uses, View,
+    looks_like_path,
+};
 use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
-use super::Planner;
 use super::optimize::block_on;
-use super::uses::Uses;
-use crate::catalog::information;
-use crate::catalog::paths::looks_like_path;
-use crate::catalog::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, SYSTEM_SCHEMA, View,
-};
+use super::{Planner, Planning};
 use crate::errors::UnknownRelation;
+use crate::information::{SnapshotProvider, views};
 use crate::parse::{NESTING_MAX, Parsed, with_stack};
+use crate::privileges;
 use crate::tables::StoredTable;
 
 /// Levels of nesting that a view adds to those of its statement: the statement's clauses become nested plans.
@@ -52,7 +52,7 @@ const VIEW_LEVELS: usize = 32;
 /// The names that one statement can use.
 pub(super) struct Names<'a> {
     planner: &'a Planner,
-    state: &'a SessionState,
+    at: &'a Planning<'a>,
     resolved: RefCell<HashMap<RelationName, Arc<dyn TableSource>>>,
     /// What was found so far, if a plan of it may be used again.
     uses: RefCell<Option<Uses>>,
@@ -69,12 +69,12 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(planner: &'a Planner, state: &'a SessionState) -> Self {
+    pub(super) fn new(planner: &'a Planner, at: &'a Planning<'a>) -> Self {
         Self {
             planner,
-            state,
+            at,
             resolved: RefCell::default(),
-            uses: RefCell::new(Some(Uses::default())),
+            uses: RefCell::new(Some(Uses::new(at.identity()))),
             view_levels: Cell::new(0),
             view_levels_max: Cell::new(0),
             values: &[],
@@ -152,83 +152,88 @@ impl<'a> Names<'a> {
     fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
             self.not_reusable();
-            let schema = InformationSchemaProvider::new(Arc::new(self.planner.catalogs().clone()))
-                .with_table_functions(self.state.table_functions().clone());
+            let provider = Arc::new(SnapshotProvider(self.at.snapshot.clone()));
+            let schema = InformationSchemaProvider::new(provider)
+                .with_table_functions(self.at.session.state.table_functions().clone());
             let known = match name.name.as_str() {
-                "columns" if !self.planner.catalogs().postgres.is_empty() => {
-                    let Parsed { statement, depth } =
-                        self.planner.parse(information::COLUMNS).map_err(to_datafusion)?;
-                    let view = View { statement, depth, schema: Arc::new(Schema::empty()) };
-                    return self.of_relation(name, Relation::View(Arc::new(view)));
+                "columns" if self.at.snapshot.has_postgres_tables() => {
+                    let Parsed { statement, depth } = self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
+                    let Statement::Statement(statement) = statement else {
+                        return Err(to_datafusion(Error::bug("a view of information_schema is no CREATE VIEW")));
+                    };
+                    return self
+                        .of_view(name, &View { statement: *statement, depth, schema: Arc::new(Schema::empty()) });
                 }
-                information::COLUMNS_ALONE => "columns",
+                views::COLUMNS_ALONE => "columns",
                 other => other,
             };
             let table = match block_on(schema.table(known))? {
-                None => information::view(&name.name)?,
+                None => views::view(&name.name)?,
                 table => table,
             };
             return table.ok_or_else(|| unknown(name, None));
         }
-        match self.planner.catalogs().readable(name).map_err(to_datafusion)? {
-            Some(relation) => self.of_relation(name, relation),
-            None if bare && self.planner.options().paths_are_tables && looks_like_path(&name.name) => {
-                let files = self.planner.catalogs().catalog.path(&name.name, &self.planner.options().files);
+        match self.at.snapshot.readable(name).map_err(to_datafusion)? {
+            Some(Resolved::Object(object)) => self.of_object(name, &object),
+            Some(Resolved::Computed(computed)) => {
+                self.not_reusable();
+                let rows = computed.rows(self.at.snapshot).map_err(to_datafusion)?;
+                let version = self.planner.catalogs().catalog.next_table_version();
+                let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
+                let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
+                Ok(Arc::new(StoredTable::new(name.to_string(), table)))
+            }
+            None if bare && self.at.options.paths_are_tables && looks_like_path(&name.name) => {
+                let files = self.planner.catalogs().catalog.path(&name.name, &self.at.options.files);
                 let table: Arc<dyn Table> = files.table().map_err(to_datafusion)?;
                 self.used(|uses| uses.path(name, &table));
                 Ok(Arc::new(StoredTable::new(&name.name, table).temporary()))
             }
             None => {
-                let known = name.schema == SYSTEM_SCHEMA
-                    || name.schema == POSTGRES_SCHEMA
-                    || self.planner.catalogs().catalog.has_schema(&name.schema);
+                // A statement may do without it: a common table expression has the name.
+                self.used(|uses| uses.nothing(name));
+                let known = self.at.snapshot.schema_oid(&name.schema).is_some();
                 Err(unknown(name, (!known).then(|| name.schema.clone())))
             }
         }
     }
 
-    fn of_relation(&self, name: &RelationName, relation: Relation) -> Result<Arc<dyn TableProvider>> {
-        Ok(match relation {
+    fn of_object(&self, name: &RelationName, object: &Object) -> Result<Arc<dyn TableProvider>> {
+        let used = |files: Option<&Arc<dyn Table>>| self.used(|uses| uses.object(name, object, files));
+        Ok(match &object.relation {
             Relation::Files(files) => {
-                let stored = StoredTable::of_files(name.to_string(), files).map_err(to_datafusion)?;
-                self.used(|uses| uses.table(name, stored.table()));
+                let stored = StoredTable::of_files(name.to_string(), files.clone()).map_err(to_datafusion)?;
+                used(Some(stored.table()));
                 Arc::new(stored)
             }
             Relation::Table(table) => {
-                self.used(|uses| uses.table(name, &table));
-                Arc::new(StoredTable::new(name.to_string(), table))
+                used(None);
+                Arc::new(StoredTable::new(name.to_string(), table.clone()))
             }
             Relation::Memory(memory) => {
-                let stored = StoredTable::of_memory(name.to_string(), memory);
-                self.used(|uses| uses.table(name, stored.table()));
-                Arc::new(stored)
-            }
-            Relation::Computed(computed) => {
-                self.not_reusable();
-                let rows = computed.rows().map_err(to_datafusion)?;
-                let version = self.planner.catalogs().catalog.next_version();
-                let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
-                let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
-                Arc::new(StoredTable::new(name.to_string(), table))
+                used(None);
+                Arc::new(StoredTable::of_memory(name.to_string(), object.reference(), memory.clone()))
             }
             Relation::View(view) => {
-                self.used(|uses| uses.view(name, &view));
-                let around = self.view_levels.get();
-                let levels = around + view.depth + VIEW_LEVELS;
-                if levels > NESTING_MAX {
-                    let error = Error::input(format!("the views in the view '{name}' nest too deep"));
-                    return Err(to_datafusion(
-                        error.with_hint("make a table of one of them: CREATE TABLE … AS SELECT …"),
-                    ));
-                }
-                self.view_levels.set(levels);
-                self.view_levels_max.set(self.view_levels_max.get().max(levels));
-                let plan = with_stack(view.depth + VIEW_LEVELS, || self.planner.view_plan(self, &view));
-                self.view_levels.set(around);
-                let plan = plan.map_err(|error| error.context(format!("in the view '{name}'")))?;
-                Arc::new(ViewTable::new(plan, Some(view.definition())))
+                used(None);
+                return self.of_view(name, view);
             }
         })
+    }
+
+    fn of_view(&self, name: &RelationName, view: &View) -> Result<Arc<dyn TableProvider>> {
+        let around = self.view_levels.get();
+        let levels = around + view.depth + VIEW_LEVELS;
+        if levels > NESTING_MAX {
+            let error = Error::input(format!("the views in the view '{name}' nest too deep"));
+            return Err(to_datafusion(error.with_hint("make a table of one of them: CREATE TABLE … AS SELECT …")));
+        }
+        self.view_levels.set(levels);
+        self.view_levels_max.set(self.view_levels_max.get().max(levels));
+        let plan = with_stack(view.depth + VIEW_LEVELS, || self.planner.view_plan(self.at, self, view));
+        self.view_levels.set(around);
+        let plan = plan.map_err(|error| error.context(format!("in the view '{name}'")))?;
+        Ok(Arc::new(ViewTable::new(plan, Some(view.definition()))))
     }
 }
 
@@ -262,7 +267,7 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_file_type(&self, extension: &str) -> Result<Arc<dyn FileType>> {
-        let format = self.state.get_file_format_factory(extension).ok_or_else(|| {
+        let format = self.at.session.state.get_file_format_factory(extension).ok_or_else(|| {
             let error = Error::input(format!("no file format is named '{extension}'"));
             to_datafusion(error.with_hint("the formats are PARQUET, CSV, JSON and ARROW"))
         })?;
@@ -270,16 +275,17 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
-        let Some(function) = self.state.table_functions().get(name) else {
+        let Some(function) = self.at.session.state.table_functions().get(name) else {
             // In FROM a function of one value is a table of one row.
-            let function = self.state.scalar_functions().get(name);
+            let function = self.get_function_meta(name);
             let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
             self.not_reusable();
             let args = args.into_iter().map(|arg| self.with_parameters(arg)).collect::<Result<Vec<_>>>()?;
             let one = LogicalPlanBuilder::empty(true).project([function.call(args).alias(name)])?.build()?;
             return Ok(provider_as_source(Arc::new(ViewTable::new(one, None))));
         };
-        let context = SimplifyContext::builder().with_config_options(self.state.config_options().clone()).build();
+        let context =
+            SimplifyContext::builder().with_config_options(self.at.session.state.config_options().clone()).build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
         let args = args.into_iter().map(|arg| {
@@ -291,7 +297,8 @@ impl ContextProvider for Names<'_> {
         });
         let args = args.collect::<Result<Vec<_>>>()?;
         self.not_reusable();
-        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        let provider =
+            function.create_table_provider_with_args(TableFunctionArgs::new(&args, &self.at.session.state))?;
         Ok(provider_as_source(provider))
     }
 
@@ -300,27 +307,30 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        self.state.expr_planners()
+        self.at.session.state.expr_planners()
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
-        self.state.relation_planners()
+        self.at.session.state.relation_planners()
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
+        if let Some(function) = privileges::function(name, self.at.snapshot, &self.at.facts.user) {
+            return Some(function);
+        }
+        self.at.session.state.scalar_functions().get(name).cloned()
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.state.higher_order_functions().get(name).cloned()
+        self.at.session.state.higher_order_functions().get(name).cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.state.aggregate_functions().get(name).cloned()
+        self.at.session.state.aggregate_functions().get(name).cloned()
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.state.window_functions().get(name).cloned()
+        self.at.session.state.window_functions().get(name).cloned()
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
@@ -328,23 +338,24 @@ impl ContextProvider for Names<'_> {
     }
 
     fn options(&self) -> &ConfigOptions {
-        self.state.config_options()
+        self.at.session.state.config_options()
     }
 
     fn udf_names(&self) -> Vec<String> {
-        self.state.scalar_functions().keys().cloned().collect()
+        let known = self.at.session.state.scalar_functions().keys().cloned();
+        known.chain(privileges::NAMES.iter().map(|(name, _)| (*name).to_owned())).collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.state.higher_order_functions().keys().cloned().collect()
+        self.at.session.state.higher_order_functions().keys().cloned().collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {
-        self.state.aggregate_functions().keys().cloned().collect()
+        self.at.session.state.aggregate_functions().keys().cloned().collect()
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        self.state.window_functions().keys().cloned().collect()
+        self.at.session.state.window_functions().keys().cloned().collect()
     }
 }
 

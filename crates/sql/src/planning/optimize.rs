@@ -19,7 +19,7 @@ use datafusion::physical_plan::displayable;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use diligence_base::Result;
 
-use super::{Planner, SessionParts};
+use super::{Planner, Planning};
 use crate::errors;
 use crate::lower::lower;
 use crate::rewrite::duplicates;
@@ -27,27 +27,22 @@ use crate::statement::Query;
 
 impl Planner {
     /// Optimizes a logical plan and lowers it. `details` gets DataFusion's plans as text.
-    pub(super) fn query(
-        &self,
-        session: &SessionParts,
-        plan: LogicalPlan,
-        details: Option<&mut String>,
-    ) -> Result<Query> {
-        self.query_of(session, plan, details, Ok)
+    pub(super) fn query(&self, at: &Planning<'_>, plan: LogicalPlan, details: Option<&mut String>) -> Result<Query> {
+        self.query_of(at, plan, details, Ok)
     }
 
     /// The same with something done to the optimized plan.
     pub(super) fn query_of(
         &self,
-        session: &SessionParts,
+        at: &Planning<'_>,
         plan: LogicalPlan,
         details: Option<&mut String>,
         last: impl FnOnce(LogicalPlan) -> DataFusionResult<LogicalPlan>,
     ) -> Result<Query> {
         let shown = duplicates::shown(&plan);
-        let optimized = optimize(&session.state, plan).and_then(last);
-        let optimized = optimized.map_err(|error| errors::planning(error, self))?;
-        let physical = physical(&session.state, &optimized).map_err(|error| errors::planning(error, self))?;
+        let optimized = optimize(&at.session.state, plan).and_then(last);
+        let optimized = optimized.map_err(|error| errors::planning(error, at))?;
+        let physical = physical(&at.session.state, &optimized).map_err(|error| errors::planning(error, at))?;
         if let Some(details) = details {
             *details = format!(
                 "Logical plan:\n{}\n\nDataFusion's physical plan:\n{}",
@@ -55,7 +50,7 @@ impl Planner {
                 displayable(physical.as_ref()).indent(false)
             );
         }
-        let mut plan = lower(&physical, asks_for_order(&optimized), session.task.clone())?;
+        let mut plan = lower(&physical, asks_for_order(&optimized), at.session.task.clone())?;
         if let Some(names) = shown {
             plan.schema = duplicates::renamed(&plan.schema, names);
         }

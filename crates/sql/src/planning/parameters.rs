@@ -16,23 +16,20 @@ use datafusion::sql::sqlparser::parser::Parser;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::Planner;
+use super::Planning;
 use crate::errors;
 use crate::parse::Parsed;
 
 /// Parameters of a statement at most; the wire protocol counts them in 16 bits.
 const PARAMETERS_MAX: usize = u16::MAX as usize;
 
-impl Planner {
-    /// The statement inside of a PREPARE, with values for its parameters.
-    pub(super) fn with_values(&self, plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
-        let plan = inner(plan)?;
-        if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_))) {
-            return Err(Error::input("a view cannot have parameters"));
-        }
-        plan.replace_params_with_values(&ParamValues::from(values.to_vec()))
-            .map_err(|error| errors::planning(error, self))
+/// The statement inside of a PREPARE, with values for its parameters.
+pub(super) fn with_values(at: &Planning<'_>, plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
+    let plan = inner(plan)?;
+    if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_))) {
+        return Err(Error::input("a view cannot have parameters"));
     }
+    plan.replace_params_with_values(&ParamValues::from(values.to_vec())).map_err(|error| errors::planning(error, at))
 }
 
 /// The statement inside of a PREPARE.
@@ -144,7 +141,7 @@ pub(super) fn cast_types(parsed: &Parsed) -> HashMap<usize, ast::DataType> {
     casts.0
 }
 
-/// The value of a parameter, an array of one row, as [`Planner::plan`] takes it. Fails if the array is empty.
+/// The value of a parameter, an array of one row, as [`Planner::plan`](super::Planner::plan) takes it. Fails if the array is empty.
 pub fn parameter_value(array: &ArrayRef) -> Result<ScalarValue> {
     if array.is_empty() {
         return Err(from_datafusion(plan_datafusion_err!("a parameter without a value")));

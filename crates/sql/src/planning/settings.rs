@@ -68,9 +68,11 @@ impl Planner {
     }
 
     fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {
+        let snapshot = self.catalogs.snapshot();
+        let at = self.planning(&snapshot);
         let mut session = self.session.write();
         let mut state = session.state.clone();
-        change(state.config_mut().options_mut()).map_err(|error| errors::planning(error, self))?;
+        change(state.config_mut().options_mut()).map_err(|error| errors::planning(error, &at))?;
         fix_options(state.config_mut().options_mut());
         state.mark_start_execution();
         // Some functions hold settings (the time zone of now()).

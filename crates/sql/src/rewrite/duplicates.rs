@@ -252,17 +252,16 @@ fn unnamed(plan: &LogicalPlan, name: &str) -> Option<String> {
 mod tests {
     use datafusion::execution::runtime_env::RuntimeEnv;
     use diligence_base::seams::LocalDisk;
+    use diligence_catalog::{Catalog, Rights, SessionCatalogs};
 
     use super::*;
-    use crate::catalog::{Catalog, SessionCatalogs};
     use crate::planning::golden::statement;
-    use crate::rights::Rights;
     use crate::{Planner, PlannerOptions, Statement as Planned};
 
     /// The names that a query's columns are shown with.
     fn names(sql: &str) -> String {
         let (catalog, rights) = (Arc::new(Catalog::default()), Arc::new(Rights::all()));
-        let catalogs = SessionCatalogs { catalog, system: Arc::default(), postgres: Arc::default(), rights };
+        let catalogs = SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights);
         let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalDisk) };
         match statement(&Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options), sql) {
             Ok(Planned::Query(query)) => {

@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Value, ValueWithSpan, VisitMut, VisitorMut};
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 use super::postgres::{arguments, bare, filled, string};
-use crate::catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The facts of one session.
 #[derive(Clone, Debug)]

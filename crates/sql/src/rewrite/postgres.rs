@@ -13,26 +13,20 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use diligence_catalog::POSTGRES_SCHEMA;
 
-use crate::catalog::POSTGRES_SCHEMA;
+use crate::privileges;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 58] = [
+const FUNCTIONS: [(&str, &str); 50] = [
     ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
     ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
     ("col_description", "CAST(NULL AS TEXT)"),
     ("current_database", "'diligence'"),
     ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
     ("format_type", "(SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
-    ("has_any_column_privilege", "true"),
-    ("has_column_privilege", "true"),
-    ("has_database_privilege", "true"),
-    ("has_function_privilege", "true"),
-    ("has_schema_privilege", "true"),
-    ("has_table_privilege", "true"),
-    ("has_type_privilege", "true"),
     ("mod", "($1 % $2)"),
     ("obj_description", "CAST(NULL AS TEXT)"),
     // Dots within quotes are not looked for.
@@ -57,7 +51,6 @@ const FUNCTIONS: [(&str, &str); 58] = [
     ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
     ("pg_get_userbyid", "'diligence'"),
     ("pg_get_viewdef", "(SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1)"),
-    ("pg_has_role", "true"),
     ("pg_indexes_size", "CAST(0 AS BIGINT)"),
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),
@@ -141,7 +134,9 @@ fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Function(function) => {
             let name = bare(&function.name)?;
-            let known = FUNCTIONS.iter().any(|(known, _)| *known == name) || super::facts::is_fact(&name);
+            let known = FUNCTIONS.iter().any(|(known, _)| *known == name)
+                || super::facts::is_fact(&name)
+                || privileges::is_one(&name);
             known.then_some(name)
         }
         Expr::Cast { expr, data_type, .. } if replaced_type(data_type).is_some() => match expr.as_ref() {
@@ -225,6 +220,7 @@ fn aggregates(expr: &Expr) -> bool {
             let name = bare(&function.name).unwrap_or_default();
             let known = name == "json_build_object"
                 || name.starts_with("pg_get_")
+                || privileges::is_one(&name)
                 || FUNCTIONS.iter().any(|(known, _)| *known == name);
             if known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }

@@ -18,11 +18,11 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::ExecutionPlan;
+use diligence_catalog::{FileRelation, MemoryRelation, ObjectRef};
 use diligence_storage::Table;
 
 use super::scan::TableScanExec;
 use super::selectivity::selectivity;
-use crate::catalog::{FileRelation, MemoryRelation};
 
 /// A table in one state of its content, under its name in the statement.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct StoredTable {
     constraints: Constraints,
     temporary: bool,
     /// Where INSERT goes, if the table can be written to.
-    memory: Option<Arc<MemoryRelation>>,
+    memory: Option<(ObjectRef, Arc<MemoryRelation>)>,
     /// The files that the table is, if INSERT adds to them.
     files: Option<Arc<FileRelation>>,
 }
@@ -44,15 +44,15 @@ impl StoredTable {
         Self { name: name.into(), table, constraints, temporary: false, memory: None, files: None }
     }
 
-    /// The present state of a table in memory.
-    pub fn of_memory(name: impl Into<String>, memory: Arc<MemoryRelation>) -> Self {
-        let mut stored = Self::new(name, memory.state());
-        stored.constraints = memory.constraints.clone();
-        stored.memory = Some(memory);
+    /// A table in memory in one version.
+    pub fn of_memory(name: impl Into<String>, object: ObjectRef, memory: Arc<MemoryRelation>) -> Self {
+        let mut stored = Self::new(name, memory.table());
+        stored.constraints = memory.constraints().clone();
+        stored.memory = Some((object, memory));
         stored
     }
 
-    /// The present state of files.
+    /// The present state of files. Fails as opening them does.
     pub fn of_files(name: impl Into<String>, files: Arc<FileRelation>) -> diligence_base::Result<Self> {
         let mut stored = Self::new(name, files.table()?);
         stored.constraints = files.constraints.clone();
@@ -67,8 +67,8 @@ impl StoredTable {
     }
 
     /// Where INSERT goes, if the table can be written to.
-    pub fn memory(&self) -> Option<&Arc<MemoryRelation>> {
-        self.memory.as_ref()
+    pub fn memory(&self) -> Option<ObjectRef> {
+        self.memory.as_ref().map(|(object, _)| object.clone())
     }
 
     /// The files that the table is, if INSERT adds to them.
@@ -98,7 +98,7 @@ impl TableProvider for StoredTable {
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {
         match (&self.memory, &self.files) {
-            (Some(memory), _) => memory.column_defaults.get(column),
+            (Some((_, memory)), _) => memory.column_defaults().get(column),
             (None, Some(files)) => files.column_defaults.get(column),
             (None, None) => None,
         }

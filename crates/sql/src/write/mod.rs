@@ -23,11 +23,11 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::CopyToStatement;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_catalog::FileRelation;
 use diligence_storage::external::{Compression, ExternalTable, Format, Staging, StagingGuard, open_store, store_error};
 use object_store::ObjectStore;
 use url::Url;
 
-use crate::catalog::FileRelation;
 use local::StagingStore;
 use options::{format_of, set_options, take_format};
 use store::{Failure, WriterStore};

@@ -11,10 +11,9 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::Result;
 use diligence_base::seams::LocalDisk;
+use diligence_catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, Rights, SessionCatalogs};
 use diligence_engine::memory::QueryMemory;
 
-use crate::catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, SessionCatalogs};
-use crate::rights::Rights;
 use crate::{Planned, Planner, PlannerOptions, Statement};
 
 /// A planner over `people(id, name, city, born)` of 1000 rows, `visits(person, place, day)` of 100,000 and `empty(a,
@@ -52,15 +51,14 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         let name = RelationName::new(DEFAULT_SCHEMA, name);
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
-    let (system, postgres, rights) = (Arc::default(), Arc::default(), Arc::new(Rights::all()));
-    let catalogs = SessionCatalogs { catalog, system, postgres, rights };
+    let catalogs = SessionCatalogs::new(catalog, Arc::default(), Arc::default(), Arc::new(Rights::all()));
     let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalDisk) };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
 
 /// Plans one statement, without values.
 pub(crate) fn statement(planner: &Planner, sql: &str) -> Result<Statement> {
-    Ok(match planner.plan(&planner.parse(sql)?, &[])? {
+    Ok(match planner.plan(&planner.catalogs().snapshot(), &planner.parse(sql)?, &[])? {
         Planned::Query(query, _) => Statement::Query(Arc::unwrap_or_clone(query)),
         Planned::Other(statement) => *statement,
     })

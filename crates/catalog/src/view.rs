@@ -4,14 +4,14 @@
 //! or are made anew, and says so when they are gone.
 
 use arrow::datatypes::SchemaRef;
-use datafusion::sql::parser::Statement;
+use sqlparser::ast::Statement;
 
 /// A query with a name.
 #[derive(Debug)]
 pub struct View {
     /// The `CREATE VIEW` statement.
     pub statement: Statement,
-    /// How deep that statement nests (see [`parse::NESTING_MAX`](crate::parse::NESTING_MAX)).
+    /// How deep that statement nests in levels of the parser.
     pub depth: usize,
     /// Its columns when it was made.
     pub schema: SchemaRef,

@@ -1,9 +1,10 @@
-//! A table in memory that statements change.
+//! The rows of a table in memory that statements change, in one version.
 //!
-//! A change makes a new [`MemoryTable`]; a statement that began before it goes on reading the old one.
+//! A change makes another [`MemoryRelation`], which the catalog puts in the place of this one; a statement that began
+//! before it goes on reading the old one.
 //!
-//! Invariant: the memory of a batch is reserved as long as any state that has the batch lives, in the catalog or in a
-//! statement that reads it.
+//! Invariant: the memory of a batch is reserved as long as any version that has the batch lives, in the catalog, in a
+//! snapshot or in a statement that reads it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,59 +12,43 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Constraints, Statistics};
-use datafusion::logical_expr::Expr;
+use datafusion_common::{Constraints, Statistics};
+use datafusion_expr::Expr;
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
-use diligence_engine::memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
-use parking_lot::{Mutex, RwLock};
 
-use super::Catalog;
+use crate::Catalog;
+use crate::broker::Reservation;
 
-/// A table in memory: what it was declared with, and its present state.
+/// A table in memory: what it was declared with, and its rows in one version.
 #[derive(Debug)]
 pub struct MemoryRelation {
-    name: String,
-    schema: SchemaRef,
-    /// As declared; not enforced.
-    pub constraints: Constraints,
-    /// Values for columns that an INSERT leaves out.
-    pub column_defaults: HashMap<String, Expr>,
-    state: RwLock<Arc<State>>,
-    /// Held by whoever makes the next state, so that readers never wait for the copying.
-    writer: Mutex<()>,
+    declared: Arc<Declared>,
+    rows: Arc<MemoryRows>,
 }
 
-/// The rows at one moment.
+/// What a table was declared with. All its versions share it.
 #[derive(Debug)]
-struct State {
+struct Declared {
+    name: String,
+    schema: SchemaRef,
+    constraints: Constraints,
+    column_defaults: HashMap<String, Expr>,
+}
+
+/// The rows of one version.
+#[derive(Debug)]
+struct MemoryRows {
     table: MemoryTable,
     /// What each of the table's batches is counted in. Batches of one statement share a reservation.
     memory: Vec<Arc<Reservation>>,
 }
 
-impl State {
-    /// A state of these batches, which have at least one row each.
-    fn new(
-        name: &str,
-        schema: &SchemaRef,
-        pieces: Vec<(RecordBatch, Arc<Reservation>)>,
-        catalog: &Catalog,
-    ) -> Result<Self> {
-        let (batches, memory) = pieces.into_iter().unzip();
-        Ok(Self { table: MemoryTable::new(name, schema.clone(), batches, catalog.next_version())?, memory })
-    }
-
-    fn pieces(&self) -> impl Iterator<Item = (RecordBatch, Arc<Reservation>)> {
-        self.table.batches().iter().cloned().zip(self.memory.iter().cloned())
-    }
-}
-
-impl Table for State {
+impl Table for MemoryRows {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }
@@ -87,8 +72,8 @@ impl Table for State {
 
 impl MemoryRelation {
     /// A table of these rows, which are counted in `memory`. The columns take the logical types that all tables have
-    /// (see
-    /// [`table_schema`]).
+    /// (see [`table_schema`]). Fails with kind `Value` if a value does not fit its column or is a NULL that the column
+    /// does not allow.
     pub fn new(
         name: impl Into<String>,
         schema: &Schema,
@@ -96,60 +81,85 @@ impl MemoryRelation {
         memory: Reservation,
         catalog: &Catalog,
     ) -> Result<Self> {
-        let name = name.into();
         let schema = table_schema(schema);
         let memory = Arc::new(memory);
         let pieces = filled(batches, &schema)?.into_iter().map(|batch| (batch, memory.clone())).collect();
-        Ok(Self {
-            state: RwLock::new(Arc::new(State::new(&name, &schema, pieces, catalog)?)),
-            name,
-            schema,
-            constraints: Constraints::default(),
-            column_defaults: HashMap::new(),
-            writer: Mutex::new(()),
-        })
+        let (constraints, column_defaults) = (Constraints::default(), HashMap::new());
+        let declared = Arc::new(Declared { name: name.into(), schema, constraints, column_defaults });
+        Self::of(declared, pieces, catalog.next_table_version())
+    }
+
+    /// The same table with constraints, which are not enforced, and values for columns that an INSERT leaves out.
+    #[must_use]
+    pub fn declared_with(self, constraints: Constraints, column_defaults: HashMap<String, Expr>) -> Self {
+        let Declared { name, schema, .. } = &*self.declared;
+        let declared = Declared { name: name.clone(), schema: schema.clone(), constraints, column_defaults };
+        Self { declared: Arc::new(declared), rows: self.rows }
+    }
+
+    /// A version of these batches, which have at least one row each.
+    fn of(
+        declared: Arc<Declared>,
+        pieces: Vec<(RecordBatch, Arc<Reservation>)>,
+        version: TableVersion,
+    ) -> Result<Self> {
+        let (batches, memory) = pieces.into_iter().unzip();
+        let table = MemoryTable::new(&declared.name, declared.schema.clone(), batches, version)?;
+        Ok(Self { declared, rows: Arc::new(MemoryRows { table, memory }) })
     }
 
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.declared.schema
     }
 
-    /// The present state.
-    pub fn state(&self) -> Arc<dyn Table> {
-        self.state.read().clone()
+    /// As declared; not enforced.
+    pub fn constraints(&self) -> &Constraints {
+        &self.declared.constraints
     }
 
-    /// The rows at present.
+    /// Values for columns that an INSERT leaves out.
+    pub fn column_defaults(&self) -> &HashMap<String, Expr> {
+        &self.declared.column_defaults
+    }
+
+    /// The rows, to be scanned.
+    pub fn table(&self) -> Arc<dyn Table> {
+        self.rows.clone()
+    }
+
+    /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.state.read().table.rows()
+        self.rows.table.rows()
     }
 
-    /// Adds rows, or puts them in place of all present ones. All or nothing; a NULL in a column that allows none is an
-    /// error. The new rows are counted in `memory`.
-    pub fn insert(
+    fn pieces(&self) -> impl Iterator<Item = (RecordBatch, Arc<Reservation>)> {
+        self.rows.table.batches().iter().cloned().zip(self.rows.memory.iter().cloned())
+    }
+
+    /// The version with these rows behind the present ones, or in their place. The new rows are counted in `memory`.
+    pub(crate) fn with_rows(
         &self,
         rows: &[RecordBatch],
         mut memory: Reservation,
         replace: bool,
-        catalog: &Catalog,
-    ) -> Result<()> {
-        let rows = filled(rows, &self.schema)?;
-        let _writer = self.writer.lock();
+        version: TableVersion,
+    ) -> Result<Self> {
+        let schema = self.schema();
         // A batch without a reservation is counted in the statement's.
         let mut pieces: Vec<(RecordBatch, Option<Arc<Reservation>>)> = Vec::new();
         if !replace {
-            pieces.extend(self.state.read().pieces().map(|(batch, counted)| (batch, Some(counted))));
+            pieces.extend(self.pieces().map(|(batch, counted)| (batch, Some(counted))));
         }
         let mut copied_bytes = 0;
-        for batch in rows {
+        for batch in filled(rows, schema)? {
             // Many small INSERTs must not leave many small batches behind.
             match pieces.last_mut() {
                 Some((last, counted)) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
                     let (before_bytes, batch_bytes) = (last.get_array_memory_size(), batch.get_array_memory_size());
                     let mut both = memory.sibling();
                     both.grow(before_bytes + batch_bytes)?;
-                    *last = concat_batches(&self.schema, [&*last, &batch]).map_err(from_arrow)?;
+                    *last = concat_batches(schema, [&*last, &batch]).map_err(from_arrow)?;
                     copied_bytes += batch_bytes;
                     if counted.replace(Arc::new(both)).is_none() {
                         copied_bytes += before_bytes;
@@ -161,22 +171,12 @@ impl MemoryRelation {
         memory.shrink(copied_bytes);
         let memory = Arc::new(memory);
         let pieces = pieces.into_iter().map(|(batch, counted)| (batch, counted.unwrap_or_else(|| memory.clone())));
-        self.become_state(pieces.collect(), catalog)
+        Self::of(self.declared.clone(), pieces.collect(), version)
     }
 
-    /// Takes all rows away.
-    pub fn truncate(&self, catalog: &Catalog) -> Result<()> {
-        let _writer = self.writer.lock();
-        self.become_state(Vec::new(), catalog)
-    }
-
-    fn become_state(&self, pieces: Vec<(RecordBatch, Arc<Reservation>)>, catalog: &Catalog) -> Result<()> {
-        let next = Arc::new(State::new(&self.name, &self.schema, pieces, catalog)?);
-        let before = std::mem::replace(&mut *self.state.write(), next);
-        catalog.note_change();
-        // Freeing many rows takes a while: not while readers wait for the lock.
-        drop(before);
-        Ok(())
+    /// The version without rows.
+    pub(crate) fn without_rows(&self, version: TableVersion) -> Result<Self> {
+        Self::of(self.declared.clone(), Vec::new(), version)
     }
 }
 
@@ -235,9 +235,10 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, StringArray};
-    use diligence_engine::memory::QueryMemory;
 
     use super::*;
+    use crate::broker::QueryMemory;
+    use crate::{DEFAULT_SCHEMA, Relation, RelationName};
 
     fn batch(values: &[i64]) -> RecordBatch {
         let schema = Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("s", DataType::Utf8, true)]);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_keeps_its_state_while_others_insert() {
+    fn a_reader_keeps_its_rows_while_others_insert() {
         let catalog = Catalog::default();
         let first = batch(&[1, 2]);
         let memory = QueryMemory::unbounded();
@@ -257,32 +258,40 @@ mod tests {
             reservation.grow(bytes).unwrap();
             reservation
         };
-        let table =
+        let relation =
             MemoryRelation::new("t", &first.schema(), std::slice::from_ref(&first), counted(500), &catalog).unwrap();
-        assert_eq!(table.schema().field(1).data_type(), &DataType::Utf8View);
-        let before = table.state();
-        table.insert(&[batch(&[3])], counted(300), false, &catalog).unwrap();
-        assert_eq!(table.rows(), 3);
-        assert_eq!(table.state().scan(&Default::default()).unwrap().clusters.len(), 1, "small batches are joined");
+        assert_eq!(relation.schema().field(1).data_type(), &DataType::Utf8View);
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
+        catalog.create(&name, Relation::Memory(Arc::new(relation)), false).unwrap();
+        let table = catalog.snapshot().get(&name).unwrap().reference();
+        let now = || match &catalog.snapshot().get(&name).unwrap().relation {
+            Relation::Memory(memory) => (memory.rows(), memory.table()),
+            other => panic!("{other:?}"),
+        };
+        let clusters = || now().1.scan(&Default::default()).unwrap().clusters.len();
+        let (_, before) = now();
+        catalog.insert(&table, &[batch(&[3])], counted(300), false).unwrap();
+        assert_eq!(now().0, 3);
+        assert_eq!(clusters(), 1, "small batches are joined");
         assert_eq!(before.statistics().num_rows.get_value(), Some(&2));
-        assert_ne!(before.version(), table.state().version());
-        assert!(memory.reserved_bytes() > 500, "the old state, which somebody reads, and the new one");
+        assert_ne!(before.version(), now().1.version());
+        assert!(memory.reserved_bytes() > 500, "the old rows, which somebody reads, and the new ones");
         let after = memory.reserved_bytes() - 500;
         drop(before);
-        assert_eq!(memory.reserved_bytes(), after, "the new state only; the statement's own is part of it");
-        table.truncate(&catalog).unwrap();
-        assert_eq!((table.rows(), memory.reserved_bytes()), (0, 0));
-        table.insert(&[first], counted(500), false, &catalog).unwrap();
-        table.insert(&[batch(&[7])], counted(40), true, &catalog).unwrap();
-        assert_eq!((table.rows(), memory.reserved_bytes()), (1, 40));
+        assert_eq!(memory.reserved_bytes(), after, "the new rows only; the statement's own are part of them");
+        catalog.truncate(&table).unwrap();
+        assert_eq!((now().0, memory.reserved_bytes()), (0, 0));
+        catalog.insert(&table, &[first], counted(500), false).unwrap();
+        catalog.insert(&table, &[batch(&[7])], counted(40), true).unwrap();
+        assert_eq!((now().0, memory.reserved_bytes()), (1, 40));
         // A large batch stays what it is; the small ones behind it are put together, and counted as that.
         let large = batch(&(0..BATCH_ROWS_MAX as i64).collect::<Vec<_>>());
         let rows = [large.clone(), batch(&[1]), batch(&[2])];
         let bytes = rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-        table.insert(&rows, counted(bytes), true, &catalog).unwrap();
-        assert_eq!(table.state().scan(&Default::default()).unwrap().clusters.len(), 2);
+        catalog.insert(&table, &rows, counted(bytes), true).unwrap();
+        assert_eq!(clusters(), 2);
         assert!(memory.reserved_bytes().abs_diff(bytes) < bytes / 10, "{} of {bytes}", memory.reserved_bytes());
-        drop(table);
+        catalog.drop(&name, |_| Ok(())).unwrap();
         assert_eq!(memory.reserved_bytes(), 0);
     }
 }

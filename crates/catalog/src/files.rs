@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use datafusion::common::Constraints;
-use datafusion::logical_expr::Expr;
+use datafusion_common::Constraints;
+use datafusion_expr::Expr;
 use diligence_base::Result;
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Disk;
@@ -64,7 +64,8 @@ impl FileRelation {
         }
     }
 
-    /// The table in its present state. Blocks while files are opened.
+    /// The table in its present state. Blocks while files are opened. Fails with kind `File` if they cannot be read,
+    /// `Input` if they are no table.
     pub fn table(&self) -> Result<Arc<ExternalTable>> {
         // Others who want the same table wait for the one who opens it.
         let mut opened = self.opened.lock();
@@ -87,6 +88,7 @@ impl FileRelation {
     }
 
     /// Moves new files to the others; with `replace`, in the place of all that are there. The next statement sees them.
+    /// Fails with kind `File` if they cannot be moved.
     pub fn add(&self, staging: Staging, replace: bool) -> Result<()> {
         // Two that replace the same files: one after the other.
         let _writer = self.writer.lock();

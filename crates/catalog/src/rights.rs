@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use diligence_base::{Error, Result};
 
-use crate::catalog::{DEFAULT_SCHEMA, RelationName};
+use crate::{DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName};
 
 /// The code of errors about rights: `insufficient_privilege`.
 pub const DENIED: &str = "42501";
@@ -40,6 +40,11 @@ impl Rights {
         Self { read: None, write: Some(vec![]) }
     }
 
+    /// Whether there is nothing that it does not allow.
+    pub fn are_all(&self) -> bool {
+        self.write.is_none()
+    }
+
     /// Whether the relation may be read.
     pub fn may_read(&self, name: &RelationName) -> bool {
         fits(&self.read, name) || self.may_write(name)
@@ -66,11 +71,25 @@ impl Rights {
         Err(denied(format!("'{name}' may not be changed by this user"), "write", &name.to_string()))
     }
 
+    /// Whether some relation of the schema may be read: those that describe the catalog everybody may.
+    pub fn may_use_schema(&self, schema: &str) -> bool {
+        let lower = schema.to_lowercase();
+        let in_schema = |patterns: &Option<Vec<RelationPattern>>| {
+            patterns.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| matches(&pattern.schema, &lower)))
+        };
+        [POSTGRES_SCHEMA, INFORMATION_SCHEMA].contains(&schema) || in_schema(&self.read) || in_schema(&self.write)
+    }
+
+    /// Whether everything in the schema may be made, changed and dropped.
+    pub fn may_write_schema(&self, schema: &str) -> bool {
+        let whole = |pattern: &RelationPattern| pattern.name == "*" && matches(&pattern.schema, &schema.to_lowercase());
+        self.write.as_ref().is_none_or(|patterns| patterns.iter().any(whole))
+    }
+
     /// Fails with [`DENIED`] if the schema may not be made or dropped: that takes the right to change all that is in
     /// it.
     pub fn check_write_schema(&self, schema: &str) -> Result<()> {
-        let whole = |pattern: &RelationPattern| pattern.name == "*" && matches(&pattern.schema, &schema.to_lowercase());
-        if self.write.as_ref().is_none_or(|patterns| patterns.iter().any(whole)) {
+        if self.may_write_schema(schema) {
             return Ok(());
         }
         Err(denied(
@@ -172,6 +191,8 @@ mod tests {
         assert!(
             rights.check_write(&name("public", "orders")).unwrap_err().hint().unwrap().contains("write = [\"orders\"]")
         );
+        assert!(rights.may_use_schema("sales") && rights.may_use_schema("scratch") && !rights.may_use_schema("system"));
+        assert!(Rights::all().are_all() && !rights.are_all() && !Rights::read_all().are_all());
         assert!(rights.check_write_schema("scratch").is_ok() && rights.check_write_schema("sales").is_err());
         assert!(Rights::all().may_write(&name("a", "b")) && Rights::all().check_write_schema("a").is_ok());
         assert!(Rights::read_all().may_read(&name("a", "b")) && !Rights::read_all().may_write(&name("a", "b")));

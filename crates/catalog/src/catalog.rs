@@ -1,0 +1,434 @@
+//! The live catalog, which all sessions of a database share, and its changes.
+//!
+//! A change takes a short lock, puts a new object in the place of the old one, and then tells the observers. What takes
+//! long (copying rows, freeing them) happens outside of that lock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use arrow::array::RecordBatch;
+use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use diligence_storage::external::OpenOptions;
+use parking_lot::{Mutex, RwLock};
+
+use crate::broker::Reservation;
+use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
+use crate::snapshot::{Root, Schema};
+use crate::{
+    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Object, ObjectRef, Relation, RelationName, Rights,
+    SHOWN_FROM,
+};
+
+/// Paths remembered at most; then all are forgotten, which costs opening them again.
+const PATHS_MAX: usize = 1000;
+
+/// The relations of a database. Used from any thread.
+pub struct Catalog {
+    root: RwLock<Arc<Root>>,
+    ids: AtomicU64,
+    versions: AtomicU64,
+    /// Files that statements named by their path, so that the next one need not open them again.
+    paths: Mutex<HashMap<String, Arc<FileRelation>>>,
+    observers: RwLock<Vec<Weak<dyn CatalogObserver>>>,
+    /// Oids of what the engine shows of itself; never taken back.
+    shown: Mutex<BTreeMap<RelationName, u32>>,
+    users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
+}
+
+/// What has become of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogChange {
+    /// Its name.
+    pub name: RelationName,
+    /// The object that was made, changed or dropped. An object that took another one's place is two changes.
+    pub object: ObjectId,
+    /// Whether the name was given or taken away. Otherwise only the rows are others.
+    pub is_naming: bool,
+}
+
+/// Is told of changes.
+pub trait CatalogObserver: Send + Sync {
+    /// Called after each change, by the thread that made it, which holds no lock of the catalog. Two changes may be
+    /// told in another order than they were made, or at once.
+    fn changed(&self, change: &CatalogChange);
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            root: RwLock::default(),
+            ids: AtomicU64::new(OBJECTS_FROM),
+            versions: AtomicU64::new(1),
+            paths: Mutex::default(),
+            observers: RwLock::default(),
+            shown: Mutex::default(),
+            users: RwLock::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Catalog({} relations)", self.snapshot().objects().count())
+    }
+}
+
+impl Catalog {
+    /// The names as they are now.
+    pub fn snapshot(&self) -> CatalogSnapshot {
+        CatalogSnapshot(self.root.read().clone())
+    }
+
+    /// A version that no table has had yet.
+    pub fn next_table_version(&self) -> TableVersion {
+        TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn next_version(&self) -> ObjectVersion {
+        ObjectVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn next_id(&self) -> ObjectId {
+        ObjectId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Has changes told, as long as the observer lives.
+    pub fn observe(&self, observer: Weak<dyn CatalogObserver>) {
+        let mut observers = self.observers.write();
+        observers.retain(|known| known.strong_count() > 0);
+        observers.push(observer);
+    }
+
+    fn tell(&self, changes: &[CatalogChange]) {
+        let observers = self.observers.read().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        for change in changes {
+            observers.iter().for_each(|observer| observer.changed(change));
+        }
+    }
+
+    /// The files at a path that a statement names.
+    pub fn path(&self, path: &str, files: &Arc<dyn Disk>) -> Arc<FileRelation> {
+        let mut paths = self.paths.lock();
+        if paths.len() >= PATHS_MAX {
+            paths.clear();
+        }
+        let relation = || Arc::new(FileRelation::new(path, OpenOptions::default(), files.clone()));
+        paths.entry(path.to_owned()).or_insert_with(relation).clone()
+    }
+
+    /// Remembers what somebody may look for in vain, and why.
+    pub fn leave_out(&self, names: impl IntoIterator<Item = (String, String)>) {
+        Arc::make_mut(&mut *self.root.write()).left_out.extend(names);
+    }
+
+    /// The oid of a relation in which the engine shows itself.
+    pub(crate) fn shown_oid(&self, name: RelationName) -> u32 {
+        let mut shown = self.shown.lock();
+        let next = SHOWN_FROM + u32::try_from(shown.len()).unwrap_or(u32::MAX - SHOWN_FROM);
+        *shown.entry(name).or_insert(next)
+    }
+
+    /// Says what the users that may log in may do, for those who ask ([`privileges`](crate::privileges)).
+    pub fn set_users(&self, users: BTreeMap<String, Arc<Rights>>) {
+        *self.users.write() = Arc::new(users);
+    }
+
+    pub(crate) fn users(&self) -> Arc<BTreeMap<String, Arc<Rights>>> {
+        self.users.read().clone()
+    }
+
+    /// Gives a relation a name. A view in the place of another one is a new version of the same object; anything else
+    /// is a new object. Fails with kind `Input` if there is no such schema, the schema shows the engine, the name is
+    /// taken and may not be replaced, or a view is to replace a table or a table a view.
+    pub fn create(&self, name: &RelationName, relation: Relation, or_replace: bool) -> Result<()> {
+        may_change(&name.schema, &format!("'{name}' cannot be made"))?;
+        let mut root = self.root.write();
+        if !root.schemas.contains_key(&name.schema) {
+            return Err(no_schema(&name.schema));
+        }
+        let existing = root.get(name).cloned();
+        let mut id = None;
+        if let Some(existing) = &existing {
+            let before = &existing.relation;
+            if !or_replace {
+                return Err(Error::input(format!("{} named '{name}' exists already", before.a_kind()))
+                    .with_hint("drop it first, or write CREATE OR REPLACE"));
+            }
+            let views = [before, &relation].map(|relation| matches!(relation, Relation::View(_)));
+            // Replacing a view by a table is more often a slip than a wish.
+            if views[0] != views[1] {
+                return Err(Error::input(format!("'{name}' is {}, not {}", before.a_kind(), relation.a_kind()))
+                    .with_code("42809")
+                    .with_hint(format!("drop the {} first", before.kind())));
+            }
+            id = views[0].then_some(existing.id);
+        }
+        let id = id.unwrap_or_else(|| self.next_id());
+        let object = Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() };
+        let objects = objects_mut(&mut root, &name.schema).ok_or_else(|| no_schema(&name.schema))?;
+        objects.insert(name.name.clone(), Arc::new(object));
+        drop(root);
+        let replaced = existing.as_ref().map(|existing| existing.id).filter(|replaced| *replaced != id);
+        // Freeing many rows takes a while: not while others wait for the lock.
+        drop(existing);
+        let change = |object| CatalogChange { name: name.clone(), object, is_naming: true };
+        self.tell(&replaced.into_iter().chain([id]).map(change).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Takes a name away if `wanted` agrees to what it stands for; false if there is no such name. Fails if `wanted`
+    /// does.
+    pub fn drop(&self, name: &RelationName, wanted: impl FnOnce(&Relation) -> Result<()>) -> Result<bool> {
+        let mut root = self.root.write();
+        let Some(object) = root.get(name).cloned() else { return Ok(false) };
+        wanted(&object.relation)?;
+        if let Some(objects) = objects_mut(&mut root, &name.schema) {
+            objects.remove(&name.name);
+        }
+        drop(root);
+        let change = CatalogChange { name: name.clone(), object: object.id, is_naming: true };
+        drop(object);
+        self.tell(&[change]);
+        Ok(true)
+    }
+
+    /// Makes a schema; false if there is one already.
+    pub fn create_schema(&self, name: &str) -> bool {
+        let mut root = self.root.write();
+        if root.schemas.contains_key(name) || SHOWN_SCHEMAS.contains(&name) {
+            return false;
+        }
+        let schema = Schema::new(self.next_id());
+        Arc::make_mut(&mut *root).schemas.insert(name.to_owned(), schema);
+        true
+    }
+
+    /// Takes a schema away; false if there is none. Fails with kind `Input` on one that is always there, and on one
+    /// with relations unless `cascade`.
+    pub fn drop_schema(&self, name: &str, cascade: bool) -> Result<bool> {
+        may_change(name, "it cannot be dropped")?;
+        if name == DEFAULT_SCHEMA {
+            return Err(Error::input(format!("the schema '{name}' cannot be dropped")));
+        }
+        let mut root = self.root.write();
+        let Some(schema) = root.schemas.get(name).cloned() else { return Ok(false) };
+        if !schema.objects.is_empty() && !cascade {
+            return Err(Error::input(format!(
+                "the schema '{name}' is not empty: it has {}",
+                schema.objects.keys().cloned().collect::<Vec<_>>().join(", ")
+            ))
+            .with_code("2BP01")
+            .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
+        }
+        Arc::make_mut(&mut *root).schemas.remove(name);
+        drop(root);
+        let change =
+            |object: &Arc<Object>| CatalogChange { name: object.name.clone(), object: object.id, is_naming: true };
+        let changes = schema.objects.values().map(change).collect::<Vec<_>>();
+        drop(schema);
+        self.tell(&changes);
+        Ok(true)
+    }
+
+    /// Adds rows to a table in memory, or puts them in the place of all present ones. All or nothing. The new rows are
+    /// counted in `memory`. Fails with kind `Input` if the table has been dropped or replaced, `Value` if a value does
+    /// not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
+    pub fn insert(&self, table: &ObjectRef, rows: &[RecordBatch], memory: Reservation, replace: bool) -> Result<()> {
+        self.change_rows(table, |present| present.with_rows(rows, memory, replace, self.next_table_version()))
+    }
+
+    /// Takes all rows of a table in memory away. Fails with kind `Input` if the table has been dropped or replaced.
+    pub fn truncate(&self, table: &ObjectRef) -> Result<()> {
+        self.change_rows(table, |present| present.without_rows(self.next_table_version()))
+    }
+
+    /// Publishes other rows of a table in memory, computed from the present ones. One writer of a table follows
+    /// another; readers wait for none. Fails with kind `Input` if the table has been dropped or replaced, and if
+    /// `change` does.
+    fn change_rows(
+        &self,
+        table: &ObjectRef,
+        change: impl FnOnce(&MemoryRelation) -> Result<MemoryRelation>,
+    ) -> Result<()> {
+        let writer = self.object(table)?.writer.clone();
+        let _writing = writer.lock();
+        let present = self.object(table)?;
+        let Relation::Memory(rows) = &present.relation else { return Err(not_in_memory(&present)) };
+        let next = Object {
+            relation: Relation::Memory(Arc::new(change(rows)?)),
+            version: self.next_version(),
+            ..Object::clone(&present)
+        };
+        let mut root = self.root.write();
+        if root.get(&table.name).is_none_or(|object| object.id != table.id) {
+            return Err(gone(table));
+        }
+        let objects = objects_mut(&mut root, &table.name.schema).ok_or_else(|| gone(table))?;
+        let before = objects.insert(table.name.name.clone(), Arc::new(next));
+        drop(root);
+        // Freeing many rows takes a while: not while others wait for the lock.
+        drop((before, present));
+        self.tell(&[CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }]);
+        Ok(())
+    }
+
+    /// The present version of an object.
+    fn object(&self, wanted: &ObjectRef) -> Result<Arc<Object>> {
+        let object = self.root.read().get(&wanted.name).cloned();
+        object.filter(|object| object.id == wanted.id).ok_or_else(|| gone(wanted))
+    }
+}
+
+/// The objects of a schema, in nodes that no snapshot has.
+fn objects_mut<'a>(root: &'a mut Arc<Root>, schema: &str) -> Option<&'a mut BTreeMap<String, Arc<Object>>> {
+    let schema = Arc::make_mut(root).schemas.get_mut(schema)?;
+    Some(&mut Arc::make_mut(schema).objects)
+}
+
+fn gone(table: &ObjectRef) -> Error {
+    let error = Error::input(format!("the table '{}' was dropped or replaced before its rows came", table.name));
+    error.with_code("42P01")
+}
+
+fn not_in_memory(object: &Object) -> Error {
+    let (name, kind) = (&object.name, object.relation.a_kind());
+    Error::unsupported(format!("'{name}' is {kind}; rows are added to tables in memory")).with_code("42809")
+}
+
+/// Fails with kind `Input` on the schemas in which the engine shows itself. `what` is the beginning of the message.
+pub fn may_change(schema: &str, what: &str) -> Result<()> {
+    if !SHOWN_SCHEMAS.contains(&schema) {
+        return Ok(());
+    }
+    Err(Error::input(format!("{what}: what is in the schema '{schema}' shows the engine, and cannot be changed")))
+}
+
+/// The error for a schema that is not there.
+pub fn no_schema(name: &str) -> Error {
+    let error = Error::input(format!("no schema is named '{name}'")).with_code("3F000");
+    error.with_hint(format!("CREATE SCHEMA {name} makes one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+
+    use super::*;
+    use crate::broker::QueryMemory;
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
+    }
+
+    fn reservation() -> Reservation {
+        QueryMemory::unbounded().reservation("a table in memory")
+    }
+
+    fn name(name: &str) -> RelationName {
+        RelationName::new(DEFAULT_SCHEMA, name)
+    }
+
+    fn table(catalog: &Catalog, table: &str) -> ObjectRef {
+        let rows = batch(&[1, 2]);
+        let relation = MemoryRelation::new(table, &rows.schema(), &[rows], reservation(), catalog).unwrap();
+        catalog.create(&name(table), Relation::Memory(Arc::new(relation)), true).unwrap();
+        catalog.snapshot().get(&name(table)).unwrap().reference()
+    }
+
+    fn rows(snapshot: &CatalogSnapshot, table: &str) -> usize {
+        match &snapshot.get(&name(table)).unwrap().relation {
+            Relation::Memory(memory) => memory.rows(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<CatalogChange>>);
+
+    impl CatalogObserver for Heard {
+        fn changed(&self, change: &CatalogChange) {
+            self.0.lock().push(change.clone());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_keeps_names_and_rows_while_the_catalog_changes() {
+        let catalog = Catalog::default();
+        let (t, _) = (table(&catalog, "t"), table(&catalog, "u"));
+        let before = catalog.snapshot();
+        catalog.insert(&t, &[batch(&[3])], reservation(), false).unwrap();
+        catalog.drop(&name("u"), |_| Ok(())).unwrap();
+        assert!(catalog.create_schema("lab"));
+        assert_eq!((rows(&before, "t"), rows(&before, "u"), before.has_schema("lab")), (2, 2, false));
+        let after = catalog.snapshot();
+        assert_eq!((rows(&after, "t"), after.has_schema("lab")), (3, true));
+        assert!(after.get(&name("u")).is_none());
+        catalog.truncate(&t).unwrap();
+        assert_eq!((rows(&catalog.snapshot(), "t"), rows(&after, "t")), (0, 3));
+    }
+
+    #[test]
+    fn a_change_gives_its_object_another_version_and_no_other_one() {
+        let catalog = Catalog::default();
+        let (t, u) = (table(&catalog, "t"), table(&catalog, "u"));
+        let versions = || {
+            let snapshot = catalog.snapshot();
+            ["t", "u"].map(|table| snapshot.get(&name(table)).map(|object| (object.id, object.version)).unwrap())
+        };
+        let before = versions();
+        catalog.insert(&t, &[batch(&[3])], reservation(), false).unwrap();
+        let after = versions();
+        assert_eq!((after[0].0, after[1]), (before[0].0, before[1]));
+        assert_ne!(after[0].1, before[0].1);
+        assert_ne!(table(&catalog, "t").id, t.id, "a table in the place of another one is another object");
+        assert_eq!(versions()[1].0, u.id);
+    }
+
+    #[test]
+    fn rows_for_a_table_that_is_gone_are_refused() {
+        let catalog = Catalog::default();
+        let first = table(&catalog, "t");
+        let second = table(&catalog, "t");
+        for gone in [first, ObjectRef { name: name("nowhere"), ..second.clone() }] {
+            let error = catalog.insert(&gone, &[batch(&[3])], reservation(), false).unwrap_err();
+            assert_eq!(error.code(), Some("42P01"), "{error}");
+        }
+        catalog.insert(&second, &[batch(&[3])], reservation(), false).unwrap();
+        assert_eq!(rows(&catalog.snapshot(), "t"), 3);
+    }
+
+    #[test]
+    fn observers_hear_of_each_object_that_changes() {
+        let catalog = Catalog::default();
+        let heard = Arc::new(Heard::default());
+        catalog.observe(Arc::downgrade(&heard) as Weak<dyn CatalogObserver>);
+        let told = || std::mem::take(&mut *heard.0.lock()).into_iter().map(|change| change.object).collect::<Vec<_>>();
+        let t = table(&catalog, "t");
+        assert_eq!(told(), [t.id]);
+        catalog.insert(&t, &[batch(&[3])], reservation(), true).unwrap();
+        assert_eq!(told(), [t.id]);
+        let again = table(&catalog, "t");
+        assert_eq!(told(), [t.id, again.id]);
+        catalog.drop(&name("t"), |_| Ok(())).unwrap();
+        assert!(!catalog.drop(&name("t"), |_| Ok(())).unwrap());
+        assert_eq!(told(), [again.id]);
+    }
+
+    #[test]
+    fn what_shows_the_engine_is_not_changed() {
+        let catalog = Catalog::default();
+        let rows = batch(&[1]);
+        let relation = MemoryRelation::new("t", &rows.schema(), &[rows], reservation(), &catalog).unwrap();
+        let relation = Relation::Memory(Arc::new(relation));
+        for schema in SHOWN_SCHEMAS {
+            assert!(catalog.create(&RelationName::new(schema, "t"), relation.clone(), true).is_err(), "{schema}");
+            assert!(!catalog.create_schema(schema) && catalog.drop_schema(schema, true).is_err(), "{schema}");
+        }
+        assert_eq!(catalog.create(&RelationName::new("lab", "t"), relation, true).unwrap_err().code(), Some("3F000"));
+        assert!(catalog.drop_schema(DEFAULT_SCHEMA, true).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! The names of a database and what they stand for: schemas, tables, views, the types that clients know, rights, oids.
+//!
+//! The life of a name:
+//! 1. [`Catalog::create`] makes an [`Object`] of a [`Relation`]: it gets an id, which it keeps until it is dropped, a
+//!    version, and an oid.
+//! 2. A statement asks for a [`CatalogSnapshot`] once ([`Catalog::snapshot`]) and resolves every name against it. A
+//!    session adds its system tables and its rights ([`SessionSnapshot`]).
+//! 3. A plan keeps what it [`Uses`]: each name that was looked up, with the id and the version of what was found, or
+//!    that nothing was.
+//! 4. A change ([`Catalog::create`], [`Catalog::insert`], [`Catalog::drop`], …) gives one object another version. Plan
+//!    caches are told which ([`CatalogObserver`]), and forget the plans that use it. Nothing else is obsolete.
+//!
+//! Not here: what a name means inside one statement (common table expressions, aliases), how text becomes a plan, and
+//! functions, all of which are built in.
+//!
+//! Invariants:
+//! * A snapshot never changes.
+//! * Two versions of an object are never equal, and no two objects have had the same id.
+//! * A view keeps its statement, a table what was declared: nothing here is planned, so all of it can be written down.
+
+mod catalog;
+mod files;
+mod memory;
+mod name;
+mod object;
+mod paths;
+pub mod privileges;
+pub mod rights;
+mod session;
+mod snapshot;
+pub mod types;
+mod uses;
+mod view;
+
+/// What counts the memory of tables.
+use diligence_engine::memory as broker;
+
+pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
+pub use files::FileRelation;
+pub use memory::{MemoryRelation, table_schema};
+pub use name::{
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
+};
+pub use object::{ComputedTable, Object, ObjectRef, Relation};
+pub use paths::looks_like_path;
+pub use rights::{RelationPattern, Rights};
+pub use session::{Resolved, SessionCatalogs, SessionSnapshot};
+pub use snapshot::CatalogSnapshot;
+pub use uses::{PlanningIdentity, Uses};
+pub use view::View;

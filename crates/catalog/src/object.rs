@@ -1,0 +1,103 @@
+//! What a name stands for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+use diligence_base::ids::{ObjectId, ObjectVersion};
+use diligence_storage::Table;
+use parking_lot::Mutex;
+
+use crate::name::oid_of;
+use crate::{FileRelation, MemoryRelation, RelationName, SessionSnapshot, View};
+
+/// One version of a relation in a catalog.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// What it keeps until it is dropped.
+    pub id: ObjectId,
+    /// What another definition, or other rows of a table in memory, give it anew.
+    pub version: ObjectVersion,
+    /// Its name.
+    pub name: RelationName,
+    /// What it is.
+    pub relation: Relation,
+    /// Held by whoever makes the next version of its rows, so that readers never wait for the copying.
+    pub(crate) writer: Arc<Mutex<()>>,
+}
+
+impl Object {
+    /// The number by which PostgreSQL's clients know it.
+    pub fn oid(&self) -> u32 {
+        oid_of(self.id)
+    }
+
+    /// What a statement remembers to change it later. Holds no rows.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef { id: self.id, name: self.name.clone() }
+    }
+}
+
+/// An object, whatever version it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// The object.
+    pub id: ObjectId,
+    /// Its name.
+    pub name: RelationName,
+}
+
+/// What a relation is.
+#[derive(Clone, Debug)]
+pub enum Relation {
+    /// Foreign files. Their content is what they hold when a statement opens them.
+    Files(Arc<FileRelation>),
+    /// A table in one state.
+    Table(Arc<dyn Table>),
+    /// The rows of a table in memory that statements change.
+    Memory(Arc<MemoryRelation>),
+    /// A query with a name.
+    View(Arc<View>),
+}
+
+impl Relation {
+    /// What it is, in messages and listings.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Relation::Files(_) => "external table",
+            Relation::Table(_) | Relation::Memory(_) => "table",
+            Relation::View(_) => "view",
+        }
+    }
+
+    /// What it is, with its article.
+    pub fn a_kind(&self) -> String {
+        with_article(self.kind())
+    }
+
+    /// Its columns. Opens files if they have not been opened yet; fails as opening them does.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        Ok(match self {
+            Relation::Files(files) => files.table()?.schema(),
+            Relation::Table(table) => table.schema(),
+            Relation::Memory(memory) => memory.schema().clone(),
+            Relation::View(view) => view.schema.clone(),
+        })
+    }
+}
+
+pub(crate) fn with_article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+/// A table whose rows are computed when a statement asks for them.
+pub trait ComputedTable: Send + Sync + fmt::Debug {
+    /// Its columns.
+    fn schema(&self) -> SchemaRef;
+    /// Its rows now, for a statement that sees this snapshot. Called once per statement that names the table. Fails
+    /// with kind `Bug` if the rows do not fit the columns.
+    fn rows(&self, snapshot: &SessionSnapshot) -> Result<RecordBatch>;
+}

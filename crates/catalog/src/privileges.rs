@@ -1,0 +1,386 @@
+//! What `has_table_privilege` and its kin answer: what the rights of a user allow, in PostgreSQL's words.
+//!
+//! Rights know two things of a relation: it may be read, and it may be changed. So SELECT is to read, every other
+//! privilege of a table to change. Nobody can pass a privilege on: roles are in the server's file of users.
+
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+
+use crate::name::identifiers;
+use crate::{
+    CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, Resolved, Rights, SYSTEM_SCHEMA, SessionSnapshot,
+};
+
+/// The owner of everything, and the user of a database that nobody logs in to.
+pub const OWNER: &str = "diligence";
+/// The owner's oid.
+pub const OWNER_OID: u32 = 10;
+/// The oid of the only database.
+pub const DATABASE_OID: u32 = 5;
+
+/// What somebody asks the privileges of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A table or view, as a whole or any of its columns.
+    Table,
+    /// A column of one.
+    Column,
+    /// A schema.
+    Schema,
+    /// The database.
+    Database,
+    /// A function.
+    Function,
+    /// A type.
+    Type,
+    /// A role, of which one may be a member.
+    Role,
+}
+
+/// A thing as a client names it: by text or by oid (a column by its number).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// By name.
+    Text(&'a str),
+    /// By number.
+    Number(i64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Privilege {
+    Read,
+    Change,
+    Create,
+    Use,
+}
+
+impl Subject {
+    /// The privileges that there are.
+    fn privileges(self) -> &'static [(&'static str, Privilege)] {
+        use Privilege::{Change, Create, Read, Use};
+        match self {
+            Subject::Table => &[
+                ("SELECT", Read),
+                ("INSERT", Change),
+                ("UPDATE", Change),
+                ("DELETE", Change),
+                ("TRUNCATE", Change),
+                ("REFERENCES", Change),
+                ("TRIGGER", Change),
+                ("MAINTAIN", Change),
+            ],
+            Subject::Column => &[("SELECT", Read), ("INSERT", Change), ("UPDATE", Change), ("REFERENCES", Change)],
+            Subject::Schema => &[("USAGE", Use), ("CREATE", Create)],
+            Subject::Database => &[("CONNECT", Use), ("CREATE", Create), ("TEMPORARY", Create), ("TEMP", Create)],
+            Subject::Function => &[("EXECUTE", Use)],
+            Subject::Type => &[("USAGE", Use)],
+            Subject::Role => &[("USAGE", Use), ("MEMBER", Use), ("SET", Use)],
+        }
+    }
+
+    /// The privileges of a list with commas. Fails with kind `Input` and code `22023` on one that there is not.
+    fn parse(self, text: &str) -> Result<Vec<Privilege>> {
+        let one = |part: &str| {
+            let upper = part.split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase();
+            let (name, passes_on) = match upper.strip_suffix(" WITH GRANT OPTION") {
+                Some(name) => (name, true),
+                None => (upper.as_str(), false),
+            };
+            match self.privileges().iter().find(|(known, _)| *known == name) {
+                Some((_, privilege)) => Ok((!passes_on).then_some(*privilege)),
+                None => {
+                    let known = self.privileges().iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+                    let error = Error::input(format!("no privilege is named '{}' here", part.trim()));
+                    Err(error.with_code("22023").with_hint(format!("there are {known}")))
+                }
+            }
+        };
+        let wanted = text.split(',').map(one).collect::<Result<Vec<_>>>()?;
+        Ok(wanted.into_iter().flatten().collect())
+    }
+}
+
+/// Whoever asks, and what is asked about.
+pub struct Question<'a> {
+    /// What the asking session sees.
+    pub snapshot: &'a SessionSnapshot,
+    /// The user of the asking session.
+    pub asker: &'a str,
+    /// Whose privileges are asked, if not the asker's.
+    pub user: Option<Named<'a>>,
+    /// Of what.
+    pub subject: Subject,
+    /// Which one.
+    pub object: Named<'a>,
+    /// Which column, of a column.
+    pub column: Option<Named<'a>>,
+    /// Which privileges, with commas: any of them.
+    pub privileges: &'a str,
+}
+
+impl Question<'_> {
+    /// The answer; `None` for a number that nothing has. Fails with kind `Input` on names that there are not: of a user
+    /// (code `42704`), a relation (`42P01`), a column (`42703`), a schema (`3F000`), a database (`3D000`), a privilege
+    /// (`22023`).
+    pub fn answer(&self) -> Result<Option<bool>> {
+        let wanted = self.subject.parse(self.privileges)?;
+        let Some((user, rights)) = self.user()? else { return Ok(None) };
+        let any = |may: &dyn Fn(Privilege) -> bool| Ok(Some(wanted.iter().any(|privilege| may(*privilege))));
+        match self.subject {
+            Subject::Table | Subject::Column => {
+                let Some((name, found)) = self.relation()? else { return Ok(None) };
+                if let Some(column) = self.column
+                    && !has_column(found.as_ref(), &name, column)?
+                {
+                    return Ok(None);
+                }
+                any(&|privilege| may(&rights, &name, found.as_ref(), privilege))
+            }
+            Subject::Schema => {
+                let Some(schema) = self.schema()? else { return Ok(None) };
+                let shows = [SYSTEM_SCHEMA, POSTGRES_SCHEMA, INFORMATION_SCHEMA].contains(&schema.as_str());
+                any(&|privilege| match privilege {
+                    Privilege::Create => !shows && rights.may_write_schema(&schema),
+                    _ => rights.may_use_schema(&schema),
+                })
+            }
+            Subject::Database => match self.object {
+                Named::Text(name) if name != CATALOG_NAME => {
+                    Err(Error::input(format!("no database is named '{name}'")).with_code("3D000"))
+                }
+                Named::Number(oid) if oid != i64::from(DATABASE_OID) => Ok(None),
+                _ => any(&|privilege| privilege != Privilege::Create || rights.are_all()),
+            },
+            // What is built in, everybody may use.
+            Subject::Function | Subject::Type => any(&|_| true),
+            Subject::Role => {
+                let Some((role, _)) = self.role(self.object)? else { return Ok(None) };
+                any(&|_| role == user || rights.are_all())
+            }
+        }
+    }
+
+    fn user(&self) -> Result<Option<(String, Arc<Rights>)>> {
+        match self.user {
+            Some(user) => self.role(user),
+            None => Ok(Some((self.asker.to_owned(), self.snapshot.rights.clone()))),
+        }
+    }
+
+    /// A user with the rights; `None` for a number that nobody has.
+    fn role(&self, named: Named<'_>) -> Result<Option<(String, Arc<Rights>)>> {
+        let name = match named {
+            Named::Text(name) => name,
+            Named::Number(oid) if oid == i64::from(OWNER_OID) => OWNER,
+            Named::Number(_) => return Ok(None),
+        };
+        let rights = if name == self.asker {
+            Some(self.snapshot.rights.clone())
+        } else if let Some(rights) = self.snapshot.users.get(name) {
+            Some(rights.clone())
+        } else {
+            (name == OWNER).then(|| Arc::new(Rights::all()))
+        };
+        match rights {
+            Some(rights) => Ok(Some((name.to_owned(), rights))),
+            None => Err(Error::input(format!("no role is named '{name}'")).with_code("42704")),
+        }
+    }
+
+    /// The relation with the name under which it was found. What `information_schema` has is not listed here.
+    fn relation(&self) -> Result<Option<(RelationName, Option<Resolved>)>> {
+        match self.object {
+            Named::Text(text) => {
+                let unknown = || Error::input(format!("no table is named '{text}'")).with_code("42P01");
+                let name = RelationName::parse(text).ok_or_else(unknown)?;
+                if name.schema == INFORMATION_SCHEMA {
+                    return Ok(Some((name, None)));
+                }
+                let found = self.snapshot.get(&name).ok_or_else(unknown)?;
+                let name = match &found {
+                    Resolved::Object(object) => object.name.clone(),
+                    Resolved::Computed(_) if name.schema == SYSTEM_SCHEMA => name,
+                    Resolved::Computed(_) => RelationName::new(POSTGRES_SCHEMA, name.name),
+                };
+                Ok(Some((name, Some(found))))
+            }
+            Named::Number(oid) => {
+                if let Some(object) = self.snapshot.catalog.objects().find(|object| i64::from(object.oid()) == oid) {
+                    return Ok(Some((object.name.clone(), Some(Resolved::Object(object.clone())))));
+                }
+                let mut system = self.snapshot.system_tables();
+                let found = system.find(|(_, known, _)| i64::from(*known) == oid);
+                Ok(found.map(|(name, _, table)| {
+                    (RelationName::new(SYSTEM_SCHEMA, name), Some(Resolved::Computed(table.clone())))
+                }))
+            }
+        }
+    }
+
+    fn schema(&self) -> Result<Option<String>> {
+        match self.object {
+            Named::Text(text) => {
+                let unknown = || Error::input(format!("no schema is named '{text}'")).with_code("3F000");
+                // As PostgreSQL does: the text is the name, capitals and all.
+                let known = self.snapshot.schema_oid(text).map(|_| text.to_owned());
+                let quoted = || identifiers(text).filter(|parts| parts.len() == 1)?.pop();
+                let quoted = || quoted().filter(|name| self.snapshot.schema_oid(name).is_some());
+                known.or_else(quoted).ok_or_else(unknown).map(Some)
+            }
+            Named::Number(oid) => {
+                let shown = [SYSTEM_SCHEMA, POSTGRES_SCHEMA, INFORMATION_SCHEMA];
+                let mut all = self.snapshot.catalog.schema_names().chain(shown);
+                let has = |name: &&str| self.snapshot.schema_oid(name).map(i64::from) == Some(oid);
+                Ok(all.find(has).map(str::to_owned))
+            }
+        }
+    }
+}
+
+fn may(rights: &Rights, name: &RelationName, found: Option<&Resolved>, privilege: Privilege) -> bool {
+    match found {
+        Some(Resolved::Object(_)) if privilege == Privilege::Read => rights.may_read(name),
+        Some(Resolved::Object(_)) => rights.may_write(name),
+        // What describes the catalog everybody may read; what the engine shows nobody may change.
+        _ => privilege == Privilege::Read && (name.schema != SYSTEM_SCHEMA || rights.may_read(name)),
+    }
+}
+
+/// Whether there is such a column. Fails if there is none of a name.
+fn has_column(found: Option<&Resolved>, name: &RelationName, column: Named<'_>) -> Result<bool> {
+    let Some(found) = found else { return Ok(true) };
+    let schema = found.schema()?;
+    match column {
+        Named::Number(number) => Ok(usize::try_from(number).is_ok_and(|n| (1..=schema.fields().len()).contains(&n))),
+        Named::Text(text) if schema.column_with_name(text).is_some() => Ok(true),
+        Named::Text(text) => Err(Error::input(format!("the table '{name}' has no column '{text}'")).with_code("42703")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+
+    use super::*;
+    use crate::broker::QueryMemory;
+    use crate::{Catalog, MemoryRelation, Relation, RelationPattern, SessionCatalogs};
+
+    fn only(read: &str, write: &str) -> Rights {
+        let patterns = |text: &str| text.split(' ').map(|text| text.parse::<RelationPattern>().unwrap()).collect();
+        Rights::only(patterns(read), patterns(write))
+    }
+
+    /// `ann` reads `orders` and `lab.*`, and changes `notes`; `bob` may do all.
+    fn session() -> SessionCatalogs {
+        let catalog = Arc::new(Catalog::default());
+        catalog.create_schema("lab");
+        let rights = Arc::new(only("orders lab.*", "notes scratch.*"));
+        catalog.set_users(BTreeMap::from([
+            ("ann".to_owned(), rights.clone()),
+            ("bob".to_owned(), Arc::new(Rights::all())),
+        ]));
+        let rows = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+        for (schema, name) in [("public", "orders"), ("public", "notes"), ("public", "Hidden"), ("lab", "t")] {
+            let memory = QueryMemory::unbounded().reservation("a table in memory");
+            let rows = std::slice::from_ref(&rows);
+            let relation = MemoryRelation::new(name, &rows[0].schema(), rows, memory, &catalog).unwrap();
+            catalog.create(&RelationName::new(schema, name), Relation::Memory(Arc::new(relation)), false).unwrap();
+        }
+        SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights)
+    }
+
+    fn ask(subject: Subject, user: Option<&str>, object: Named<'_>, privileges: &str) -> Result<Option<bool>> {
+        let snapshot = session().snapshot();
+        let user = user.map(Named::Text);
+        Question { snapshot: &snapshot, asker: "ann", user, subject, object, column: None, privileges }.answer()
+    }
+
+    #[test]
+    fn tables_are_read_and_changed_by_whom_their_rights_allow_it() {
+        let table = |user, name, privileges| ask(Subject::Table, user, Named::Text(name), privileges).unwrap().unwrap();
+        for (name, privileges, expected) in [
+            ("orders", "SELECT", true),
+            ("orders", "insert", false),
+            ("orders", "DELETE, select", true),
+            ("orders", "SELECT WITH GRANT OPTION", false),
+            ("notes", "UPDATE", true),
+            ("public.\"Hidden\"", "SELECT", false),
+            ("hidden", "SELECT", false),
+            ("lab.t", "SELECT", true),
+            ("lab.t", "TRUNCATE", false),
+            ("information_schema.tables", "SELECT", true),
+        ] {
+            assert_eq!(table(None, name, privileges), expected, "{name} {privileges}");
+            assert_eq!(table(Some("ann"), name, privileges), expected, "{name} {privileges}");
+        }
+        assert!(table(Some("bob"), "hidden", "DELETE") && table(Some(OWNER), "hidden", "SELECT"));
+    }
+
+    #[test]
+    fn numbers_name_objects_and_those_of_nothing_have_no_answer() {
+        let session = session();
+        let snapshot = session.snapshot();
+        let oid = |name: &str| i64::from(snapshot.catalog.get(&RelationName::new("public", name)).unwrap().oid());
+        let ask = |subject, number, column: Option<i64>, privileges| {
+            let object = Named::Number(number);
+            let column = column.map(Named::Number);
+            Question { snapshot: &snapshot, asker: "ann", user: None, subject, object, column, privileges }
+                .answer()
+                .unwrap()
+        };
+        assert_eq!(ask(Subject::Table, oid("orders"), None, "SELECT"), Some(true));
+        assert_eq!(ask(Subject::Table, oid("Hidden"), None, "SELECT"), Some(false));
+        assert_eq!(ask(Subject::Table, 1, None, "SELECT"), None);
+        assert_eq!(ask(Subject::Column, oid("notes"), Some(1), "UPDATE"), Some(true));
+        assert_eq!(ask(Subject::Column, oid("notes"), Some(2), "UPDATE"), None);
+        assert_eq!(ask(Subject::Schema, 2200, None, "USAGE"), Some(true));
+        assert_eq!(ask(Subject::Schema, 11, None, "CREATE"), Some(false));
+    }
+
+    #[test]
+    fn schemas_databases_and_roles_answer_by_the_same_rights() {
+        let ask = |subject, user, name, privileges| ask(subject, user, Named::Text(name), privileges).unwrap().unwrap();
+        for (subject, name, privileges, anns, bobs) in [
+            (Subject::Schema, "lab", "USAGE", true, true),
+            (Subject::Schema, "lab", "CREATE", false, true),
+            (Subject::Schema, "public", "CREATE", false, true),
+            (Subject::Schema, "system", "USAGE", false, true),
+            (Subject::Schema, "pg_catalog", "USAGE", true, true),
+            (Subject::Database, "diligence", "CONNECT", true, true),
+            (Subject::Database, "diligence", "CREATE", false, true),
+            (Subject::Function, "upper(text)", "EXECUTE", true, true),
+            (Subject::Type, "text", "USAGE", true, true),
+            (Subject::Role, "ann", "MEMBER", true, true),
+            (Subject::Role, "diligence", "USAGE", false, true),
+        ] {
+            assert_eq!(ask(subject, None, name, privileges), anns, "{subject:?} {name} {privileges}");
+            assert_eq!(ask(subject, Some("bob"), name, privileges), bobs, "{subject:?} {name} {privileges}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_is_an_error_with_postgresqls_code() {
+        let code = |subject, user, name, privileges| {
+            ask(subject, user, Named::Text(name), privileges).unwrap_err().code().map(str::to_owned)
+        };
+        assert_eq!(code(Subject::Table, None, "nowhere", "SELECT").as_deref(), Some("42P01"));
+        assert_eq!(code(Subject::Table, None, "orders", "USAGE").as_deref(), Some("22023"));
+        assert_eq!(code(Subject::Table, Some("eve"), "orders", "SELECT").as_deref(), Some("42704"));
+        assert_eq!(code(Subject::Schema, None, "nowhere", "USAGE").as_deref(), Some("3F000"));
+        assert_eq!(code(Subject::Database, None, "other", "CONNECT").as_deref(), Some("3D000"));
+        let snapshot = session().snapshot();
+        let question = Question {
+            snapshot: &snapshot,
+            asker: "ann",
+            user: None,
+            subject: Subject::Column,
+            object: Named::Text("orders"),
+            column: Some(Named::Text("b")),
+            privileges: "SELECT",
+        };
+        assert_eq!(question.answer().unwrap_err().code(), Some("42703"));
+    }
+}

@@ -1,0 +1,178 @@
+//! What one session sees of the catalog: its system tables beside the relations, under its rights.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+
+use crate::name::shown_schema_oid;
+use crate::object::with_article;
+use crate::{
+    Catalog, CatalogSnapshot, ComputedTable, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Rights,
+    SYSTEM_SCHEMA,
+};
+
+/// Computed tables by name.
+type ComputedTables = Arc<BTreeMap<String, Arc<dyn ComputedTable>>>;
+
+/// A database's catalog with the system tables of one session.
+#[derive(Clone)]
+pub struct SessionCatalogs {
+    /// What all sessions share.
+    pub catalog: Arc<Catalog>,
+    /// What the session may do with it.
+    pub rights: Arc<Rights>,
+    shown: Arc<Shown>,
+}
+
+/// What the engine shows of itself.
+struct Shown {
+    /// `system.*` for this session.
+    system: ComputedTables,
+    /// The oids of those.
+    oids: BTreeMap<String, u32>,
+    /// `pg_catalog.*`: the catalog as PostgreSQL's clients look at it. Found without the schema's name, too.
+    postgres: ComputedTables,
+}
+
+impl SessionCatalogs {
+    /// The catalog, with the tables of `system` and of `pg_catalog`, for a session with these rights.
+    pub fn new(catalog: Arc<Catalog>, system: ComputedTables, postgres: ComputedTables, rights: Arc<Rights>) -> Self {
+        let oid = |name: &String| (name.clone(), catalog.shown_oid(RelationName::new(SYSTEM_SCHEMA, name)));
+        let oids = system.keys().map(oid).collect();
+        Self { catalog, rights, shown: Arc::new(Shown { system, oids, postgres }) }
+    }
+
+    /// What the session sees now.
+    pub fn snapshot(&self) -> SessionSnapshot {
+        SessionSnapshot {
+            catalog: self.catalog.snapshot(),
+            rights: self.rights.clone(),
+            users: self.catalog.users(),
+            shown: self.shown.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for SessionCatalogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionCatalogs({:?})", self.catalog)
+    }
+}
+
+/// What one session sees at one moment. A statement resolves all its names against one.
+#[derive(Clone)]
+pub struct SessionSnapshot {
+    /// The relations.
+    pub catalog: CatalogSnapshot,
+    /// What the session may do with them.
+    pub rights: Arc<Rights>,
+    pub(crate) users: Arc<BTreeMap<String, Arc<Rights>>>,
+    shown: Arc<Shown>,
+}
+
+/// What a session finds under a name.
+#[derive(Clone, Debug)]
+pub enum Resolved {
+    /// An object of the catalog.
+    Object(Arc<Object>),
+    /// Rows that are computed when a statement asks for them.
+    Computed(Arc<dyn ComputedTable>),
+}
+
+impl Resolved {
+    /// What it is, with its article.
+    pub fn a_kind(&self) -> String {
+        match self {
+            Resolved::Object(object) => object.relation.a_kind(),
+            Resolved::Computed(_) => with_article("system table"),
+        }
+    }
+
+    /// Its columns. Opens files if they have not been opened yet; fails as opening them does.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        match self {
+            Resolved::Object(object) => object.relation.schema(),
+            Resolved::Computed(computed) => Ok(computed.schema()),
+        }
+    }
+
+    /// Whether it is a view: of a user, or rows that are computed.
+    pub fn is_view(&self) -> bool {
+        match self {
+            Resolved::Object(object) => matches!(object.relation, Relation::View(_)),
+            Resolved::Computed(_) => true,
+        }
+    }
+}
+
+impl SessionSnapshot {
+    /// What a statement means by a name: what [`CatalogSnapshot::resolve`] finds, or a system table. Names in the
+    /// default schema are looked for in `pg_catalog` after that.
+    pub fn get(&self, name: &RelationName) -> Option<Resolved> {
+        let computed = |tables: &ComputedTables| tables.get(&name.name).cloned().map(Resolved::Computed);
+        match name.schema.as_str() {
+            SYSTEM_SCHEMA => computed(&self.shown.system),
+            POSTGRES_SCHEMA => computed(&self.shown.postgres),
+            schema => match self.catalog.resolve(name) {
+                Some(object) => Some(Resolved::Object(object.clone())),
+                None if schema == DEFAULT_SCHEMA => computed(&self.shown.postgres),
+                None => None,
+            },
+        }
+    }
+
+    /// As [`get`](Self::get), for whoever reads the relation. Fails with kind `Input` and code `42501` if the session
+    /// may not.
+    pub fn readable(&self, name: &RelationName) -> Result<Option<Resolved>> {
+        let found = self.get(name);
+        // What describes the catalog is found under the default schema, too.
+        let describes = matches!(found, Some(Resolved::Computed(_))) && name.schema != SYSTEM_SCHEMA;
+        if found.is_some() && !describes {
+            self.rights.check_read(name)?;
+        }
+        Ok(found)
+    }
+
+    /// The name of every relation that the session may read, system tables included.
+    pub fn names(&self) -> Vec<RelationName> {
+        let mut names = self.catalog.objects().map(|object| object.name.clone()).collect::<Vec<_>>();
+        names.extend(self.shown.system.keys().map(|name| RelationName::new(SYSTEM_SCHEMA, name)));
+        names.retain(|name| self.rights.may_read(name));
+        names
+    }
+
+    /// The names of one schema that the session may read, in order.
+    pub fn names_in(&self, schema: &str) -> Vec<String> {
+        let mut names = match schema == SYSTEM_SCHEMA {
+            true => self.shown.system.keys().cloned().collect(),
+            false => self.catalog.names_in(schema),
+        };
+        names.retain(|name| self.rights.may_read(&RelationName::new(schema, name)));
+        names
+    }
+
+    /// The tables of `system` with their oids, in order.
+    pub fn system_tables(&self) -> impl Iterator<Item = (&str, u32, &Arc<dyn ComputedTable>)> {
+        let oid = |name: &String| self.shown.oids.get(name).copied().unwrap_or_default();
+        self.shown.system.iter().map(move |(name, table)| (name.as_str(), oid(name), table))
+    }
+
+    /// Whether the catalog is shown as PostgreSQL's clients look at it.
+    pub fn has_postgres_tables(&self) -> bool {
+        !self.shown.postgres.is_empty()
+    }
+
+    /// The number by which PostgreSQL's clients know a schema; `None` if there is no such schema.
+    pub fn schema_oid(&self, schema: &str) -> Option<u32> {
+        shown_schema_oid(schema).or_else(|| self.catalog.schema_oid(schema))
+    }
+}
+
+impl fmt::Debug for SessionSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionSnapshot({} relations)", self.names().len())
+    }
+}

@@ -1,0 +1,100 @@
+//! The names of a database at one moment.
+//!
+//! The schemas and their objects are a tree of shared nodes. A change copies the nodes on its way to the root, and only
+//! if a snapshot still has them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use diligence_base::ids::ObjectId;
+
+use crate::name::{DEFAULT_SCHEMA_ID, oid_of};
+use crate::{DEFAULT_SCHEMA, Object, RelationName};
+
+/// The names of a database at one moment. Cheap to clone. Keeps the rows of tables in memory as they were, so it is for
+/// planning a statement, or for as long as a transaction is to see nothing else.
+#[derive(Clone, Debug)]
+pub struct CatalogSnapshot(pub(crate) Arc<Root>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Root {
+    pub schemas: BTreeMap<String, Arc<Schema>>,
+    /// Folders that look like tables and are none, with the reason.
+    pub left_out: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Schema {
+    pub id: ObjectId,
+    pub objects: BTreeMap<String, Arc<Object>>,
+}
+
+impl Schema {
+    pub fn new(id: ObjectId) -> Arc<Self> {
+        Arc::new(Self { id, objects: BTreeMap::new() })
+    }
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::new(DEFAULT_SCHEMA_ID))]);
+        Self { schemas, left_out: BTreeMap::new() }
+    }
+}
+
+impl Root {
+    pub fn get(&self, name: &RelationName) -> Option<&Arc<Object>> {
+        self.schemas.get(&name.schema)?.objects.get(&name.name)
+    }
+}
+
+impl CatalogSnapshot {
+    /// What has exactly this name.
+    pub fn get(&self, name: &RelationName) -> Option<&Arc<Object>> {
+        self.0.get(name)
+    }
+
+    /// What a statement means by a name. One without capitals finds one with capitals, if only one differs by nothing
+    /// else: files are often named `Sales.csv`, and `FROM Sales` is read as `sales`.
+    pub fn resolve(&self, name: &RelationName) -> Option<&Arc<Object>> {
+        let objects = &self.0.schemas.get(&name.schema)?.objects;
+        if let Some(object) = objects.get(&name.name) {
+            return Some(object);
+        }
+        let mut alike = objects.iter().filter(|(known, _)| known.to_lowercase() == name.name);
+        match (alike.next(), alike.next()) {
+            (Some((_, only)), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The relations, in the order of their names.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.0.schemas.values().flat_map(|schema| schema.objects.values())
+    }
+
+    /// The names in one schema, in order; none if there is no such schema.
+    pub fn names_in(&self, schema: &str) -> Vec<String> {
+        self.0.schemas.get(schema).map(|schema| schema.objects.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The schemas, in order.
+    pub fn schema_names(&self) -> impl Iterator<Item = &str> {
+        self.0.schemas.keys().map(String::as_str)
+    }
+
+    /// Whether there is such a schema.
+    pub fn has_schema(&self, schema: &str) -> bool {
+        self.0.schemas.contains_key(schema)
+    }
+
+    /// The number by which PostgreSQL's clients know a schema; `None` if there is no such schema.
+    pub fn schema_oid(&self, schema: &str) -> Option<u32> {
+        self.0.schemas.get(schema).map(|schema| oid_of(schema.id))
+    }
+
+    /// What somebody may look for in vain, and why.
+    pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.left_out.iter().map(|(name, why)| (name.as_str(), why.as_str()))
+    }
+}

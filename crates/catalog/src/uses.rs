@@ -1,0 +1,238 @@
+//! What a plan was made from, and whether that is still so.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
+use diligence_storage::Table;
+
+use crate::{CatalogChange, CatalogSnapshot, FileRelation, Object, Relation, RelationName, Resolved, SessionSnapshot};
+
+/// What a session plans under, besides names: equal for sessions that plan the same text to the same. The number of its
+/// settings, and whether its statements may name files.
+pub type PlanningIdentity = (u64, bool);
+
+/// What a plan was made from: each name that was looked up, with the version of what was found, and the settings.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    planning: PlanningIdentity,
+    names: Vec<(RelationName, Found)>,
+}
+
+/// What a name stood for.
+#[derive(Clone, Debug)]
+enum Found {
+    /// An object; files in the state in which they were opened.
+    Object { id: ObjectId, version: ObjectVersion, files: Option<OpenedFiles> },
+    /// Nothing.
+    Nothing,
+    /// No object, so it was the path of these files.
+    Path(OpenedFiles),
+}
+
+#[derive(Clone)]
+struct OpenedFiles {
+    version: TableVersion,
+    table: Weak<dyn Table>,
+}
+
+impl OpenedFiles {
+    fn new(table: &Arc<dyn Table>) -> Self {
+        Self { version: table.version(), table: Arc::downgrade(table) }
+    }
+
+    /// Whether these files are still what was opened. Equal files that were opened once more are not: what scans share
+    /// goes by the opened table, and files that were just written are opened twice.
+    fn are(&self, files: &FileRelation) -> bool {
+        files.table().is_ok_and(|table| std::ptr::addr_eq(Arc::as_ptr(&table), self.table.as_ptr()))
+    }
+}
+
+impl fmt::Debug for OpenedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.version)
+    }
+}
+
+impl Uses {
+    /// Nothing yet, of a session that plans so.
+    pub fn new(planning: PlanningIdentity) -> Self {
+        Self { planning, names: Vec::new() }
+    }
+
+    /// The name stood for this object. `files` is the table of files in the state that the plan reads.
+    pub fn object(&mut self, name: &RelationName, object: &Object, files: Option<&Arc<dyn Table>>) {
+        let files = files.map(OpenedFiles::new);
+        self.names.push((name.clone(), Found::Object { id: object.id, version: object.version, files }));
+    }
+
+    /// The name stood for nothing.
+    pub fn nothing(&mut self, name: &RelationName) {
+        self.names.push((name.clone(), Found::Nothing));
+    }
+
+    /// The name stood for no object, and was the path of these files.
+    pub fn path(&mut self, name: &RelationName, table: &Arc<dyn Table>) {
+        self.names.push((name.clone(), Found::Path(OpenedFiles::new(table))));
+    }
+
+    /// Whether every name stands for the same version in a snapshot, and its session may read it and plans alike:
+    /// another one may have made the plan. `path` gives the files at a path. Looks at the times of files, so it may
+    /// block for a moment.
+    pub fn are_current(
+        &self,
+        snapshot: &SessionSnapshot,
+        planning: PlanningIdentity,
+        path: impl Fn(&str) -> Arc<FileRelation>,
+    ) -> bool {
+        let is_current = |(name, found): &(RelationName, Found)| {
+            let Ok(now) = snapshot.readable(name) else { return false };
+            match (found, now) {
+                (Found::Object { id, version, files }, Some(Resolved::Object(object))) => {
+                    (object.id, object.version) == (*id, *version)
+                        && match (files, &object.relation) {
+                            (Some(opened), Relation::Files(files)) => opened.are(files),
+                            _ => true,
+                        }
+                }
+                (Found::Nothing, None) => true,
+                (Found::Path(opened), None) => opened.are(&path(&name.name)),
+                _ => false,
+            }
+        };
+        self.planning == planning && self.names.iter().all(is_current)
+    }
+
+    /// Whether a name stands for another version in a snapshot, so that the plan is good for nothing but to keep the
+    /// old one in memory. What files hold is not looked at, so this never blocks.
+    pub fn are_gone(&self, snapshot: &CatalogSnapshot) -> bool {
+        self.names.iter().any(|(name, found)| match (found, snapshot.resolve(name)) {
+            (Found::Object { id, version, .. }, Some(object)) => (object.id, object.version) != (*id, *version),
+            (Found::Nothing | Found::Path(_), None) => false,
+            _ => true,
+        })
+    }
+
+    /// Whether a change may concern one of the names.
+    pub fn depend_on(&self, change: &CatalogChange) -> bool {
+        self.names.iter().any(|(name, found)| match found {
+            Found::Object { id, .. } if *id == change.object => true,
+            _ => change.is_naming && name.is_like(&change.name),
+        })
+    }
+
+    /// Whether there is no table and no view: then the plan gives the same rows every time.
+    pub fn is_empty(&self) -> bool {
+        self.names.iter().all(|(_, found)| matches!(found, Found::Nothing))
+    }
+
+    /// A text that is another one whenever the plan's tables are in another state.
+    pub fn fingerprint(&self) -> String {
+        let part = |(name, found): &(RelationName, Found)| match found {
+            Found::Object { files: Some(opened), .. } | Found::Path(opened) => {
+                Some(format!("{name}@{}", opened.version.0))
+            }
+            Found::Object { id, version, .. } => Some(format!("{name}@{id}{version}")),
+            Found::Nothing => None,
+        };
+        let mut parts = self.names.iter().filter_map(part).collect::<Vec<_>>();
+        parts.sort();
+        parts.dedup();
+        parts.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use arrow::datatypes::Schema;
+    use sqlparser::dialect::GenericDialect;
+    use sqlparser::parser::Parser;
+
+    use super::*;
+    use crate::{Catalog, CatalogObserver, DEFAULT_SCHEMA, Rights, SessionCatalogs, View};
+
+    fn view(text: &str) -> Relation {
+        let statement = Parser::parse_sql(&GenericDialect {}, text).unwrap().remove(0);
+        Relation::View(Arc::new(View { statement, depth: 1, schema: Arc::new(Schema::empty()) }))
+    }
+
+    fn name(name: &str) -> RelationName {
+        RelationName::new(DEFAULT_SCHEMA, name)
+    }
+
+    /// A catalog's session and the uses of a plan that looks these names up.
+    fn looked_up(catalog: &Arc<Catalog>, rights: Rights, names: &[&str]) -> (SessionCatalogs, Uses) {
+        let session = SessionCatalogs::new(catalog.clone(), Arc::default(), Arc::default(), Arc::new(rights));
+        let snapshot = session.snapshot();
+        let mut uses = Uses::new((1, false));
+        for looked_up in names {
+            match snapshot.get(&name(looked_up)) {
+                Some(Resolved::Object(object)) => uses.object(&name(looked_up), &object, None),
+                _ => uses.nothing(&name(looked_up)),
+            }
+        }
+        (session, uses)
+    }
+
+    fn are_current(session: &SessionCatalogs, uses: &Uses) -> bool {
+        uses.are_current(&session.snapshot(), (1, false), |path| panic!("{path} is no path"))
+    }
+
+    #[test]
+    fn a_plan_is_current_until_a_name_of_its_own_stands_for_something_else() {
+        // What is there before, what a plan looks up, what is made or dropped then, and whether it lives.
+        for (before, used, changed, lives) in [
+            (["a", "b"], ["a", "a"], "b", true),
+            (["a", "b"], ["a", "b"], "b", false),
+            (["a", "b"], ["a", "c"], "c", false),
+            (["a", "b"], ["a", "c"], "d", true),
+            // `sales` was the only name like it.
+            (["a", "Sales"], ["a", "sales"], "sales", false),
+            (["a", "Sales"], ["a", "sales"], "SALES", false),
+            (["a", "Sales"], ["a", "sales"], "sales2", true),
+        ] {
+            let catalog = Arc::new(Catalog::default());
+            for table in before {
+                catalog.create(&name(table), view("SELECT 1"), false).unwrap();
+            }
+            let (session, uses) = looked_up(&catalog, Rights::all(), &used);
+            assert!(are_current(&session, &uses) && !uses.are_gone(&catalog.snapshot()), "{used:?}");
+            let heard = Arc::new(Heard { uses: uses.clone(), concerned: AtomicBool::default() });
+            catalog.observe(Arc::downgrade(&heard) as Weak<dyn CatalogObserver>);
+            catalog.create(&name(changed), view("SELECT 2"), true).unwrap();
+            let found = (are_current(&session, &uses), uses.are_gone(&catalog.snapshot()));
+            assert_eq!(found, (lives, !lives), "{used:?} {changed}");
+            assert_eq!(heard.concerned.load(Ordering::Relaxed), !lives, "{used:?} {changed}");
+        }
+    }
+
+    #[test]
+    fn other_settings_or_rights_make_a_plan_obsolete_for_a_session() {
+        let catalog = Arc::new(Catalog::default());
+        catalog.create(&name("a"), view("SELECT 1"), false).unwrap();
+        let (session, uses) = looked_up(&catalog, Rights::all(), &["a"]);
+        let (stranger, _) = looked_up(&catalog, Rights::only(vec![], vec![]), &[]);
+        assert!(are_current(&session, &uses) && !are_current(&stranger, &uses));
+        let path = |path: &str| -> Arc<FileRelation> { panic!("{path} is no path") };
+        assert!(!uses.are_current(&session.snapshot(), (2, false), path));
+        assert!(!uses.are_current(&session.snapshot(), (1, true), path));
+        let before = uses.fingerprint();
+        catalog.create(&name("a"), view("SELECT 2"), true).unwrap();
+        let (_, uses) = looked_up(&catalog, Rights::all(), &["a", "b"]);
+        assert_ne!(uses.fingerprint(), before);
+        assert!(!uses.is_empty() && looked_up(&catalog, Rights::all(), &["b"]).1.is_empty());
+    }
+
+    struct Heard {
+        uses: Uses,
+        concerned: AtomicBool,
+    }
+
+    impl CatalogObserver for Heard {
+        fn changed(&self, change: &CatalogChange) {
+            self.concerned.fetch_or(self.uses.depend_on(change), Ordering::Relaxed);
+        }
+    }
+}

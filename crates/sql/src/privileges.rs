@@ -1,0 +1,158 @@
+//! `has_table_privilege` and its kin as functions of one statement: they answer by the snapshot that it sees.
+//!
+//! Privileges are named by a text, what they are of and who has them by a text or an oid, so the functions take any
+//! types and look at the values.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{ScalarValue, exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use diligence_catalog::SessionSnapshot;
+use diligence_catalog::privileges::{Named, Question, Subject};
+use diligence_storage::foreign_error::to_datafusion;
+
+/// The functions, and of what they tell the privileges.
+pub(crate) const NAMES: [(&str, Subject); 8] = [
+    ("has_any_column_privilege", Subject::Column),
+    ("has_column_privilege", Subject::Column),
+    ("has_database_privilege", Subject::Database),
+    ("has_function_privilege", Subject::Function),
+    ("has_schema_privilege", Subject::Schema),
+    ("has_table_privilege", Subject::Table),
+    ("has_type_privilege", Subject::Type),
+    ("pg_has_role", Subject::Role),
+];
+
+/// The function that names a column before the privilege.
+const OF_COLUMN: &str = "has_column_privilege";
+
+/// Whether a function is one of these.
+pub(crate) fn is_one(name: &str) -> bool {
+    NAMES.iter().any(|(known, _)| *known == name)
+}
+
+/// The function of this name, if it is one of these, for a statement of this user that sees this snapshot.
+pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, user: &str) -> Option<Arc<ScalarUDF>> {
+    let (name, subject) = NAMES.iter().find(|(known, _)| *known == name)?;
+    let asker = Asker { snapshot: snapshot.clone(), user: user.to_owned() };
+    let signature = Signature::variadic_any(Volatility::Stable);
+    Some(Arc::new(ScalarUDF::from(HasPrivilege { name, subject: *subject, asker: Arc::new(asker), signature })))
+}
+
+/// Whoever runs the statement, and what that session sees.
+#[derive(Debug)]
+struct Asker {
+    snapshot: SessionSnapshot,
+    user: String,
+}
+
+#[derive(Debug)]
+struct HasPrivilege {
+    name: &'static str,
+    subject: Subject,
+    asker: Arc<Asker>,
+    signature: Signature,
+}
+
+impl PartialEq for HasPrivilege {
+    /// Two functions of one name may see different snapshots.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.asker, &other.asker)
+    }
+}
+
+impl Eq for HasPrivilege {}
+
+impl Hash for HasPrivilege {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl HasPrivilege {
+    /// Arguments without the user.
+    fn arguments(&self) -> usize {
+        if self.name == OF_COLUMN { 3 } else { 2 }
+    }
+}
+
+impl ScalarUDFImpl for HasPrivilege {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        let count = self.arguments();
+        if ![count, count + 1].contains(&arguments.len()) {
+            return plan_err!("{} takes {count} or {} arguments, found {}", self.name, count + 1, arguments.len());
+        }
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { arguments.number_rows };
+        let columns = arguments.args.iter().map(|argument| Column::new(&argument.to_array(rows)?));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let answers = (0..rows).map(|row| self.answer(&columns, row)).collect::<Result<BooleanArray>>()?;
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?),
+            false => ColumnarValue::Array(Arc::new(answers)),
+        })
+    }
+}
+
+impl HasPrivilege {
+    /// The answer for one row: NULL if an argument is NULL, or a number is nobody's.
+    fn answer(&self, columns: &[Column], row: usize) -> Result<Option<bool>> {
+        let Some(values) = columns.iter().map(|column| column.value(row)).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let (user, rest) = match values.split_first() {
+            Some((user, rest)) if rest.len() == self.arguments() => (Some(*user), rest),
+            _ => (None, values.as_slice()),
+        };
+        let (object, column, privileges) = match rest {
+            [object, privileges] => (*object, None, *privileges),
+            [object, column, privileges] => (*object, Some(*column), *privileges),
+            _ => return exec_err!("{} was called with {} arguments", self.name, values.len()),
+        };
+        let Named::Text(privileges) = privileges else {
+            return exec_err!("{} takes the names of privileges as a text", self.name);
+        };
+        let Asker { snapshot, user: asker } = &*self.asker;
+        let question = Question { snapshot, asker, user, subject: self.subject, object, column, privileges };
+        question.answer().map_err(to_datafusion)
+    }
+}
+
+/// The values of an argument.
+enum Column {
+    Texts(StringArray),
+    Numbers(Int64Array),
+}
+
+impl Column {
+    fn new(values: &ArrayRef) -> Result<Self> {
+        Ok(match values.data_type().is_integer() {
+            true => Column::Numbers(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
+            false => Column::Texts(cast(values, &DataType::Utf8)?.as_string::<i32>().clone()),
+        })
+    }
+
+    fn value(&self, row: usize) -> Option<Named<'_>> {
+        match self {
+            Column::Texts(texts) => texts.is_valid(row).then(|| Named::Text(texts.value(row))),
+            Column::Numbers(numbers) => numbers.is_valid(row).then(|| Named::Number(numbers.value(row))),
+        }
+    }
+}
