@@ -334,7 +334,8 @@ mod tests {
 
     fn table(catalog: &Catalog, table: &str) -> ObjectRef {
         let rows = batch(&[1, 2]);
-        let relation = MemoryRelation::new(table, &rows.schema(), &[rows], reservation(), catalog).unwrap();
+        let relation =
+            MemoryRelation::new(table, &rows.schema(), &[rows], reservation(), catalog.next_table_version()).unwrap();
         catalog.create(&name(table), Relation::Memory(Arc::new(relation)), true).unwrap();
         catalog.snapshot().get(&name(table)).unwrap().reference()
     }
@@ -422,7 +423,7 @@ mod tests {
     fn what_shows_the_engine_is_not_changed() {
         let catalog = Catalog::default();
         let rows = batch(&[1]);
-        let relation = MemoryRelation::new("t", &rows.schema(), &[rows], reservation(), &catalog).unwrap();
+        let relation = MemoryRelation::new("t", &rows.schema(), &[rows], reservation(), TableVersion(1)).unwrap();
         let relation = Relation::Memory(Arc::new(relation));
         for schema in SHOWN_SCHEMAS {
             assert!(catalog.create(&RelationName::new(schema, "t"), relation.clone(), true).is_err(), "{schema}");

@@ -41,10 +41,10 @@ pub use memory::{MemoryRelation, table_schema};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
 };
-pub use object::{ComputedTable, Object, ObjectRef, Relation};
+pub use object::{Object, ObjectRef, Relation};
 pub use paths::looks_like_path;
 pub use rights::{RelationPattern, Rights};
-pub use session::{Resolved, SessionCatalogs, SessionSnapshot};
+pub use session::{ComputedTable, Resolved, SessionCatalogs, SessionSnapshot};
 pub use snapshot::CatalogSnapshot;
 pub use uses::{PlanningIdentity, Uses};
 pub use view::View;

@@ -21,7 +21,6 @@ use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
 
-use crate::Catalog;
 use crate::broker::Reservation;
 
 /// A table in memory: what it was declared with, and its rows in one version.
@@ -71,7 +70,7 @@ impl Table for MemoryRows {
 }
 
 impl MemoryRelation {
-    /// A table of these rows, which are counted in `memory`. The columns take the logical types that all tables have
+    /// A table of these rows, which are counted in `memory`, in a version that no table has had. The columns take the logical types that all tables have
     /// (see [`table_schema`]). Fails with kind `Value` if a value does not fit its column or is a NULL that the column
     /// does not allow.
     pub fn new(
@@ -79,14 +78,14 @@ impl MemoryRelation {
         schema: &Schema,
         batches: &[RecordBatch],
         memory: Reservation,
-        catalog: &Catalog,
+        version: TableVersion,
     ) -> Result<Self> {
         let schema = table_schema(schema);
         let memory = Arc::new(memory);
         let pieces = filled(batches, &schema)?.into_iter().map(|batch| (batch, memory.clone())).collect();
         let (constraints, column_defaults) = (Constraints::default(), HashMap::new());
         let declared = Arc::new(Declared { name: name.into(), schema, constraints, column_defaults });
-        Self::of(declared, pieces, catalog.next_table_version())
+        Self::of(declared, pieces, version)
     }
 
     /// The same table with constraints, which are not enforced, and values for columns that an INSERT leaves out.
@@ -238,7 +237,7 @@ mod tests {
 
     use super::*;
     use crate::broker::QueryMemory;
-    use crate::{DEFAULT_SCHEMA, Relation, RelationName};
+    use crate::{Catalog, DEFAULT_SCHEMA, Relation, RelationName};
 
     fn batch(values: &[i64]) -> RecordBatch {
         let schema = Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("s", DataType::Utf8, true)]);
@@ -259,7 +258,8 @@ mod tests {
             reservation
         };
         let relation =
-            MemoryRelation::new("t", &first.schema(), std::slice::from_ref(&first), counted(500), &catalog).unwrap();
+            MemoryRelation::new("t", &first.schema(), std::slice::from_ref(&first), counted(500), TableVersion(1))
+                .unwrap();
         assert_eq!(relation.schema().field(1).data_type(), &DataType::Utf8View);
         let name = RelationName::new(DEFAULT_SCHEMA, "t");
         catalog.create(&name, Relation::Memory(Arc::new(relation)), false).unwrap();

@@ -1,9 +1,7 @@
 //! What a name stands for.
 
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 use diligence_base::ids::{ObjectId, ObjectVersion};
@@ -11,7 +9,7 @@ use diligence_storage::Table;
 use parking_lot::Mutex;
 
 use crate::name::oid_of;
-use crate::{FileRelation, MemoryRelation, RelationName, SessionSnapshot, View};
+use crate::{FileRelation, MemoryRelation, RelationName, View};
 
 /// One version of a relation in a catalog.
 #[derive(Clone, Debug)]
@@ -91,13 +89,4 @@ impl Relation {
 pub(crate) fn with_article(kind: &str) -> String {
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {kind}")
-}
-
-/// A table whose rows are computed when a statement asks for them.
-pub trait ComputedTable: Send + Sync + fmt::Debug {
-    /// Its columns.
-    fn schema(&self) -> SchemaRef;
-    /// Its rows now, for a statement that sees this snapshot. Called once per statement that names the table. Fails
-    /// with kind `Bug` if the rows do not fit the columns.
-    fn rows(&self, snapshot: &SessionSnapshot) -> Result<RecordBatch>;
 }

@@ -4,15 +4,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
 
 use crate::name::shown_schema_oid;
 use crate::object::with_article;
 use crate::{
-    Catalog, CatalogSnapshot, ComputedTable, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Rights,
-    SYSTEM_SCHEMA,
+    Catalog, CatalogSnapshot, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Rights, SYSTEM_SCHEMA,
 };
+
+/// A table whose rows are computed when a statement asks for them.
+pub trait ComputedTable: Send + Sync + fmt::Debug {
+    /// Its columns.
+    fn schema(&self) -> SchemaRef;
+    /// Its rows now, for a statement that sees this snapshot. Called once per statement that names the table. Fails
+    /// with kind `Bug` if the rows do not fit the columns.
+    fn rows(&self, snapshot: &SessionSnapshot) -> Result<RecordBatch>;
+}
 
 /// Computed tables by name.
 type ComputedTables = Arc<BTreeMap<String, Arc<dyn ComputedTable>>>;

@@ -35,7 +35,7 @@ impl Default for Plans {
 
 impl Plans {
     /// What a text is remembered under, to be said before it is planned; `None` for one that is too long.
-    pub fn key(session: &Session, text: &str) -> Option<Key> {
+    pub fn key(&self, session: &Session, text: &str) -> Option<Key> {
         (text.len() <= TEXT_BYTES_MAX).then(|| (text.to_owned(), session.planning_identity()))
     }
 
@@ -78,7 +78,7 @@ mod tests {
         let database = Database::in_memory().unwrap();
         let [session, other] = [(); 2].map(|()| database.session());
         let is_found = |session: &Session, text: &str| {
-            Plans::key(session, text).is_some_and(|key| database.plans().find(session, &key).is_some())
+            database.plans().key(session, text).is_some_and(|key| database.plans().find(session, &key).is_some())
         };
         let run = |text: &str| drop(session.execute(text).unwrap().collect().unwrap());
         run("CREATE TABLE t AS SELECT 1 AS a");
@@ -119,7 +119,7 @@ mod tests {
         for (change, expected) in changes {
             texts.into_iter().for_each(run);
             run(change);
-            let is_lost = |text: &&str| plans.find(&session, &Plans::key(&session, text).unwrap()).is_none();
+            let is_lost = |text: &&str| plans.find(&session, &plans.key(&session, text).unwrap()).is_none();
             let lost = texts.into_iter().filter(is_lost).collect::<Vec<_>>();
             assert_eq!(lost, expected, "{change}");
             assert_eq!(plans.0.lock().len(), texts.len() - lost.len(), "{change}");
@@ -142,11 +142,11 @@ mod tests {
         session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
         let (plans, text) = (session.database().plans(), "SELECT a FROM t");
         for change in ["INSERT INTO t VALUES (2)", "SET datafusion.execution.time_zone = 'UTC'"] {
-            let key = Plans::key(&session, text).unwrap();
+            let key = plans.key(&session, text).unwrap();
             let planned = session.plan(&session.parse(text).unwrap(), &[]).unwrap();
             session.execute(change).unwrap();
             plans.keep(&session, key, &planned);
-            assert!(plans.find(&session, &Plans::key(&session, text).unwrap()).is_none(), "{change}");
+            assert!(plans.find(&session, &plans.key(&session, text).unwrap()).is_none(), "{change}");
             assert!(plans.0.lock().is_empty(), "{change}");
         }
     }

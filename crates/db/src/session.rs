@@ -15,7 +15,6 @@ use diligence_storage::foreign_error::from_arrow;
 use crate::beginning::Beginning;
 use crate::database::Database;
 use crate::plan_json;
-use crate::plans::Plans;
 use crate::result::{Explained, QueryResult};
 use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system;
@@ -130,7 +129,7 @@ impl Session {
     /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
     pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
         let (text, plans) = (sql.trim(), self.0.database.plans());
-        let key = Plans::key(self, text);
+        let key = plans.key(self, text);
         let planned = match key.as_ref().and_then(|key| plans.find(self, key)) {
             Some(planned) => planned,
             None => {

@@ -136,7 +136,8 @@ impl Target {
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         match self {
             Target::Create { name, or_replace, if_not_exists, schema, constraints, column_defaults } => {
-                let table = MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog)?;
+                let table =
+                    MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog.next_table_version())?;
                 let table = table.declared_with(constraints, column_defaults);
                 match catalog.create(&name, Relation::Memory(Arc::new(table)), or_replace) {
                     // Somebody else made it while our query ran.

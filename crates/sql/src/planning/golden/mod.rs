@@ -46,8 +46,14 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let columns = columns.into_iter().map(|(_, column)| column).collect();
         let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
-        let table =
-            MemoryRelation::new(name, &schema, &[batch], memory.reservation("a table in memory"), &catalog).unwrap();
+        let table = MemoryRelation::new(
+            name,
+            &schema,
+            &[batch],
+            memory.reservation("a table in memory"),
+            catalog.next_table_version(),
+        )
+        .unwrap();
         let name = RelationName::new(DEFAULT_SCHEMA, name);
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
