@@ -70,9 +70,9 @@ impl Table for MemoryRows {
 }
 
 impl MemoryRelation {
-    /// A table of these rows, which are counted in `memory`, in a version that no table has had. The columns take the logical types that all tables have
-    /// (see [`table_schema`]). Fails with kind `Value` if a value does not fit its column or is a NULL that the column
-    /// does not allow.
+    /// A table of these rows, which are counted in `memory`, in a version that no table has had. The columns take the
+    /// logical types that all tables have (see [`table_schema`]). Fails with kind `Value` if a value does not fit its
+    /// column or is a NULL that the column does not allow.
     pub fn new(
         name: impl Into<String>,
         schema: &Schema,

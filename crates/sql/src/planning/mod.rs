@@ -197,9 +197,10 @@ impl Planner {
         guarded(|| parse::parse_one(sql, dialect.as_ref()))
     }
 
-    /// Plans a statement over the names of a snapshot, with values for `$1`, `$2`, …. May open files. Fails with kind `Input` where the statement
-    /// makes no sense, names what there is not or has more parameters than values, `Unsupported` where it asks for what
-    /// we do not have. A panic of the planner is an error of this statement, with kind `Bug`.
+    /// Plans a statement over the names of a snapshot, with values for `$1`, `$2`, …. May open files. Fails with kind
+    /// `Input` where the statement makes no sense, names what there is not or has more parameters than values,
+    /// `Unsupported` where it asks for what we do not have. A panic of the planner is an error of this statement, with
+    /// kind `Bug`.
     pub fn plan(&self, snapshot: &SessionSnapshot, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
         let at = self.planning(snapshot);
         guarded(|| parse::with_stack(parsed.depth, || self.plan_in(&at, parsed, values)))

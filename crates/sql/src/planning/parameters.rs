@@ -141,7 +141,8 @@ pub(super) fn cast_types(parsed: &Parsed) -> HashMap<usize, ast::DataType> {
     casts.0
 }
 
-/// The value of a parameter, an array of one row, as [`Planner::plan`](super::Planner::plan) takes it. Fails if the array is empty.
+/// The value of a parameter, an array of one row, as [`Planner::plan`](super::Planner::plan) takes it. Fails if the
+/// array is empty.
 pub fn parameter_value(array: &ArrayRef) -> Result<ScalarValue> {
     if array.is_empty() {
         return Err(from_datafusion(plan_datafusion_err!("a parameter without a value")));
