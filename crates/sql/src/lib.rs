@@ -4,8 +4,8 @@
 //! 1. [`parse::split`] cuts a script into statements; [`parse::parse_one`] makes a syntax tree of one, after a look at
 //!    how deep it nests.
 //! 2. `rewrite` puts right in the syntax tree what would be misread.
-//! 3. [`Planner::plan`] takes the names as a snapshot, the tree, and values for its parameters. It decides what kind of [`Statement`] it is.
-//!    Settings, EXPLAIN, DDL and prepared statements are ours; queries go on.
+//! 3. [`Planner::plan`] takes the names as a snapshot, the tree, and values for its parameters. It decides what kind of
+//!    [`Statement`] it is. Settings, EXPLAIN, DDL and prepared statements are ours; queries go on.
 //! 4. `planning` resolves tables (of the [catalog](diligence_catalog), or files by their path) and functions,
 //!    and DataFusion makes a logical plan.
 //! 5. DataFusion's analyzer and optimizer, with our [`rules`], improve it.
