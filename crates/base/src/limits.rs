@@ -49,6 +49,11 @@ pub const WORKERS_MAX: usize = 1024;
 /// need to go on when everything else is in temp space. Less where the budget is less.
 pub const QUERY_GRANT_BYTES: usize = 16 << 20;
 
+/// Time on workers that a cheap query takes at most, where it is known from an earlier run: a server admits cheap
+/// queries beside heavy ones, and fifty milliseconds of one worker are not noticed there. A query that ended early and
+/// had used less says nothing about what it would have used.
+pub const CHEAP_WORK_MAX: Duration = Duration::from_millis(50);
+
 /// How long a source is refused memory, while nobody else gets on either, before its query fails: longer than what
 /// others may wait for a disk that is at work.
 pub const MEMORY_PATIENCE: Duration = Duration::from_secs(1);

@@ -60,6 +60,11 @@ impl Uses {
         Self { planning, names: Vec::new() }
     }
 
+    /// What the plan was made under.
+    pub fn planning(&self) -> PlanningIdentity {
+        self.planning
+    }
+
     /// The name stood for this object. `files` is the table of files in the state that the plan reads.
     pub fn object(&mut self, name: &RelationName, object: &Object, files: Option<&Arc<dyn Table>>) {
         let files = files.map(OpenedFiles::new);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use diligence_base::ids::QueryId;
 use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Disk, LocalDisk};
 use diligence_base::{Error, Result};
@@ -20,10 +20,11 @@ use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use parking_lot::RwLock;
 
-use crate::plans::Plans;
+use crate::plans::PlanCache;
 use crate::postgres;
-use crate::session::{Session, SessionOptions};
-use crate::settings::{Defaults, budget};
+use crate::settings::{Defaults, Settings, SettingsView, budget};
+use crate::status::Status;
+use crate::system::WaitingQuery;
 
 /// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +58,8 @@ struct Inner {
     defaults: Defaults,
     /// What sessions' planners begin as.
     planner: Planner,
-    plans: Arc<Plans>,
+    plans: Arc<PlanCache>,
+    status: Status,
     postgres: Arc<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// System tables of whoever serves the database.
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
@@ -66,21 +68,6 @@ struct Inner {
 }
 
 type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
-
-/// A query that whoever serves the database does not let in yet, for `system.queries`.
-#[derive(Clone, Debug)]
-pub struct WaitingQuery {
-    /// Its number, which is below zero: those above are the engine's, which has not seen it yet.
-    pub id: i64,
-    /// The statement.
-    pub statement: String,
-    /// How long it has waited.
-    pub waited: Duration,
-    /// Its place in the line, from 1 on.
-    pub position: usize,
-    /// What it waits for, for people.
-    pub reason: String,
-}
 
 /// A table or view, as [`Database::tables`] lists it.
 #[derive(Clone, Debug)]
@@ -94,7 +81,9 @@ pub struct TableInfo {
 }
 
 impl Database {
-    /// Opens a database: starts its engine, and lists the folder's files without opening them.
+    /// Opens a database: starts its engine, and lists the folder's files without opening them. Fails with kind `Input`
+    /// if an option or a setting makes no sense, or if there is no such folder; with kind `File` if the folder or temp
+    /// space cannot be used; with kind `Resource` if the system has no threads left.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
         if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
             return Err(Error::input(format!(
@@ -119,53 +108,39 @@ impl Database {
         })?;
         let catalog: Arc<Catalog> = Arc::default();
         let files: Arc<dyn Disk> = Arc::new(LocalDisk);
+        let status = Status::new(engine.clone());
         let postgres = Arc::new(postgres::tables());
         let rights = Arc::new(Rights::all());
         let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
-        let plans = Arc::new(Plans::default());
-        let observer = Arc::downgrade(&plans);
-        catalog.observe(observer);
         let planning = PlannerOptions { paths_are_tables: false, files: files.clone() };
         let inner = Inner {
             defaults: Defaults::new(&engine),
             engine,
+            plans: PlanCache::new(&catalog),
+            status,
             catalog,
             files,
             planner: Planner::new(catalogs, runtime_env, planning),
             postgres,
-            plans,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
         }
-        let database = Self(Arc::new(inner));
-        // A wrong name or value is an error now, not in every session.
-        let session = database.session();
+        // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set here,
+        // what is a session's in every session.
         for (name, value) in &options.settings {
-            session.set(name, value)?;
-            if Defaults::is_planners(name) {
-                database.planner().set_datafusion_option(name, value)?;
-            }
+            inner.settings(&Settings::new(true, None), &inner.planner).set(name, value)?;
         }
-        database.0.defaults.remember(&options.settings);
-        Ok(database)
+        inner.defaults.remember(&options.settings);
+        Ok(Self(Arc::new(inner)))
     }
 
-    /// An empty database on all cores.
+    /// An empty database on all cores. Fails with kind `File` if temp space cannot be used, and with kind `Resource` if
+    /// the system has no threads left.
     pub fn in_memory() -> Result<Self> {
         Self::open(DatabaseOptions::default())
-    }
-
-    /// A new session. Sessions share tables and the engine, and have settings and prepared statements of their own.
-    pub fn session(&self) -> Session {
-        self.session_with(SessionOptions::default())
-    }
-
-    /// A new session that may do only so much.
-    pub fn session_with(&self, options: SessionOptions) -> Session {
-        Session::new(self.clone(), options)
     }
 
     /// Adds a table to `system`, for sessions from now on.
@@ -188,6 +163,21 @@ impl Database {
         waiting.map(|waiting| waiting()).unwrap_or_default()
     }
 
+    /// What the engine does at this moment.
+    pub fn status(&self) -> &Status {
+        &self.0.status
+    }
+
+    /// Cancels the query with this number in `system.queries`; false if there is none that waits or runs.
+    pub fn cancel(&self, query: QueryId) -> bool {
+        self.0.engine.cancel(query)
+    }
+
+    /// The plans of statements that sessions have planned.
+    pub fn plan_cache(&self) -> &PlanCache {
+        &self.0.plans
+    }
+
     /// The engine that runs the queries.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.0.engine
@@ -208,7 +198,8 @@ impl Database {
         self.0.catalog.snapshot().left_out().map(|(name, why)| (name.to_owned(), why.to_owned())).collect()
     }
 
-    /// Gives a table that the caller made a name, in place of what had it before.
+    /// Gives a table that the caller made a name, in place of the table that had it before. Fails with kind `Input` if
+    /// a view has the name.
     pub fn register(&self, name: &str, table: Arc<dyn Table>) -> Result<()> {
         self.0.catalog.create(&RelationName::new(DEFAULT_SCHEMA, name), Relation::Table(table), true)
     }
@@ -234,8 +225,9 @@ impl Database {
         &self.0.files
     }
 
-    pub(crate) fn plans(&self) -> &Plans {
-        &self.0.plans
+    /// Settings of a session, with those that belong to the engine.
+    pub(crate) fn settings<'a>(&'a self, own: &'a Settings, planner: &'a Planner) -> SettingsView<'a> {
+        self.0.settings(own, planner)
     }
 
     pub(crate) fn defaults(&self) -> &Defaults {
@@ -244,6 +236,10 @@ impl Database {
 }
 
 impl Inner {
+    fn settings<'a>(&'a self, own: &'a Settings, planner: &'a Planner) -> SettingsView<'a> {
+        SettingsView { settings: own, engine: &self.engine, planner, defaults: &self.defaults }
+    }
+
     fn add_folder(&self, folder: &Path) -> Result<()> {
         if !self.files.is_folder(folder) {
             return Err(Error::input(format!("{}: there is no such folder", folder.display())));

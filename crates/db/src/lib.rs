@@ -12,38 +12,42 @@
 //! # }
 //! ```
 //!
-//! The life of a statement: [`Session::execute`] plans it (`diligence_sql`), the engine starts it, and its rows come
-//! out of a
-//! [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that change something are done
-//! when `execute` returns. A text that comes again is not planned again while its tables are as they were.
+//! The life of a statement is told in `statement`: [`Session::execute`] plans it (`diligence_sql`), the engine starts it,
+//! and its rows come out of a [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that
+//! change something are done when `execute` returns. A text that comes again is not planned again while its tables are
+//! as they were ([`plans`]).
 //!
-//! Servers take a statement's steps one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), and
-//! find the catalog as PostgreSQL's clients look at it in [`postgres`].
+//! Servers take a statement's phases one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), use
+//! the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as PostgreSQL's
+//! clients look at it in [`postgres`].
+//!
+//! The rooms, of which each imports only those before it: `settings`, `status`, `system`, `plan_json`, `postgres`,
+//! `plans`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
-mod beginning;
 mod database;
 mod plan_json;
-mod plans;
+pub mod plans;
 pub mod postgres;
-mod result;
 mod session;
 mod settings;
-mod steps;
+mod statement;
+pub mod status;
 mod system;
 #[cfg(test)]
 mod tests;
+mod words;
 
-pub use beginning::Beginning;
-pub use database::{Database, DatabaseOptions, TableInfo, WaitingQuery};
+pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
-pub use diligence_catalog::{CatalogChange, CatalogObserver, ComputedTable, SessionSnapshot, rights};
+pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_engine::plan::Needs;
-pub use diligence_engine::query::Progress;
 pub use diligence_engine::temp::{Compression, TempIo, TempOptions};
-pub use diligence_sql::Facts;
-pub use result::{CancelToken, QueryResult, ResultKind, Used};
+pub use diligence_sql::{Description, Facts};
+pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use session::{Session, SessionOptions};
 pub use settings::memory_budget;
-pub use steps::{Description, GenericPlan, ParsedStatement, PlannedStatement};
+pub use statement::{CancelToken, PendingStatement, QueryResult, ResultKind};
+pub use status::Progress;
+pub use system::WaitingQuery;

@@ -1,23 +1,16 @@
-//! One client's conversation with a database.
+//! A session: one client's conversation with a database. Its settings, rights, and planner; what happens to its
+//! statements is told in [`statement`](crate::statement).
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::{Error, Result};
+use diligence_base::Result;
 use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
-use diligence_sql::Facts;
-use diligence_sql::{Planner, PlannerOptions, Query, Statement, parse};
-use diligence_storage::foreign_error::from_arrow;
+use diligence_sql::{Facts, Planner, PlannerOptions};
 
-use crate::beginning::Beginning;
 use crate::database::Database;
-use crate::plan_json;
-use crate::result::{Explained, QueryResult};
 use crate::settings::{self, Settings, SettingsView, Shown};
-use crate::system;
+use crate::system::{self, SessionView, WaitingQuery};
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
 /// of one session do not wait for each other. Clones are the same session.
@@ -43,32 +36,45 @@ impl Default for SessionOptions {
     }
 }
 
-/// What a session is made of; its system tables look at it.
-pub(crate) struct Parts {
+struct Parts {
     database: Database,
     planner: Planner,
     settings: Settings,
 }
 
 impl Parts {
-    pub(crate) fn database(&self) -> &Database {
-        &self.database
+    fn settings(&self) -> SettingsView<'_> {
+        self.database.settings(&self.settings, &self.planner)
+    }
+}
+
+impl SessionView for Parts {
+    fn settings(&self) -> Vec<Shown> {
+        Parts::settings(self).all()
     }
 
-    pub(crate) fn settings(&self) -> SettingsView<'_> {
-        SettingsView {
-            settings: &self.settings,
-            engine: self.database.engine(),
-            planner: &self.planner,
-            defaults: self.database.defaults(),
-        }
+    fn waiting(&self) -> Vec<WaitingQuery> {
+        self.database.waiting()
+    }
+}
+
+impl Database {
+    /// A new session. Sessions share tables and the engine, and have settings and prepared statements of their own.
+    pub fn session(&self) -> Session {
+        self.session_with(SessionOptions::default())
+    }
+
+    /// A new session that may do only so much.
+    pub fn session_with(&self, options: SessionOptions) -> Session {
+        Session::new(self.clone(), options)
     }
 }
 
 impl Session {
-    pub(crate) fn new(database: Database, options: SessionOptions) -> Self {
+    fn new(database: Database, options: SessionOptions) -> Self {
         let parts = Arc::new_cyclic(|parts: &Weak<Parts>| {
-            let mut system = system::tables(database.engine(), parts);
+            let view: Weak<dyn SessionView> = parts.clone();
+            let mut system = system::tables(database.status(), &view);
             system.extend(database.more_system_tables());
             let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
             let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
@@ -95,57 +101,6 @@ impl Session {
         &self.0.planner.catalogs().rights
     }
 
-    /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes
-    /// something is done when this returns.
-    pub fn execute(&self, sql: &str) -> Result<QueryResult> {
-        let mut result = self.start(sql)?;
-        result.settle()?;
-        Ok(result)
-    }
-
-    /// As [`execute`](Self::execute), for async code: planning, which may open files, happens on a thread of its own.
-    pub async fn execute_async(&self, sql: &str) -> Result<QueryResult> {
-        let (session, sql) = (Self(self.0.clone()), sql.to_owned());
-        let planning = self.0.database.engine().io_handle().spawn_blocking(move || session.start(&sql));
-        let planned = planning.await.map_err(|error| Error::bug(format!("planning ended early: {error}")))?;
-        let mut result = planned?;
-        result.settle_async().await?;
-        Ok(result)
-    }
-
-    /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does
-    /// its work while the result is read, so that its progress can be seen and it can be cancelled; unread, it does
-    /// nothing.
-    pub fn start(&self, sql: &str) -> Result<QueryResult> {
-        self.start_unless(sql, &AtomicBool::new(false))
-    }
-
-    /// Starts exactly one statement on a thread of its own, so that one can give up waiting for it: planning opens
-    /// files and computes constants, and cannot be interrupted.
-    pub fn begin(&self, sql: &str) -> Beginning {
-        Beginning::new(self.clone(), sql.to_owned())
-    }
-
-    /// As [`start`](Self::start). Once it was given up, a planned statement does nothing.
-    pub(crate) fn start_unless(&self, sql: &str, given_up: &AtomicBool) -> Result<QueryResult> {
-        let (text, plans) = (sql.trim(), self.0.database.plans());
-        let key = plans.key(self, text);
-        let planned = match key.as_ref().and_then(|key| plans.find(self, key)) {
-            Some(planned) => planned,
-            None => {
-                let planned = self.plan(&self.parse(text)?, &[])?;
-                if let Some(key) = key {
-                    plans.keep(self, key, &planned);
-                }
-                planned
-            }
-        };
-        if given_up.load(Ordering::Relaxed) {
-            return Err(Error::cancelled());
-        }
-        self.start_planned(planned)
-    }
-
     /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they
     /// are made.
     pub(crate) fn in_runtime<T>(&self, body: impl FnOnce() -> T) -> T {
@@ -159,68 +114,19 @@ impl Session {
         self.0.settings.query_options(text)
     }
 
-    pub(crate) fn start_query(&self, query: &Query, options: QueryOptions) -> Result<QueryResult> {
-        Ok(QueryResult::query(self.0.database.engine().run(&query.plan, options)?))
-    }
-
-    pub(crate) fn start_statement(&self, statement: Statement, options: QueryOptions) -> Result<QueryResult> {
-        let parts = &self.0;
-        let engine = parts.database.engine();
-        Ok(match statement {
-            Statement::Query(query) => self.start_query(&query, options)?,
-            Statement::Explain { query, analyze: true, json, .. } => {
-                let plan =
-                    if json { Explained::Json(query.plan.clone()) } else { Explained::Text(query.plan.to_string()) };
-                QueryResult::analyze(engine.run(&query.plan, options)?, plan)
-            }
-            Statement::Explain { query, json: true, .. } => {
-                QueryResult::lines(&plan_json::planned(&query.plan, &engine.explain_sharing(&query.plan, &options)?))?
-            }
-            Statement::Explain { query, analyze: false, json: false, details } => {
-                let mut text = engine.explain(&query.plan, &options)?;
-                if let Some(details) = details {
-                    text = format!("{}\n\n{details}", text.trim_end());
-                }
-                QueryResult::lines(&text)?
-            }
-            Statement::Write(write) => {
-                let stream = engine.run(&write.query.plan, options)?;
-                let memory = engine.table_memory().reservation("a table in memory");
-                QueryResult::write(stream, memory, write.target, parts.database.catalog().clone())
-            }
-            Statement::WriteFiles(write) => {
-                write.target.begin()?;
-                QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
-            }
-            Statement::Command(command) => QueryResult::done(command.apply(parts.planner.catalogs())?),
-            Statement::Set { name, value } => {
-                self.set(&name, &value)?;
-                QueryResult::done("SET")
-            }
-            Statement::Reset { name } => {
-                match name {
-                    Some(name) => parts.settings().reset(&name)?,
-                    None => parts.settings().reset_all()?,
-                }
-                QueryResult::done("RESET")
-            }
-            Statement::Show { name: Some(name) } => shown(vec![parts.settings().show(&name)?], false)?,
-            Statement::Show { name: None } => shown(parts.settings().all(), true)?,
-        })
-    }
-
-    /// A setting's value, as SHOW has it.
+    /// A setting's value, as SHOW has it. Fails with kind `Input` if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         Ok(self.0.settings().show(name)?.value)
     }
 
     /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
+    /// Fails with kind `Input` if there is no such setting.
     pub fn own_setting(&self, name: &str) -> Result<Option<String>> {
         let shown = self.0.settings().show(name)?;
         Ok((!settings::is_everybodys(name)).then_some(shown.value))
     }
 
-    /// Makes a setting what it was.
+    /// Makes a setting what it was. Fails with kind `Input` if there is no such setting, or this is no value of it.
     pub fn restore_setting(&self, name: &str, value: &str) -> Result<()> {
         // One that had no value is shown as nothing.
         if value.is_empty() { self.reset(name) } else { self.set(name, value) }
@@ -233,12 +139,14 @@ impl Session {
         changed.map(|shown| shown.name).collect()
     }
 
-    /// Gives a setting its default back.
+    /// Gives a setting its default back. Fails with kind `Input` if there is no such setting, or it is everybody's and the
+    /// session may not change it.
     pub fn reset(&self, name: &str) -> Result<()> {
         self.0.settings().reset(name)
     }
 
-    /// Gives all settings that the session can change their defaults back.
+    /// Gives all settings that the session can change their defaults back. Fails with kind `Input` if a default is no
+    /// longer a value of its setting.
     pub fn reset_all(&self) -> Result<()> {
         self.0.settings().reset_all()
     }
@@ -248,7 +156,7 @@ impl Session {
         self.0.planner.set_facts(facts);
     }
 
-    /// Two sessions with the same number plan the same text to the same.
+    /// What its statements are planned under.
     pub fn planning_identity(&self) -> PlanningIdentity {
         self.0.planner.identity()
     }
@@ -262,14 +170,10 @@ impl Session {
         &self.0.planner
     }
 
-    /// Changes a setting, as SET does.
+    /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it, or
+    /// if it is everybody's and the session may not change it.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         self.0.settings().set(name, value)
-    }
-
-    /// Cuts a script at its semicolons.
-    pub fn split(sql: &str) -> Result<Vec<String>> {
-        parse::split(sql)
     }
 
     /// Tables and views, as a statement names them; in order.
@@ -277,57 +181,12 @@ impl Session {
         self.snapshot().names().iter().map(ToString::to_string).collect()
     }
 
-    /// Words of SQL's own, in capitals.
-    pub fn keywords() -> &'static [&'static str] {
-        &KEYWORDS
+    /// The settings that it knows.
+    pub(crate) fn setting_names(&self) -> impl Iterator<Item = String> {
+        self.0.settings().all().into_iter().map(|shown| shown.name)
     }
 
-    /// Words that a statement may go on with: keywords, relations, columns, functions, settings; in order, without
-    /// doubles.
-    pub fn completions(&self) -> Vec<String> {
-        let mut words = KEYWORDS.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let snapshot = self.snapshot();
-        for name in snapshot.names() {
-            words.push(name.to_string());
-            if let Some(Ok(schema)) = snapshot.get(&name).map(|relation| relation.schema()) {
-                words.extend(schema.fields().iter().map(|field| field.name().clone()));
-            }
-        }
-        words.extend(self.0.planner.function_names());
-        words.extend(self.0.settings().all().into_iter().map(|shown| shown.name));
-        words.sort();
-        words.dedup();
-        words
+    pub(crate) fn settings(&self) -> SettingsView<'_> {
+        self.0.settings()
     }
 }
-
-fn shown(rows: Vec<Shown>, all: bool) -> Result<QueryResult> {
-    let column =
-        |value: fn(&Shown) -> &str| Arc::new(StringViewArray::from_iter_values(rows.iter().map(value))) as ArrayRef;
-    let mut names = vec!["name", "value"];
-    let mut columns = vec![column(|shown| &shown.name), column(|shown| &shown.value)];
-    if all {
-        names.extend(["default", "description"]);
-        columns.extend([column(|shown| &shown.default), column(|shown| &shown.description)]);
-    }
-    let fields = names.into_iter().map(|name| Field::new(name, DataType::Utf8View, false));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let batch = RecordBatch::try_new(schema.clone(), columns).map_err(from_arrow)?;
-    Ok(QueryResult::rows(schema, vec![batch]))
-}
-
-/// The words of SQL that statements are mostly made of.
-#[rustfmt::skip]
-const KEYWORDS: [&str; 123] = [
-    "ALL", "ALTER", "ANALYZE", "AND", "ANTI", "ANY", "AS", "ASC", "BETWEEN", "BIGINT", "BOOLEAN", "BY", "CASCADE",
-    "CASE", "CAST", "COLUMNS", "COPY", "CREATE", "CROSS", "CUBE", "CURRENT", "DATE", "DEALLOCATE", "DECIMAL",
-    "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DOUBLE", "DROP", "ELSE", "END", "ESCAPE", "EXCEPT",
-    "EXECUTE", "EXISTS", "EXPLAIN", "EXTERNAL", "EXTRACT", "FALSE", "FETCH", "FILTER", "FIRST", "FLOAT",
-    "FOLLOWING", "FOR", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IF", "ILIKE", "IN", "INNER", "INSERT",
-    "INT", "INTEGER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN", "LAST", "LATERAL", "LEFT", "LIKE", "LIMIT",
-    "LOCATION", "NATURAL", "NOT", "NULL", "NULLS", "OFFSET", "ON", "OPTIONS", "OR", "ORDER", "OUTER", "OVER",
-    "OVERWRITE", "PARTITION", "PRECEDING", "PREPARE", "RANGE", "RECURSIVE", "REPLACE", "RESET", "RIGHT", "ROLLUP",
-    "ROW", "ROWS", "SCHEMA", "SELECT", "SEMI", "SET", "SETS", "SHOW", "SIMILAR", "SMALLINT", "STORED", "TABLE",
-    "TABLES", "TEXT", "THEN", "TIMESTAMP", "TO", "TRUE", "TRUNCATE", "UNBOUNDED", "UNION", "UNNEST", "USING",
-    "VALUES", "VARCHAR", "VERBOSE", "VIEW", "WHEN", "WHERE", "WINDOW", "WITH", "WITHIN",
-];

@@ -157,12 +157,6 @@ impl Defaults {
         self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
     }
 
-    /// Whether a setting is of the planner that all sessions begin with: they share it until one changes a setting of
-    /// it, and with it the plans that are remembered.
-    pub(crate) fn is_planners(name: &str) -> bool {
-        Setting::of_name(name).is_none()
-    }
-
     /// What a new session has to set: not what belongs to the engine or to the planner, which is set already.
     pub(crate) fn for_session(&self) -> Vec<(String, String)> {
         let own = |name: &str| Setting::of_name(name).is_some_and(|setting| !setting.is_engines());
@@ -409,7 +403,8 @@ fn number(value: &str, low: usize, high: usize) -> Result<usize> {
         .ok_or_else(|| Error::input(format!("expected a number from {low} to {high}, found '{value}'")))
 }
 
-/// A memory budget from text such as `512MB`, if queries can run in it.
+/// A memory budget from text such as `512MB`. Fails with kind `Input` if the text is no amount of memory, or less than
+/// queries can run in.
 pub fn memory_budget(text: &str) -> Result<usize> {
     budget(bytes(text)?)
 }

@@ -1,23 +1,48 @@
 //! `system.*`: the engine and the session as tables.
 //!
-//! Their rows are computed when a statement names them.
+//! Their rows are computed when a statement names them: of the engine's from its [`Status`], of the session's from a
+//! [`SessionView`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
-use diligence_engine::Engine;
 use diligence_storage::foreign_error::from_arrow;
 
-use crate::database::WaitingQuery;
-use crate::session::Parts;
+use crate::settings::Shown;
+use crate::status::{BuildInfo, DirectoryInfo, HolderInfo, QueryInfo, StageInfo, Status, WorkerInfo};
 
-/// The system tables of a session.
-pub(crate) fn tables(engine: &Arc<Engine>, session: &Weak<Parts>) -> BTreeMap<String, Arc<dyn ComputedTable>> {
-    let table = |name: &str, columns: &[Column], source: Source| {
+/// A query that whoever serves the database does not let in yet, for `system.queries`.
+#[derive(Clone, Debug)]
+pub struct WaitingQuery {
+    /// Its number, which is below zero: those above are the engine's, which has not seen it yet.
+    pub id: i64,
+    /// The statement.
+    pub statement: String,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// Its place in the line, from 1 on.
+    pub position: usize,
+    /// What it waits for, for people.
+    pub reason: String,
+}
+
+/// What the tables show of the session that looks at them.
+pub(crate) trait SessionView: Send + Sync {
+    /// Its settings.
+    fn settings(&self) -> Vec<Shown>;
+
+    /// Queries that its database's server does not let in yet.
+    fn waiting(&self) -> Vec<WaitingQuery>;
+}
+
+/// The system tables, as a session sees them.
+pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeMap<String, Arc<dyn ComputedTable>> {
+    let table = |name: &str, columns: &[Column], source: RowsOf| {
         let fields = columns.iter().map(|(name, kind)| {
             let data_type = match kind {
                 Kind::Text => DataType::Utf8View,
@@ -26,7 +51,7 @@ pub(crate) fn tables(engine: &Arc<Engine>, session: &Weak<Parts>) -> BTreeMap<St
             Field::new(*name, data_type, true)
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let table = SystemTable { engine: engine.clone(), session: session.clone(), schema, source };
+        let table = SystemTable { status: status.clone(), session: session.clone(), schema, source };
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
@@ -78,13 +103,14 @@ impl From<usize> for Value {
     }
 }
 
-type Source = fn(&Engine, Option<&Parts>) -> Vec<Vec<Value>>;
+/// Computes the rows of a table.
+type RowsOf = fn(&Status, Option<&dyn SessionView>) -> Vec<Vec<Value>>;
 
 struct SystemTable {
-    engine: Arc<Engine>,
-    session: Weak<Parts>,
+    status: Status,
+    session: Weak<dyn SessionView>,
     schema: SchemaRef,
-    source: Source,
+    source: RowsOf,
 }
 
 impl std::fmt::Debug for SystemTable {
@@ -99,7 +125,8 @@ impl ComputedTable for SystemTable {
     }
 
     fn rows(&self, _: &SessionSnapshot) -> Result<RecordBatch> {
-        let rows = (self.source)(&self.engine, self.session.upgrade().as_deref());
+        let session = self.session.upgrade();
+        let rows = (self.source)(&self.status, session.as_deref());
         let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
             let values = rows.iter().map(|row| &row[index]);
             match field.data_type() {
@@ -136,8 +163,8 @@ const QUERIES: [Column; 15] = [
 ];
 
 /// Queries of the engine, then those that are not let in yet: these have a number below zero, a position and a reason.
-fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
-    let row = |query: diligence_engine::query::QueryInfo| {
+fn queries(status: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |query: QueryInfo| {
         vec![
             query.id.0.into(),
             query.state.name().into(),
@@ -163,8 +190,8 @@ fn queries(engine: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
         row.extend([Value::Text(None), Value::Text(None), query.position.into(), query.reason.into()]);
         row
     };
-    let at_the_door = session.map(|session| session.database().waiting()).unwrap_or_default();
-    engine.queries().into_iter().map(row).chain(at_the_door.into_iter().map(waiting)).collect()
+    let at_the_door = session.map(SessionView::waiting).unwrap_or_default();
+    status.queries().into_iter().map(row).chain(at_the_door.into_iter().map(waiting)).collect()
 }
 
 const MEMORY: [Column; 6] = [
@@ -176,9 +203,9 @@ const MEMORY: [Column; 6] = [
     ("budget_bytes", Kind::Number),
 ];
 
-fn memory(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let budget = engine.broker().budget_bytes();
-    let row = |holder: diligence_engine::memory::HolderInfo| {
+fn memory(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let budget = status.memory_budget_bytes();
+    let row = |holder: HolderInfo| {
         vec![
             Value::Number(holder.query.and_then(|query| i64::try_from(query.0).ok())),
             holder.operator.into(),
@@ -188,7 +215,7 @@ fn memory(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             budget.into(),
         ]
     };
-    engine.broker().holders().into_iter().map(row).collect()
+    status.memory_holders().into_iter().map(row).collect()
 }
 
 const TEMP: [Column; 9] = [
@@ -204,9 +231,9 @@ const TEMP: [Column; 9] = [
 ];
 
 /// A row for each directory; the totals are those of all of them.
-fn temp(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let info = engine.temp().info();
-    let row = |directory: &diligence_engine::temp::DirectoryInfo| {
+fn temp(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let info = status.temp();
+    let row = |directory: &DirectoryInfo| {
         vec![
             directory.path.display().to_string().into(),
             (directory.clusters_used * info.cluster_bytes).into(),
@@ -234,8 +261,8 @@ const SHARING: [Column; 8] = [
 ];
 
 /// What is being built for several queries, or waits to be, and what is kept for later ones.
-fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let row = |build: diligence_engine::reuse::BuildInfo| {
+fn sharing(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |build: BuildInfo| {
         vec![
             build.state.into(),
             build.queries.into(),
@@ -248,7 +275,7 @@ fn sharing(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             build.label.into(),
         ]
     };
-    engine.sharing().builds.into_iter().map(row).collect()
+    status.sharing().builds.into_iter().map(row).collect()
 }
 
 const STAGES: [Column; 8] = [
@@ -262,8 +289,8 @@ const STAGES: [Column; 8] = [
     ("service_us_total", Kind::Number),
 ];
 
-fn stages(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let row = |stage: diligence_engine::stages::StageInfo| {
+fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |stage: StageInfo| {
         vec![
             stage.name.into(),
             stage.queued.into(),
@@ -275,7 +302,7 @@ fn stages(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             (stage.service_ns_total / 1000).into(),
         ]
     };
-    engine.stages().into_iter().map(row).collect()
+    status.stages().into_iter().map(row).collect()
 }
 
 const WORKERS: [Column; 7] = [
@@ -288,8 +315,8 @@ const WORKERS: [Column; 7] = [
     ("longest_turn_us", Kind::Number),
 ];
 
-fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
-    let row = |worker: diligence_engine::stages::WorkerInfo| {
+fn workers(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |worker: WorkerInfo| {
         vec![
             u64::from(worker.id.0).into(),
             if worker.is_express { "short queries" } else { "all" }.into(),
@@ -300,15 +327,15 @@ fn workers(engine: &Engine, _: Option<&Parts>) -> Vec<Vec<Value>> {
             (worker.turn_ns_max / 1000).into(),
         ]
     };
-    engine.workers().into_iter().map(row).collect()
+    status.workers().into_iter().map(row).collect()
 }
 
 const SETTINGS: [Column; 4] =
     [("name", Kind::Text), ("value", Kind::Text), ("default", Kind::Text), ("description", Kind::Text)];
 
-fn settings(_: &Engine, session: Option<&Parts>) -> Vec<Vec<Value>> {
+fn settings(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let Some(session) = session else { return vec![] };
-    let rows = session.settings().all().into_iter();
+    let rows = session.settings().into_iter();
     rows.map(|shown| vec![shown.name.into(), shown.value.into(), shown.default.into(), shown.description.into()])
         .collect()
 }

@@ -506,8 +506,8 @@ fn completions_know_keywords_relations_columns_and_functions() {
 #[test]
 fn a_statement_that_is_given_up_does_nothing() {
     let session = session();
-    let begun = session.begin("SELECT 40 + 2").wait(Duration::from_secs(60));
-    let std::task::Poll::Ready(Ok(result)) = begun else { panic!("it begins") };
+    let started = session.start_pending("SELECT 40 + 2").wait(Duration::from_secs(60));
+    let std::task::Poll::Ready(Ok(result)) = started else { panic!("it starts") };
     assert_eq!(result.collect().unwrap()[0].num_rows(), 1);
     let given_up = std::sync::atomic::AtomicBool::new(true);
     let error = session.start_unless("SET batch_rows = 7", &given_up).err().expect("it is given up");

@@ -1,4 +1,4 @@
-//! What a statement gives: rows as they appear, or the word that it is done.
+//! Result: what a statement gives, which is rows as they appear, or the word that it is done.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,12 +15,14 @@ use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
-use diligence_engine::query::{CancelToken as QueryToken, Progress, QueryStream};
+use diligence_engine::query::{CancelToken as QueryToken, QueryStream};
 use diligence_sql::{FileTarget, Statement, Target};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
 use crate::plan_json;
+use crate::plans::Used;
+use crate::status::Progress;
 
 /// What kind of result a statement has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +49,6 @@ impl CancelToken {
             token.cancel();
         }
     }
-}
-
-/// What a statement has used so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Used {
-    /// The most memory that its operators had reserved.
-    pub memory_bytes: usize,
-    /// Time on workers, of all of them together: unlike the time that has gone by, it does not grow when others run,
-    /// too.
-    pub worked: Duration,
 }
 
 /// The result of a statement: a stream of batches, blocking or not. Dropping it cancels what still runs.
@@ -210,7 +202,9 @@ impl QueryResult {
         }
     }
 
-    /// The next batch; waits for it. Not for async code, which polls this as a stream.
+    /// The next batch; waits for it. Not for async code, which polls this as a stream. Fails once, with the error that
+    /// ends the statement: of kind `Value` if a value cannot be computed, `File` if a file cannot be read or written,
+    /// `Resource` if there is no memory or temp space left, `Cancelled` if somebody cancelled it.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
         match self.advance(|stream| Poll::Ready(stream.next_blocking())) {
             Poll::Ready(batch) => batch,
@@ -218,18 +212,20 @@ impl QueryResult {
         }
     }
 
-    /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind.
+    /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind. Fails
+    /// as [`next_blocking`](Self::next_blocking) does.
     pub fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         self.advance(|stream| stream.poll_next_unpin(context))
     }
 
-    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
+    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays. Fails as
+    /// [`next_blocking`](Self::next_blocking) does.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
         let end = Instant::now() + timeout;
         self.advance(|stream| stream.next_within(end.saturating_duration_since(Instant::now())))
     }
 
-    /// All rows; waits for them.
+    /// All rows; waits for them. Fails as [`next_blocking`](Self::next_blocking) does.
     pub fn collect(mut self) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next_blocking() {

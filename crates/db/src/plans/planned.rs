@@ -1,0 +1,211 @@
+//! Statements as parsing and planning leave them.
+//!
+//! A planned query can be started again while it is current: while the relations that it was planned from are in the
+//! same state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
+use diligence_base::Result;
+use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, Uses};
+use diligence_engine::plan::Needs;
+use diligence_sql::parse::Parsed;
+use diligence_sql::{Planned, Planner, Statement, parameter_value};
+
+/// The syntax tree of a statement with its text. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ParsedStatement(Arc<(String, Parsed)>);
+
+impl ParsedStatement {
+    pub(crate) fn new(text: &str, tree: Parsed) -> Self {
+        Self(Arc::new((text.to_owned(), tree)))
+    }
+
+    /// The statement as it was written.
+    pub fn text(&self) -> &str {
+        &self.0.0
+    }
+
+    pub(crate) fn tree(&self) -> &Parsed {
+        &self.0.1
+    }
+}
+
+/// A statement that is ready to start.
+#[derive(Debug)]
+pub struct PlannedStatement {
+    pub(crate) text: String,
+    pub(crate) planned: Planned,
+    needs: Needs,
+    pub(crate) waits_for_memory: bool,
+    pub(crate) work_expected_ns: u64,
+}
+
+impl PlannedStatement {
+    pub(crate) fn new(text: &str, planned: Planned) -> Self {
+        let needs = match &planned {
+            Planned::Query(query, _) => query.plan.needs(),
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Explain { query, analyze: true, .. } => query.plan.needs(),
+                Statement::Write(write) => write.query.plan.needs(),
+                Statement::WriteFiles(write) => write.query.plan.needs(),
+                _ => Needs::default(),
+            },
+        };
+        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, work_expected_ns: 0 }
+    }
+
+    /// What running it is expected to need, by its plan alone.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// The same statement under the text that its sender wrote: texts with the same plan may differ in space and comments.
+    #[must_use]
+    pub fn labelled(mut self, text: &str) -> Self {
+        if self.text != text {
+            text.clone_into(&mut self.text);
+        }
+        self
+    }
+
+    /// The same statement, which will not wait for memory that it is sure of: it is known to need little.
+    pub fn needing_little(mut self) -> Self {
+        self.waits_for_memory = false;
+        self
+    }
+
+    /// The same statement, which is expected to use so much of workers: those that are known to need little have their
+    /// turns before it.
+    pub fn expected_to_work(mut self, work: Duration) -> Self {
+        self.work_expected_ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The columns that come out; none for a command.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.planned.schema()
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        match &self.planned {
+            Planned::Query(..) => true,
+            Planned::Other(statement) => {
+                !matches!(statement.as_ref(), Statement::Write(_) | Statement::WriteFiles(_) | Statement::Command(_))
+            }
+        }
+    }
+
+    /// The same statement to start another time; `None` if it can start only once.
+    pub fn again(&self) -> Option<Self> {
+        match &self.planned {
+            Planned::Query(_, Some(_)) => self.once_more(),
+            _ => None,
+        }
+    }
+
+    /// The same statement to start anew at once, in place of a start that gave no rows; `None` if it does more than
+    /// read.
+    pub fn once_more(&self) -> Option<Self> {
+        let Planned::Query(query, uses) = &self.planned else { return None };
+        let planned = Planned::Query(query.clone(), uses.clone());
+        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, work_expected_ns: 0 })
+    }
+
+    /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom
+    /// it is called.
+    pub fn is_constant(&self) -> bool {
+        matches!(&self.planned, Planned::Query(_, Some(uses)) if uses.is_empty())
+    }
+
+    /// What it was planned under; `None` if it cannot start again.
+    pub(crate) fn identity(&self) -> Option<PlanningIdentity> {
+        self.uses().map(Uses::planning)
+    }
+
+    /// Whether this planner would make the same plan of the text. Looks at the times of files.
+    pub(crate) fn is_current_for(&self, planner: &Planner) -> bool {
+        self.uses().is_some_and(|uses| planner.is_current(uses, &planner.catalogs().snapshot()))
+    }
+
+    /// Whether a table or a view that it uses has been dropped or changed since. Such a plan is of no use, and keeps
+    /// the table in memory.
+    pub(crate) fn is_gone(&self, catalog: &Catalog) -> bool {
+        self.uses().is_some_and(|uses| uses.are_gone(&catalog.snapshot()))
+    }
+
+    /// Whether a change of the catalog may concern it.
+    pub(crate) fn depends_on(&self, change: &CatalogChange) -> bool {
+        self.uses().is_some_and(|uses| uses.depend_on(change))
+    }
+
+    fn uses(&self) -> Option<&Uses> {
+        match &self.planned {
+            Planned::Query(_, uses) => uses.as_ref(),
+            Planned::Other(_) => None,
+        }
+    }
+
+    /// A text that is another one whenever the tables behind the query are in another state; `None` if that is not
+    /// known.
+    pub fn fingerprint(&self) -> Option<String> {
+        self.uses().map(Uses::fingerprint)
+    }
+}
+
+/// One plan of a statement for all values of its parameters ([`diligence_sql::GenericPlan`]).
+#[derive(Debug)]
+pub struct GenericPlan {
+    text: String,
+    plan: diligence_sql::GenericPlan,
+    needs: Needs,
+}
+
+impl GenericPlan {
+    pub(crate) fn new(text: &str, plan: diligence_sql::GenericPlan) -> Self {
+        Self { text: text.to_owned(), needs: plan.needs(), plan }
+    }
+
+    /// What running it is expected to need, whatever the values.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// What it was planned under.
+    pub(crate) fn identity(&self) -> PlanningIdentity {
+        self.plan.uses().planning()
+    }
+
+    /// Whether this planner would make the same plan of the text. Looks at the times of files.
+    pub(crate) fn is_current_for(&self, planner: &Planner) -> bool {
+        planner.is_current(self.plan.uses(), &planner.catalogs().snapshot())
+    }
+
+    /// Whether a table or a view that it uses has been dropped or changed since.
+    pub(crate) fn is_gone(&self, catalog: &Catalog) -> bool {
+        self.plan.uses().are_gone(&catalog.snapshot())
+    }
+
+    /// Whether a change of the catalog may concern it.
+    pub(crate) fn depends_on(&self, change: &CatalogChange) -> bool {
+        self.plan.uses().depend_on(change)
+    }
+
+    /// The statement with values: arrays of one row, one for each of `$1`, `$2`, …. Fails if there are not as many values
+    /// as parameters, or if a value does not fit the type that the plan has for it. The statement can still be planned
+    /// with its values.
+    pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
+        let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
+        let planned = self.plan.with(&values)?;
+        Ok(PlannedStatement {
+            text: self.text.clone(),
+            planned,
+            needs: self.needs,
+            waits_for_memory: true,
+            work_expected_ns: 0,
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! Plan: a syntax tree becomes a plan, for the values of its parameters or for all values.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use diligence_base::Result;
+use diligence_sql::{Description, parameter_value};
+
+use crate::plans::{GenericPlan, ParsedStatement, PlannedStatement};
+use crate::session::Session;
+
+impl Session {
+    /// What a statement takes and gives, and for one without parameters the plan that told; `given` are parameters'
+    /// types as its sender declares them. Opens files. Fails with kind `Input` if the statement makes no sense or names what
+    /// is not there, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a file cannot be
+    /// read.
+    pub fn describe(
+        &self,
+        parsed: &ParsedStatement,
+        given: &[Option<DataType>],
+    ) -> Result<(Description, Option<PlannedStatement>)> {
+        let (description, planned) =
+            self.in_runtime(|| self.planner().describe(&self.snapshot(), parsed.tree(), given))?;
+        let planned = planned.map(|planned| PlannedStatement::new(parsed.text(), planned));
+        Ok((description, planned))
+    }
+
+    /// Plans a statement. `values` are arrays of one row, one for each of `$1`, `$2`, …. Opens files. Fails with kind
+    /// `Input` if the statement makes no sense, names what is not there or has more parameters, with kind `Value` if a
+    /// constant cannot be computed, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a
+    /// file cannot be read.
+    pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
+        let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
+        let planned = self.in_runtime(|| self.planner().plan(&self.snapshot(), parsed.tree(), &values))?;
+        Ok(PlannedStatement::new(parsed.text(), planned))
+    }
+
+    /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.
+    /// Opens files. What fails without values need not fail with them.
+    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<GenericPlan>> {
+        let plan = self.in_runtime(|| self.planner().plan_generic(&self.snapshot(), parsed.tree(), types))?;
+        Ok(plan.map(|plan| GenericPlan::new(parsed.text(), plan)))
+    }
+}
+
+impl PlannedStatement {
+    /// Whether planning the text again, in this session, would give the same plan. May look at files.
+    pub fn is_current(&self, session: &Session) -> bool {
+        self.is_current_for(session.planner())
+    }
+}
+
+impl GenericPlan {
+    /// Whether planning the text again, in this session, would give the same plan. May look at files.
+    pub fn is_current(&self, session: &Session) -> bool {
+        self.is_current_for(session.planner())
+    }
+}

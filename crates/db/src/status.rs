@@ -1,0 +1,64 @@
+//! What a database does at this moment: for metrics, boards and listings, so that servers and shells need not know the
+//! engine.
+
+use std::sync::Arc;
+
+use diligence_engine::Engine;
+
+pub use diligence_engine::flow::profile::display_ns;
+pub use diligence_engine::memory::{HolderInfo, display_bytes};
+pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
+pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
+pub use diligence_engine::stages::{StageInfo, WorkerInfo};
+pub use diligence_engine::temp::{DirectoryInfo, TempInfo};
+
+/// The status of a database's engine. Cheap to clone; each method tells of the moment when it is called, and none of
+/// them runs a query or waits for one.
+#[derive(Clone)]
+pub struct Status(Arc<Engine>);
+
+impl Status {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self(engine)
+    }
+
+    /// Queries that wait for memory or run, and those that ended last.
+    pub fn queries(&self) -> Vec<QueryInfo> {
+        self.0.queries()
+    }
+
+    /// The engine's stages.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        self.0.stages()
+    }
+
+    /// The workers.
+    pub fn workers(&self) -> Vec<WorkerInfo> {
+        self.0.workers()
+    }
+
+    /// What queries share: counters, and the states that are built or kept.
+    pub fn sharing(&self) -> SharingInfo {
+        self.0.sharing()
+    }
+
+    /// The memory budget of the process, in bytes.
+    pub fn memory_budget_bytes(&self) -> usize {
+        self.0.broker().budget_bytes()
+    }
+
+    /// Who has reserved memory.
+    pub fn memory_holders(&self) -> Vec<HolderInfo> {
+        self.0.broker().holders()
+    }
+
+    /// Bytes that are reserved, by all holders together.
+    pub fn memory_reserved_bytes(&self) -> usize {
+        self.memory_holders().iter().map(|holder| holder.bytes).sum()
+    }
+
+    /// Temp space.
+    pub fn temp(&self) -> TempInfo {
+        self.0.temp().info()
+    }
+}
