@@ -105,7 +105,7 @@ fn throng(address: &Address, sessions: u64, seed: u64) {
 /// Waits until no session is there, and nothing is left of their statements.
 fn quiet(server: &Server, database: &Database, seed: u64) {
     let mut waited = Duration::ZERO;
-    while server.registry().count() > 0 || server.path().admission().info().total().running > 0 {
+    while server.registry().count() > 0 || server.execution().admission().info().total().running > 0 {
         assert!(waited < Duration::from_secs(20), "{} sessions are left, seed {seed}", server.registry().count());
         std::thread::sleep(Duration::from_millis(10));
         waited += Duration::from_millis(10);

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use diligence_engine::query::Progress;
+use diligence_db::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How long a statement runs before it gets a bar; sooner, the bar would only flicker.

@@ -10,8 +10,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::Error;
 use diligence_client::Url;
 use diligence_client::blocking::{Answer, Connection};
+use diligence_db::Progress;
 use diligence_db::Session;
-use diligence_engine::query::Progress;
 
 use crate::failure::{Failure, complain};
 use crate::interrupt::InterruptGuard;

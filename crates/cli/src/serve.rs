@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use diligence_base::ErrorKind;
 use diligence_server::config::{HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
-use diligence_server::path::PathOptions;
+use diligence_server::execution::ExecutionOptions;
 use diligence_server::scram::Verifier;
 use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
 
@@ -47,11 +47,11 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         (Some(certificates), Some(key)) => Some(TlsFiles { certificates: certificates.clone(), key: key.clone() }),
         _ => None,
     };
-    let path = PathOptions {
-        running_max: arguments.running_max.map_or(defaults.path.running_max, usize::from),
-        heavy_max: arguments.heavy_max.map_or(defaults.path.heavy_max, usize::from),
-        queue_max: arguments.queue_max.unwrap_or(defaults.path.queue_max),
-        ..defaults.path
+    let execution = ExecutionOptions {
+        running_max: arguments.running_max.map_or(defaults.execution.running_max, usize::from),
+        heavy_max: arguments.heavy_max.map_or(defaults.execution.heavy_max, usize::from),
+        queue_max: arguments.queue_max.unwrap_or(defaults.execution.queue_max),
+        ..defaults.execution
     };
     let limits = Limits {
         sessions_max: arguments.sessions_max.map_or(defaults.limits.sessions_max, usize::from),
@@ -69,7 +69,7 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         endpoints: arguments.endpoints.clone(),
         files: arguments.files,
         limits,
-        path,
+        execution,
     })
 }
 

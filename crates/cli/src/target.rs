@@ -6,8 +6,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Error;
-use diligence_db::{QueryResult, ResultKind, Session};
-use diligence_engine::query::Progress;
+use diligence_db::{Progress, QueryResult, ResultKind, Session};
 
 use crate::interrupt::InterruptGuard;
 use crate::progress::StatementProgress;
@@ -69,10 +68,10 @@ impl Target for Session {
         interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
     ) -> Result<Box<dyn RunningStatement + 'a>, Error> {
-        let beginning = Session::begin(self, sql);
+        let pending = self.start_pending(sql);
         let result = loop {
-            match beginning.wait(LOOK_EVERY) {
-                Poll::Ready(begun) => break begun?,
+            match pending.wait(LOOK_EVERY) {
+                Poll::Ready(started) => break started?,
                 Poll::Pending if interrupt.interrupted() => return Err(Error::cancelled()),
                 Poll::Pending => progress.show_planning(),
             }

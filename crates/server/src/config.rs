@@ -19,7 +19,7 @@ use diligence_base::{Error, Result};
 use diligence_db::rights::Rights;
 use serde::Deserialize;
 
-use crate::path::PathOptions;
+use crate::execution::ExecutionOptions;
 use crate::roles::{Role, RoleEntry, roles};
 use crate::scram::Verifier;
 
@@ -48,8 +48,8 @@ pub struct ServerOptions {
     pub files: bool,
     /// Limits.
     pub limits: Limits,
-    /// The stages.
-    pub path: PathOptions,
+    /// The stages, and how many queries run.
+    pub execution: ExecutionOptions,
 }
 
 impl Default for ServerOptions {
@@ -63,7 +63,7 @@ impl Default for ServerOptions {
             endpoints: None,
             files: false,
             limits: Limits::default(),
-            path: PathOptions::default(),
+            execution: ExecutionOptions::default(),
         }
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
-//! 2. It crosses the stages in front of the engine ([`path`], [`stages`]): *parse* makes a syntax tree, *optimize* a
-//!    plan; what was planned before goes straight on ([`cache`]).
+//! 2. It crosses the stages in front of the engine ([`execution`], [`stages`]): *parse* makes a syntax tree, *optimize* a
+//!    plan; what was planned before goes straight on ([the plan cache](diligence_db::plans)).
 //! 3. [`admission`] lets it in, has it wait in line, or refuses it when the line is too long. Cheap statements and
 //!    heavy ones have lines of their own.
 //! 4. *execute* starts it in the engine, whose workers run it. Its rows come back as they appear, are written in the
-//!    client's form on the threads of *execute*, and go out as fast as the client takes them.
+//!    client's form (`encoding`) on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
+//!
+//! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `scram`, `roles`, `encoding`,
+//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `listing`, `http`, `pg`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
@@ -16,21 +19,19 @@
 //! * A client that is slow, or gone, costs its session and nothing else; one that leaves cancels its statement.
 
 pub mod admission;
-pub mod cache;
 pub mod config;
 mod duration;
+mod encoding;
+pub mod execution;
 pub mod http;
 mod listing;
-pub mod path;
-#[cfg(test)]
-mod path_tests;
 pub mod pg;
 pub mod process;
 pub mod registry;
 pub mod roles;
-mod running;
 pub mod scram;
 pub mod server;
+pub mod service;
 pub mod sqlstate;
 pub mod stages;
 

@@ -6,17 +6,18 @@ use std::sync::{Arc, Weak};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
+use diligence_db::plans::PLANS_MAX;
 use diligence_db::{ComputedTable, SessionSnapshot};
 
-use crate::server::Server;
+use crate::service::Service;
 
 /// Adds the tables to the database.
-pub(crate) fn install(server: &Arc<Server>) {
-    let database = server.path().database();
+pub(crate) fn install(service: &Arc<Service>) {
+    let database = service.database();
     let table = |rows: Source, columns: &[(&str, DataType)]| {
         let fields = columns.iter().map(|(name, kind)| Field::new(*name, kind.clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Arc::new(Listing { server: Arc::downgrade(server), schema, rows }) as Arc<dyn ComputedTable>
+        Arc::new(Listing { service: Arc::downgrade(service), schema, rows }) as Arc<dyn ComputedTable>
     };
     let (number, text) = (DataType::Int64, DataType::Utf8View);
     let counted = ["queued", "queue_max", "waiting", "running", "running_max", "done_total", "refused_total"];
@@ -36,10 +37,10 @@ pub(crate) fn install(server: &Arc<Server>) {
     database.add_system_table("sessions", table(sessions, &columns));
 }
 
-type Source = fn(&Server) -> Vec<ArrayRef>;
+type Source = fn(&Service) -> Vec<ArrayRef>;
 
 struct Listing {
-    server: Weak<Server>,
+    service: Weak<Service>,
     schema: SchemaRef,
     rows: Source,
 }
@@ -56,8 +57,8 @@ impl ComputedTable for Listing {
     }
 
     fn rows(&self, _: &SessionSnapshot) -> Result<RecordBatch> {
-        let Some(server) = self.server.upgrade() else { return Ok(RecordBatch::new_empty(self.schema.clone())) };
-        RecordBatch::try_new(self.schema.clone(), (self.rows)(&server)).map_err(|error| Error::bug(error.to_string()))
+        let Some(service) = self.service.upgrade() else { return Ok(RecordBatch::new_empty(self.schema.clone())) };
+        RecordBatch::try_new(self.schema.clone(), (self.rows)(&service)).map_err(|error| Error::bug(error.to_string()))
     }
 }
 
@@ -67,9 +68,9 @@ struct Stage {
     numbers: [Option<u64>; 9],
 }
 
-fn stages(server: &Server) -> Vec<ArrayRef> {
-    let registry = server.registry();
-    let limits = &server.options().limits;
+fn stages(service: &Service) -> Vec<ArrayRef> {
+    let registry = service.registry();
+    let limits = &service.options().limits;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     let connecting = registry.connecting.load(std::sync::atomic::Ordering::Relaxed);
     let mut rows = vec![Stage {
@@ -86,7 +87,7 @@ fn stages(server: &Server) -> Vec<ArrayRef> {
             None,
         ],
     }];
-    rows.extend(server.path().stages().into_iter().map(|stage| Stage {
+    rows.extend(service.execution().stages().into_iter().map(|stage| Stage {
         name: stage.name,
         numbers: [
             Some(stage.queued as u64),
@@ -100,7 +101,7 @@ fn stages(server: &Server) -> Vec<ArrayRef> {
             Some(stage.service_ns_total / 1000),
         ],
     }));
-    let admission = server.path().admission().info();
+    let admission = service.execution().admission().info();
     let lanes = [("admission", admission.total()), ("cheap lane", admission.cheap), ("heavy lane", admission.heavy)];
     rows.extend(lanes.map(|(name, lane)| Stage {
         name,
@@ -116,12 +117,12 @@ fn stages(server: &Server) -> Vec<ArrayRef> {
             None,
         ],
     }));
-    let cache = server.path().cache().info();
+    let cache = service.execution().plan_cache().info();
     rows.push(Stage {
         name: "plan cache",
         numbers: [
             Some(cache.plans as u64),
-            Some(crate::cache::PLANS_MAX as u64),
+            Some(PLANS_MAX as u64),
             None,
             None,
             None,
@@ -139,8 +140,8 @@ fn stages(server: &Server) -> Vec<ArrayRef> {
     columns
 }
 
-fn sessions(server: &Server) -> Vec<ArrayRef> {
-    let list = server.registry().list();
+fn sessions(service: &Service) -> Vec<ArrayRef> {
+    let list = service.registry().list();
     let text = |value: fn(&crate::registry::SessionInfo) -> Option<&str>| {
         Arc::new(StringViewArray::from_iter(list.iter().map(value))) as ArrayRef
     };

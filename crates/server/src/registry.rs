@@ -30,11 +30,11 @@ pub struct Entry {
     pub cancel: Notify,
     /// Whether somebody asked for that since the statement began.
     cancel_asked: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct SessionState {
     statement: Option<String>,
     application: String,
 }
@@ -175,7 +175,7 @@ impl Registry {
         let mut sessions = self.sessions.lock().values().cloned().collect::<Vec<_>>();
         sessions.sort_by_key(|entry| entry.id);
         let info = |entry: Arc<Entry>| {
-            let State { statement, application } = entry.state.lock().clone();
+            let SessionState { statement, application } = entry.state.lock().clone();
             SessionInfo {
                 id: entry.id,
                 user: entry.user.clone(),

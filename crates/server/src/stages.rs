@@ -1,7 +1,7 @@
 //! Stages in front of the engine: bounded queues, each with threads of its own that were started before they are
 //! needed.
 //!
-//! The life of a statement crosses them in order: *connect* (the door's own accounting of handshakes), *parse*,
+//! The life of a statement crosses them in order: *connect* (the doors' own accounting of handshakes), *parse*,
 //! *optimize*, *execute*, *disconnect*. Whoever wants work done waits for a place in the stage's queue, without a
 //! thread: so a full stage holds back the stage before it, and at last the sessions, which then read no more from their
 //! clients.
@@ -39,7 +39,7 @@ struct Shared {
     places: Semaphore,
     queue: Mutex<Queue>,
     wake: Condvar,
-    counters: Counters,
+    counters: LiveCounters,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Counters {
+struct LiveCounters {
     waiting: AtomicUsize,
     running: AtomicUsize,
     done: AtomicU64,
@@ -59,7 +59,7 @@ struct Counters {
 
 /// A stage's counters at one moment.
 #[derive(Clone, Debug)]
-pub struct StageInfo {
+pub struct StageCounters {
     /// Its name.
     pub name: &'static str,
     /// Work in the queue.
@@ -81,7 +81,7 @@ pub struct StageInfo {
 }
 
 impl Stage {
-    /// Starts a stage.
+    /// Starts a stage. Fails with kind `Resource` if the system has no threads left.
     pub fn start(name: &'static str, threads: usize, limit: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             name,
@@ -90,7 +90,7 @@ impl Stage {
             places: Semaphore::new(limit),
             queue: Mutex::default(),
             wake: Condvar::new(),
-            counters: Counters::default(),
+            counters: LiveCounters::default(),
         });
         // Made first, so that what was started ends if the rest cannot start.
         let stage = Self(Arc::new(Handle { shared: shared.clone() }));
@@ -104,7 +104,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Has work done on one of the stage's threads, and waits for it. Dropped, the work is not begun if it has not yet.
+    /// Has work done on one of the stage's threads, and waits for it. Dropped, the work is not begun if it has not
+    /// yet. Fails with the error of the work, and with kind `Resource` if the stage takes no more work.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let shared = &self.0.shared;
         let place = {
@@ -134,10 +135,10 @@ impl Stage {
     }
 
     /// The counters now.
-    pub fn info(&self) -> StageInfo {
+    pub fn counters(&self) -> StageCounters {
         let shared = &self.0.shared;
         let counters = &shared.counters;
-        StageInfo {
+        StageCounters {
             name: shared.name,
             queued: shared.queue.lock().work.len(),
             limit: shared.limit,
@@ -236,7 +237,7 @@ mod tests {
             let stage = stage.clone();
             async move { stage.run(move || held.recv().map_err(|_| Error::bug("never released"))).await }
         });
-        while stage.info().running == 0 {
+        while stage.counters().running == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let others = (0..5).map(|number| {
@@ -244,17 +245,17 @@ mod tests {
             tokio::spawn(async move { stage.run(move || Ok(number)).await })
         });
         let others = others.collect::<Vec<_>>();
-        while stage.info().waiting < 3 {
+        while stage.counters().waiting < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let info = stage.info();
-        assert_eq!((info.queued, info.waiting, info.running), (2, 3, 1));
+        let counters = stage.counters();
+        assert_eq!((counters.queued, counters.waiting, counters.running), (2, 3, 1));
         release.send(()).unwrap();
         first.await.unwrap().unwrap();
         for (number, other) in others.into_iter().enumerate() {
             assert_eq!(other.await.unwrap().unwrap(), number);
         }
-        assert_eq!(stage.info().done_total, 6);
+        assert_eq!(stage.counters().done_total, 6);
     }
 
     #[tokio::test]
@@ -263,7 +264,7 @@ mod tests {
         let error = stage.run::<()>(|| panic!("on purpose")).await.unwrap_err();
         assert_eq!(error.kind(), diligence_base::ErrorKind::Bug);
         // The caller has its answer a moment before the thread is free.
-        while stage.info().running > 0 {
+        while stage.counters().running > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let (release, held) = channel::<()>();
@@ -271,7 +272,7 @@ mod tests {
             let stage = stage.clone();
             async move { stage.run(move || held.recv().map_err(|_| Error::bug("never released"))).await }
         });
-        while stage.info().running == 0 {
+        while stage.counters().running == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let (tell, told) = channel();

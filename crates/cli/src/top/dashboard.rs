@@ -1,8 +1,7 @@
 //! A snapshot as lines of text.
 
 use console::{measure_text_width, truncate_str};
-use diligence_engine::flow::profile::display_ns;
-use diligence_engine::memory::display_bytes;
+use diligence_db::status::{display_bytes, display_ns};
 use nu_ansi_term::{Color, Style};
 
 use super::snapshot::{FrontStage, Query, Snapshot};

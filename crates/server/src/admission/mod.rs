@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use diligence_base::limits::QUERY_GRANT_BYTES;
+use diligence_base::limits::{CHEAP_WORK_MAX, QUERY_GRANT_BYTES};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{Needs, Used, WaitingQuery};
 use parking_lot::Mutex;
@@ -30,8 +30,6 @@ use crate::sqlstate;
 pub const CHEAP_ROWS_MAX: usize = 1_000_000;
 /// Bytes that a cheap query reserves at most: what others are sure of before they start.
 pub const CHEAP_MEMORY_BYTES_MAX: usize = QUERY_GRANT_BYTES;
-/// Time on workers that a cheap query takes at most, where it is known from before.
-pub const CHEAP_WORK_MAX: Duration = Duration::from_millis(50);
 
 /// The part of the memory budget, as its divisor, that heavy queries leave to others.
 const MEMORY_LEFT_PART: usize = 8;
@@ -57,49 +55,6 @@ impl fmt::Display for Class {
             Class::Cheap => "cheap",
             Class::Heavy => "heavy",
         })
-    }
-}
-
-/// What a remembered plan used when it ran last. Of one that has not run yet: what one like it used.
-#[derive(Debug, Default)]
-pub struct History {
-    last: Mutex<Option<Used>>,
-    /// That of all statements that differ in constants only, and are expected to need about the same.
-    template: Option<Arc<History>>,
-}
-
-impl History {
-    /// That of a statement of a template.
-    pub fn of(template: Arc<History>) -> Self {
-        Self { last: Mutex::default(), template: Some(template) }
-    }
-
-    /// What its template needs: whichever statement of it runs next. Itself if it is of none.
-    pub fn shared(self: &Arc<Self>) -> Arc<History> {
-        self.template.clone().unwrap_or_else(|| self.clone())
-    }
-
-    /// What it used.
-    pub fn used(&self) -> Option<Used> {
-        let own = *self.last.lock();
-        own.or_else(|| self.template.as_ref()?.used())
-    }
-
-    /// Notes what it used this time. One that did not come to its end may have needed more than it used.
-    pub fn note(&self, used: Used, complete: bool) {
-        if let Some(template) = &self.template {
-            template.note(used, complete);
-        }
-        let mut last = self.last.lock();
-        *last = match *last {
-            Some(before) if !complete => Some(Used {
-                memory_bytes: before.memory_bytes.max(used.memory_bytes),
-                worked: before.worked.max(used.worked),
-            }),
-            // What is cheap so far may have been going to be heavy.
-            None if !complete && used.worked <= CHEAP_WORK_MAX => None,
-            _ => Some(used),
-        };
     }
 }
 
@@ -188,13 +143,13 @@ pub struct AdmissionOptions {
 
 /// The door to the engine.
 pub struct Admission {
-    state: Mutex<State>,
+    state: Mutex<AdmissionState>,
     /// What the engine's budget is at the moment.
     budget_bytes: Box<dyn Fn() -> usize + Send + Sync>,
     began: Instant,
 }
 
-struct State {
+struct AdmissionState {
     lanes: Lanes,
     waiting: HashMap<Ticket, Waiting>,
     /// Those who have been let in, and have not left.
@@ -273,7 +228,7 @@ impl Admission {
     pub fn new(options: AdmissionOptions, budget_bytes: impl Fn() -> usize + Send + Sync + 'static) -> Arc<Self> {
         let limits = |running_max: usize| LaneLimits { running_max: running_max.max(1), queue_max: options.queue_max };
         let lanes = Lanes::new(limits(options.cheap_max), limits(options.heavy_max));
-        let state = Mutex::new(State { lanes, waiting: HashMap::new(), inside: HashMap::new() });
+        let state = Mutex::new(AdmissionState { lanes, waiting: HashMap::new(), inside: HashMap::new() });
         Arc::new(Self { state, budget_bytes: Box::new(budget_bytes), began: Instant::now() })
     }
 
@@ -402,7 +357,7 @@ impl Admission {
     }
 }
 
-impl State {
+impl AdmissionState {
     fn tell(&mut self, tickets: &[Ticket]) {
         for ticket in tickets {
             if let Some(waiting) = self.waiting.remove(ticket) {
@@ -590,18 +545,5 @@ mod tests {
         assert_eq!(of(needs(usize::MAX, usize::MAX), Some(used(100, 5))), (Class::Cheap, 100));
         assert_eq!(of(needs(10, 10), Some(used(100, 5000))), (Class::Heavy, 100));
         assert_eq!(of(needs(10, 10), Some(used(1 << 30, 5))), (Class::Heavy, 1 << 30));
-    }
-
-    #[test]
-    fn a_query_that_was_ended_early_does_not_seem_cheap() {
-        let used = |milliseconds| Used { memory_bytes: 0, worked: Duration::from_millis(milliseconds) };
-        let history = History::default();
-        history.note(used(1), false);
-        assert_eq!(history.used(), None);
-        history.note(used(900), false);
-        history.note(used(1), false);
-        assert_eq!(history.used(), Some(used(900)));
-        history.note(used(1), true);
-        assert_eq!(history.used(), Some(used(1)));
     }
 }

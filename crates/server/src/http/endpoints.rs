@@ -29,10 +29,12 @@ use diligence_base::{Error, Result};
 use minijinja::Environment;
 use ring::digest;
 
-use super::rows::{Format, objects, response};
-use super::{Caller, QUEUE_HEADER, failure, queue_header, within};
-use crate::pg::parameters::from_text;
-use crate::server::Server;
+use super::rows::{objects, response};
+use super::{Caller, QUEUE_HEADER, failure, queue_header, wanted_types, within};
+use crate::encoding::formats::Format;
+use crate::encoding::parameters::from_text;
+use crate::execution::RunningStatement;
+use crate::service::Service;
 
 /// Rows that a template gets at most.
 const TEMPLATE_ROWS_MAX: usize = 10_000;
@@ -286,7 +288,7 @@ fn numbered(text: &str, parameters: &[Parameter]) -> Result<String> {
 
 /// Answers a request for the endpoint with this index.
 pub(super) async fn serve(
-    State(server): State<Arc<Server>>,
+    State(service): State<Arc<Service>>,
     all: Arc<Endpoints>,
     index: usize,
     request: Request,
@@ -300,13 +302,13 @@ pub(super) async fn serve(
         Err(error) => return failure(&Error::input(error.to_string()).with_code("22023")),
     };
     let headers = request.headers().clone();
-    answer(&server, &all, &all.endpoints[index], &caller, &given, &headers)
+    answer(&service, &all, &all.endpoints[index], &caller, &given, &headers)
         .await
         .unwrap_or_else(|error| failure(&error))
 }
 
 async fn answer(
-    server: &Arc<Server>,
+    service: &Arc<Service>,
     all: &Endpoints,
     endpoint: &Endpoint,
     caller: &Caller,
@@ -315,7 +317,7 @@ async fn answer(
 ) -> Result<Response> {
     let format = match given.get("format") {
         Some(name) => Format::named(name),
-        None => Format::accepted(headers, endpoint.template.is_some()),
+        None => Format::accepted(wanted_types(headers), endpoint.template.is_some()),
     };
     let format = format.filter(|format| *format != Format::Html || endpoint.template.is_some());
     let Some(format) = format else {
@@ -324,24 +326,24 @@ async fn answer(
     };
     caller.role.check_endpoint(&endpoint.path)?;
     let values = endpoint.values(given)?;
-    let (session, entry) = caller.session_with(server, caller.role.endpoint_options())?;
+    let (session, entry) = caller.session_with(service, caller.role.endpoint_options())?;
     entry.does(Some(&endpoint.sql));
-    let path = server.path();
-    let parsed = path.parse(&session, endpoint.sql.clone()).await?;
-    let ready = path.plan(&session, &parsed, values).await?;
-    let tag = ready.planned.fingerprint().map(|states| etag(server, endpoint, given, format, &states));
+    let execution = service.execution();
+    let parsed = execution.parse(&session, endpoint.sql.clone()).await?;
+    let ready = execution.plan(&session, &parsed, values).await?;
+    let tag = ready.planned.fingerprint().map(|states| etag(service, endpoint, given, format, &states));
     let unchanged = tag.as_ref().is_some_and(|tag| matches(headers, tag));
     let mut answer = if unchanged {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let begin = async {
-            let running = path.begin(&session, &caller.asker(), &endpoint.sql, ready).await?;
+            let running = execution.start_ready(&session, &caller.asker(), &endpoint.sql, ready).await?;
             match (&endpoint.template, format) {
-                (Some(template), Format::Html) => page(server, all, template, running, given).await,
-                _ => response(server, running, format, entry).await,
+                (Some(template), Format::Html) => page(service, all, template, running, given).await,
+                _ => response(service, running, format, entry).await,
             }
         };
-        within(caller.role.time(server.options().limits.statement_time_max), begin).await?
+        within(caller.role.time(service.options().limits.statement_time_max), begin).await?
     };
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         answer.headers_mut().insert(header::ETAG, tag);
@@ -352,15 +354,15 @@ async fn answer(
 }
 
 async fn page(
-    server: &Arc<Server>,
+    service: &Arc<Service>,
     all: &Endpoints,
     template: &str,
-    running: crate::running::Running,
+    running: RunningStatement,
     given: &BTreeMap<String, String>,
 ) -> Result<Response> {
     let columns = running.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     let queue = queue_header(running.passed());
-    let rows = objects(server, running, TEMPLATE_ROWS_MAX).await?;
+    let rows = objects(service, running, TEMPLATE_ROWS_MAX).await?;
     let wrong = |error: minijinja::Error| Error::input(format!("the template '{template}': {error:#}"));
     let context = minijinja::context! { columns, rows, parameters => given };
     let text = all.templates.get_template(template).and_then(|template| template.render(context)).map_err(wrong)?;
@@ -372,14 +374,14 @@ async fn page(
 /// A tag for an answer. Numbers of tables' states begin anew with each process, so the tag has the process's secret in
 /// it. It is weak: compressed or not, the answer is the same.
 fn etag(
-    server: &Server,
+    service: &Service,
     endpoint: &Endpoint,
     given: &BTreeMap<String, String>,
     format: Format,
     states: &str,
 ) -> String {
     let mut hash = digest::Context::new(&digest::SHA256);
-    hash.update(server.secret());
+    hash.update(service.secret());
     for part in [endpoint.sql.as_str(), format.content_type(), states] {
         hash.update(&(part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());

@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-
-use diligence_engine::stages::StageInfo;
+use diligence_db::status::StageInfo;
 
 use crate::admission::lanes::LaneInfo;
-use crate::server::Server;
+use crate::service::Service;
+use crate::stages::StageCounters;
 
 /// The counters.
-pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&server)).into_response()
+pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&service)).into_response()
 }
 
 /// Collects lines.
@@ -36,9 +36,9 @@ impl Text {
     }
 }
 
-fn text(server: &Server) -> String {
+fn text(service: &Service) -> String {
     let mut text = Text(String::new());
-    let registry = server.registry();
+    let registry = service.registry();
     text.one("sessions", "gauge", "Sessions at this moment.", registry.count() as u64);
     text.one("connecting", "gauge", "Clients that are connecting.", registry.connecting.load(Ordering::Relaxed) as u64);
     text.one("sessions_total", "counter", "Sessions since the start.", registry.sessions_total.load(Ordering::Relaxed));
@@ -48,7 +48,7 @@ fn text(server: &Server) -> String {
         "Connections turned away.",
         registry.refused_total.load(Ordering::Relaxed),
     );
-    let admission = server.path().admission().info();
+    let admission = service.execution().admission().info();
     let by = |value: fn(&LaneInfo) -> u64| {
         [("cheap", &admission.cheap), ("heavy", &admission.heavy)]
             .map(|(class, lane)| (format!("{{class=\"{class}\"}}"), value(lane)))
@@ -74,12 +74,12 @@ fn text(server: &Server) -> String {
         "What heavy queries that run are expected to reserve.",
         admission.memory_taken_bytes as u64,
     );
-    let cache = server.path().cache().info();
+    let cache = service.execution().plan_cache().info();
     text.one("plans_remembered", "gauge", "Plans in the cache.", cache.plans as u64);
     text.one("plan_hits_total", "counter", "Statements that went straight to execute.", cache.hits_total);
     text.one("plan_misses_total", "counter", "Statements that were planned.", cache.misses_total);
-    let stages = server.path().stages();
-    let by = |value: fn(&crate::stages::StageInfo) -> u64| {
+    let stages = service.execution().stages();
+    let by = |value: fn(&StageCounters) -> u64| {
         stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
     };
     text.metric("stage_queued", "gauge", "Work in a stage's queue.", &by(|stage| stage.queued as u64));
@@ -103,8 +103,8 @@ fn text(server: &Server) -> String {
         "Time on a thread, in microseconds.",
         &by(|stage| stage.service_ns_total / 1000),
     );
-    let engine = server.path().database().engine();
-    let engine_stages = engine.stages();
+    let status = service.database().status();
+    let engine_stages = status.stages();
     let by = |value: fn(&StageInfo) -> u64| {
         engine_stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
     };
@@ -115,9 +115,9 @@ fn text(server: &Server) -> String {
         "memory_budget_bytes",
         "gauge",
         "What all queries together may reserve.",
-        engine.broker().budget_bytes() as u64,
+        status.memory_budget_bytes() as u64,
     );
-    let sharing = engine.sharing();
+    let sharing = status.sharing();
     text.one("sharing_queries_total", "counter", "Queries that asked to share.", sharing.queries_total);
     text.one("sharing_builds_total", "counter", "Runs that built a state for whoever reads it.", sharing.builds_total);
     text.one("sharing_satellites_total", "counter", "Queries that read what ran or waited.", sharing.satellites_total);
@@ -162,7 +162,6 @@ fn text(server: &Server) -> String {
         sharing.cohort_reads_total,
     );
     text.one("sharing_columns_drops_total", "counter", "Decoded columns dropped.", sharing.columns_drops_total);
-    let held = engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum();
-    text.one("memory_reserved_bytes", "gauge", "What is reserved.", held);
+    text.one("memory_reserved_bytes", "gauge", "What is reserved.", status.memory_reserved_bytes() as u64);
     text.0
 }

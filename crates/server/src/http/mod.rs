@@ -43,7 +43,7 @@ use tower_http::compression::CompressionLayer;
 use crate::admission::{Asker, Passed};
 use crate::registry::Registered;
 use crate::roles::Role;
-use crate::server::Server;
+use crate::service::Service;
 use crate::sqlstate;
 
 /// Connections whose TLS handshake is done and that wait to be served.
@@ -58,17 +58,17 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// A session for one request, and its entry in the list of sessions.
-    fn session(&self, server: &Arc<Server>) -> Result<(Session, Registered)> {
-        self.session_with(server, self.role.session_options())
+    fn session(&self, service: &Arc<Service>) -> Result<(Session, Registered)> {
+        self.session_with(service, self.role.session_options())
     }
 
     /// The same, to do what `options` allow.
-    fn session_with(&self, server: &Arc<Server>, options: SessionOptions) -> Result<(Session, Registered)> {
-        if server.is_stopping() {
+    fn session_with(&self, service: &Arc<Service>, options: SessionOptions) -> Result<(Session, Registered)> {
+        if service.is_stopping() {
             return Err(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN));
         }
-        let entry = server.registry().register("http", &self.user, String::new(), 4)?;
-        let session = server.path().database().session_with(options);
+        let entry = service.registry().register("http", &self.user, String::new(), 4)?;
+        let session = service.database().session_with(options);
         session.set_facts(diligence_db::Facts { user: self.user.clone(), ..diligence_db::Facts::default() });
         Ok((session, entry))
     }
@@ -85,11 +85,11 @@ impl Caller {
 }
 
 /// All routes. Fails if the folder of endpoints cannot be read or one of them makes no sense.
-pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
-    let endpoints = Arc::new(endpoints::Endpoints::read(server.options().endpoints.as_deref())?);
+pub(crate) fn router(service: &Arc<Service>) -> Result<Router> {
+    let endpoints = Arc::new(endpoints::Endpoints::read(service.options().endpoints.as_deref())?);
     let description = openapi::description(&endpoints);
     let mut guarded = Router::new()
-        .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(server.options().limits.message_bytes_max)))
+        .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(service.options().limits.message_bytes_max)))
         .route("/v1/queries", get(queries))
         .route("/v1/queries/{id}", delete(cancel))
         .route("/v1/status", get(status::status))
@@ -99,36 +99,36 @@ pub(crate) fn router(server: &Arc<Server>) -> Result<Router> {
         let (all, path) = (endpoints.clone(), endpoints.path(index));
         guarded = guarded.route(
             &path,
-            get(move |state: State<Arc<Server>>, request: Request| endpoints::serve(state, all, index, request)),
+            get(move |state: State<Arc<Service>>, request: Request| endpoints::serve(state, all, index, request)),
         );
     }
     for file in console::FILES {
         guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
     }
-    let guarded = guarded.layer(from_fn_with_state(server.clone(), guard)).layer(CompressionLayer::new());
+    let guarded = guarded.layer(from_fn_with_state(service.clone(), guard)).layer(CompressionLayer::new());
     Ok(Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .merge(guarded)
-        .with_state(server.clone()))
+        .with_state(service.clone()))
 }
 
 /// Lets requests of those who may come through.
-async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
-    let caller = match &server.options().users {
+async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+    let caller = match &service.options().users {
         None => {
             if !is_own_name(request.headers()) {
                 let error = Error::input("this server answers to its own address only");
                 let hint = "use http://127.0.0.1 or http://localhost, or have users log in";
                 return failure(&error.with_code(sqlstate::DENIED).with_hint(hint));
             }
-            Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(server.options().files)) }
+            Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)) }
         }
         Some(users) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
             let known = users.get(&user).cloned();
             // Hashing takes as long for a user who does not exist.
-            let fits = server.path().compute(move || {
+            let fits = service.execution().compute(move || {
                 Ok(match known {
                     Some(known) => known.verifier.fits(&password).then_some(known.role),
                     None => {
@@ -193,6 +193,11 @@ pub(crate) fn failure(error: &Error) -> Response {
     response
 }
 
+/// What a client accepts, if it says so.
+fn wanted_types(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::ACCEPT)?.to_str().ok()
+}
+
 /// What clients are told of how their query was let in: its class, and where it stood in line and for how long.
 const QUEUE_HEADER: &str = "diligence-queue";
 
@@ -219,8 +224,8 @@ async fn within(limit: Duration, answer: impl Future<Output = Result<Response>>)
     tokio::time::timeout(limit, answer).await.map_err(late)?
 }
 
-async fn ready(State(server): State<Arc<Server>>) -> Response {
-    if server.is_stopping() {
+async fn ready(State(service): State<Arc<Service>>) -> Response {
+    if service.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response()
     } else {
         "ready\n".into_response()
@@ -228,10 +233,10 @@ async fn ready(State(server): State<Arc<Server>>) -> Response {
 }
 
 /// What the caller may see of the engine's queries, and of those that wait to be let in.
-async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Response {
-    let path = server.path();
-    let mut queries = path.database().engine().queries();
-    queries.retain(|query| caller.may_touch(path.owner(query.id.0).as_deref()));
+async fn queries(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
+    let execution = service.execution();
+    let mut queries = execution.database().status().queries();
+    queries.retain(|query| caller.may_touch(execution.owner(query.id.0).as_deref()));
     let listed = queries.into_iter().map(|query| {
         json!({
             "id": query.id.0,
@@ -247,7 +252,7 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
             "error": query.error.map(|error| error.message().to_owned()),
         })
     });
-    let waiting = path.admission().waiting().into_iter().filter(|(user, _)| caller.may_touch(Some(user)));
+    let waiting = execution.admission().waiting().into_iter().filter(|(user, _)| caller.may_touch(Some(user)));
     let waiting = waiting.map(|(_, query)| {
         json!({
             "id": query.id,
@@ -262,12 +267,12 @@ async fn queries(State(server): State<Arc<Server>>, Extension(caller): Extension
 }
 
 async fn cancel(
-    State(server): State<Arc<Server>>,
+    State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
     Path(number): Path<i64>,
 ) -> Response {
     // To others it is not there.
-    if server.path().cancel(number, |owner| caller.may_touch(owner)) {
+    if service.execution().cancel(number, |owner| caller.may_touch(owner)) {
         return StatusCode::NO_CONTENT.into_response();
     }
     let error = Error::input(format!("no query with the number {number} runs or waits")).with_code("42704");
@@ -275,11 +280,11 @@ async fn cancel(
 }
 
 /// Serves until the server stops.
-pub(crate) async fn listen(server: Arc<Server>, listener: TcpListener, router: Router) {
+pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, router: Router) {
     let Ok(address) = listener.local_addr() else { return };
     let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
-    tokio::spawn(accept(server.clone(), listener, sender));
-    let until = server.clone();
+    tokio::spawn(accept(service.clone(), listener, sender));
+    let until = service.clone();
     let stopping = async move { until.stopping().await };
     // It only ends with the server.
     let _ = axum::serve(Accepted { accepted, address }, router).with_graceful_shutdown(stopping).await;
@@ -310,24 +315,24 @@ impl Listener for Accepted {
     }
 }
 
-async fn accept(server: Arc<Server>, listener: TcpListener, sender: mpsc::Sender<(Box<dyn Socket>, SocketAddr)>) {
+async fn accept(service: Arc<Service>, listener: TcpListener, sender: mpsc::Sender<(Box<dyn Socket>, SocketAddr)>) {
     loop {
-        let Ok(place) = server.connecting().clone().acquire_owned().await else { return };
+        let Ok(place) = service.connecting().clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = server.stopping() => return,
+            () = service.stopping() => return,
         };
         let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
-        let (server, sender) = (server.clone(), sender.clone());
+        let (service, sender) = (service.clone(), sender.clone());
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
-            let socket: Box<dyn Socket> = match server.tls() {
+            let socket: Box<dyn Socket> = match service.tls() {
                 None => Box::new(stream),
                 Some(acceptor) => {
-                    let limit = server.options().limits.connect_time_max;
+                    let limit = service.options().limits.connect_time_max;
                     match tokio::time::timeout(limit, acceptor.accept(stream)).await {
                         Ok(Ok(encrypted)) => Box::new(encrypted),
                         _ => return,

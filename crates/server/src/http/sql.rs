@@ -17,9 +17,10 @@ use diligence_base::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::rows::{Format, response};
-use super::{Caller, QUEUE_HEADER, failure, queue_header, within};
-use crate::server::Server;
+use super::rows::response;
+use super::{Caller, QUEUE_HEADER, failure, queue_header, wanted_types, within};
+use crate::encoding::formats::Format;
+use crate::service::Service;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,38 +33,38 @@ struct SqlRequest {
 
 /// Runs the statement.
 pub(super) async fn run(
-    State(server): State<Arc<Server>>,
+    State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let Some(format) = Format::accepted(&headers, false) else {
+    let Some(format) = Format::accepted(wanted_types(&headers), false) else {
         let error = Error::input(
             "rows come as application/json, application/x-ndjson, text/csv or \
                                   application/vnd.apache.arrow.stream",
         );
         return (StatusCode::NOT_ACCEPTABLE, axum::Json(super::error_json(&error))).into_response();
     };
-    answer(&server, &caller, &headers, &body, format).await.unwrap_or_else(|error| failure(&error))
+    answer(&service, &caller, &headers, &body, format).await.unwrap_or_else(|error| failure(&error))
 }
 
 async fn answer(
-    server: &Arc<Server>,
+    service: &Arc<Service>,
     caller: &Caller,
     headers: &HeaderMap,
     body: &[u8],
     format: Format,
 ) -> Result<Response> {
     let request = read(headers, body)?;
-    let (session, entry) = caller.session(server)?;
+    let (session, entry) = caller.session(service)?;
     entry.does(Some(&request.sql));
-    let path = server.path();
+    let execution = service.execution();
     let values = request.parameters.iter().map(value).collect::<Result<Vec<_>>>()?;
-    let limit = request.timeout_ms.map_or(server.options().limits.statement_time_max, Duration::from_millis);
+    let limit = request.timeout_ms.map_or(service.options().limits.statement_time_max, Duration::from_millis);
     let (limit, asker) = (caller.role.time(limit), caller.asker());
     let started = async {
-        let parsed = path.parse(&session, request.sql).await?;
-        let running = path.start(&session, &asker, &parsed, values, false).await?;
+        let parsed = execution.parse(&session, request.sql).await?;
+        let running = execution.start(&session, &asker, &parsed, values, false).await?;
         if running.is_command() {
             let queue = queue_header(running.passed());
             let done = running.finish().await?;
@@ -71,7 +72,7 @@ async fn answer(
             answer.headers_mut().insert(QUEUE_HEADER, queue);
             return Ok(answer);
         }
-        response(server, running, format, entry).await
+        response(service, running, format, entry).await
     };
     within(limit, started).await
 }

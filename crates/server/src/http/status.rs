@@ -9,42 +9,42 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::admission::lanes::LaneInfo;
-use crate::server::Server;
+use crate::service::Service;
 
 /// The counters. Times are in microseconds since the start.
-pub(super) async fn status(State(server): State<Arc<Server>>) -> Response {
-    axum::Json(value(&server)).into_response()
+pub(super) async fn status(State(service): State<Arc<Service>>) -> Response {
+    axum::Json(value(&service)).into_response()
 }
 
-fn value(server: &Server) -> Value {
-    let engine = server.path().database().engine();
-    let registry = server.registry();
-    let (admission, cache) = (server.path().admission().info(), server.path().cache().info());
-    let front = server.path().stages().into_iter().map(|stage| {
+fn value(service: &Service) -> Value {
+    let status = service.database().status();
+    let registry = service.registry();
+    let (admission, cache) = (service.execution().admission().info(), service.execution().plan_cache().info());
+    let front = service.execution().stages().into_iter().map(|stage| {
         json!({
             "name": stage.name, "queued": stage.queued, "queue_max": stage.limit, "waiting": stage.waiting,
             "running": stage.running, "running_max": stage.threads, "done_total": stage.done_total,
             "wait_us_total": stage.wait_ns_total / 1000, "service_us_total": stage.service_ns_total / 1000,
         })
     });
-    let stages = engine.stages().into_iter().map(|stage| {
+    let stages = status.stages().into_iter().map(|stage| {
         json!({
             "name": stage.name, "queued": stage.queued, "running": stage.running, "turns_total": stage.turns_total,
             "wait_us_total": stage.wait_ns_total / 1000, "service_us_total": stage.service_ns_total / 1000,
         })
     });
-    let workers = engine.workers().into_iter().map(|worker| {
+    let workers = status.workers().into_iter().map(|worker| {
         json!({
             "id": worker.id.0, "is_express": worker.is_express, "stage": worker.stage, "query": worker.query, "turns_total": worker.turns_total,
             "busy_us_total": worker.busy_ns_total / 1000, "longest_turn_us": worker.turn_ns_max / 1000,
         })
     });
-    let temp = engine.temp().info();
+    let temp = status.temp();
     let temp_used: usize = temp.directories.iter().map(|directory| directory.clusters_used).sum();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "sessions": {
-            "open": registry.count(), "open_max": server.options().limits.sessions_max,
+            "open": registry.count(), "open_max": service.options().limits.sessions_max,
             "connecting": registry.connecting.load(Ordering::Relaxed),
             "opened_total": registry.sessions_total.load(Ordering::Relaxed),
             "refused_total": registry.refused_total.load(Ordering::Relaxed),
@@ -58,8 +58,8 @@ fn value(server: &Server) -> Value {
         "stages": stages.collect::<Vec<_>>(),
         "workers": workers.collect::<Vec<_>>(),
         "memory": {
-            "reserved_bytes": engine.broker().holders().iter().map(|holder| holder.bytes as u64).sum::<u64>(),
-            "budget_bytes": engine.broker().budget_bytes(),
+            "reserved_bytes": status.memory_reserved_bytes(),
+            "budget_bytes": status.memory_budget_bytes(),
         },
         "temp": {
             "used_bytes": temp_used * temp.cluster_bytes,

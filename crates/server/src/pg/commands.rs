@@ -3,6 +3,8 @@
 //! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
 //! planner, which says what is wrong with it.
 
+use crate::encoding::copy::{CopyFormat, CopyOptions};
+
 /// A token of a statement: enough to tell these few statements.
 #[derive(Clone, Debug, PartialEq)]
 enum Token<'a> {
@@ -88,34 +90,6 @@ pub struct CopyIn {
     pub columns: Vec<String>,
     /// How rows are written.
     pub options: CopyOptions,
-}
-
-/// COPY's formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyFormat {
-    /// Tabs between fields, backslashes before what is special.
-    Text,
-    /// Comma-separated values.
-    Csv,
-    /// PostgreSQL's binary format.
-    Binary,
-}
-
-/// How COPY reads and writes rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CopyOptions {
-    /// The format.
-    pub format: CopyFormat,
-    /// What stands between fields.
-    pub delimiter: u8,
-    /// What stands for NULL.
-    pub null: String,
-    /// Whether the first line has the columns' names.
-    pub header: bool,
-    /// Around fields of CSV.
-    pub quote: u8,
-    /// Before a quote within a field of CSV.
-    pub escape: u8,
 }
 
 /// The statement for the session, if it is one. `Err` is a COPY that cannot be read: the reason.
@@ -472,7 +446,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
             "HEADER" => {
                 header = true;
                 if let Some(Token::Word(value)) = tokens.get(at)
-                    && let Some(on) = super::parameters::boolean(value)
+                    && let Some(on) = crate::encoding::parameters::boolean(value)
                 {
                     header = on;
                     at += 1;

@@ -2,15 +2,13 @@
 //!
 //! pgwire has the messages; what happens on them is here. The life of a connection: [`startup`] lets it in, [`session`]
 //! answers its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which
-//! only move bytes: what takes time goes through the stages ([`crate::path`]), and what a slow client does not take
+//! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not take
 //! stays in its own buffers.
 
 mod changes;
-pub mod commands;
-pub mod copy;
-pub mod encode;
+mod commands;
+mod copy;
 mod listener;
-pub mod parameters;
 mod portal;
 mod run;
 mod session;
@@ -18,7 +16,6 @@ mod settings;
 mod startup;
 #[cfg(test)]
 mod tests;
-mod text;
 mod wire;
 
 use std::sync::Arc;
@@ -27,20 +24,20 @@ use std::sync::atomic::Ordering;
 use self::listener::Peer;
 pub(crate) use self::listener::{Listener, LocalListener};
 use self::wire::Socket;
-use crate::server::Server;
+use crate::service::Service;
 use crate::stages::Counted;
 
 /// Takes connections until the server stops.
-pub(crate) async fn listen(server: Arc<Server>, listener: Listener) {
+pub(crate) async fn listen(service: Arc<Service>, listener: Listener) {
     loop {
         // The connect stage: who finds no place here waits in the system's own queue.
         let accept = async {
-            let place = server.connecting().clone().acquire_owned().await;
+            let place = service.connecting().clone().acquire_owned().await;
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
             accepted = accept => accepted,
-            () = server.stopping() => return,
+            () = service.stopping() => return,
         };
         let Ok(place) = place else { return };
         let Ok((stream, peer)) = accepted else {
@@ -48,20 +45,20 @@ pub(crate) async fn listen(server: Arc<Server>, listener: Listener) {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
-        let server = server.clone();
-        tokio::spawn(async move { serve(server, stream, peer, place).await });
+        let service = service.clone();
+        tokio::spawn(async move { serve(service, stream, peer, place).await });
     }
 }
 
-async fn serve(server: Arc<Server>, stream: Box<dyn Socket>, peer: Peer, place: tokio::sync::OwnedSemaphorePermit) {
-    let registry = server.registry().clone();
+async fn serve(service: Arc<Service>, stream: Box<dyn Socket>, peer: Peer, place: tokio::sync::OwnedSemaphorePermit) {
+    let registry = service.registry().clone();
     let connecting = Counted::new(&registry.connecting);
-    let limit = server.options().limits.connect_time_max;
-    let arrival = tokio::time::timeout(limit, startup::arrive(&server, stream, peer)).await;
+    let limit = service.options().limits.connect_time_max;
+    let arrival = tokio::time::timeout(limit, startup::arrive(&service, stream, peer)).await;
     drop(connecting);
     drop(place);
     match arrival {
-        Ok(Some(arrival)) => session::run(server, arrival, peer).await,
+        Ok(Some(arrival)) => session::run(service, arrival, peer).await,
         Ok(None) => {}
         Err(_) => {
             registry.refused_total.fetch_add(1, Ordering::Relaxed);

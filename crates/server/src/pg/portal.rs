@@ -8,14 +8,14 @@ use diligence_db::postgres::column_type;
 use diligence_db::{Description, ParsedStatement};
 
 use super::commands::Command;
-use super::encode::{Columns, Rows};
-use crate::running::Running;
+use crate::encoding::columns::{Columns, Rows};
+use crate::execution::RunningStatement;
 
 /// A prepared statement.
 pub(super) struct Prepared {
     /// As it was sent.
     pub(super) text: String,
-    pub(super) kind: Kind,
+    pub(super) kind: PreparedKind,
     /// The types of parameters as the client declared them: zeros, or nothing, for those that it left to the statement.
     pub(super) declared: Vec<u32>,
     /// The types of parameters as the client knows them.
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
 }
 
 /// What a statement is to the session.
-pub(super) enum Kind {
+pub(super) enum PreparedKind {
     /// Nothing but space and comments.
     Empty,
     /// One that the session answers.
@@ -36,8 +36,8 @@ impl Prepared {
     /// The columns that the client was told of, if it was; `None` for a statement without rows, too.
     pub(super) fn described(&self) -> Option<&SchemaRef> {
         match &self.kind {
-            Kind::Statement(_, description) => description.schema.as_ref(),
-            Kind::Command(_) | Kind::Empty => None,
+            PreparedKind::Statement(_, description) => description.schema.as_ref(),
+            PreparedKind::Command(_) | PreparedKind::Empty => None,
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) struct Portal {
     pub(super) statement: Arc<Prepared>,
     pub(super) values: Vec<ArrayRef>,
     pub(super) forms: Vec<i16>,
-    pub(super) state: State,
+    pub(super) state: PortalState,
     /// Rows sent so far.
     pub(super) sent: u64,
 }
@@ -68,7 +68,7 @@ pub(super) struct Portal {
 /// Bound ── execute ──▶ Running ── last row ──▶ Done
 ///   ╰──────────── a command ─────────────────────▲
 /// ```
-pub(super) enum State {
+pub(super) enum PortalState {
     Bound,
     Running(Box<Reading>),
     Done,
@@ -76,14 +76,35 @@ pub(super) enum State {
 
 /// A query that is read.
 pub(super) struct Reading {
-    pub(super) running: Running,
+    pub(super) running: RunningStatement,
     pub(super) columns: Columns,
     /// Rows that are there, and how many of them were sent.
     pub(super) rows: Option<(Arc<Rows>, usize)>,
 }
 
 impl Reading {
-    pub(super) fn new(running: Running, columns: Columns) -> Self {
+    pub(super) fn new(running: RunningStatement, columns: Columns) -> Self {
         Self { running, columns, rows: None }
+    }
+}
+
+/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog
+/// before it knows any other type must be told of one that it knows.
+pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
+    const OID: u32 = 26;
+    const OID_ARRAY: u32 = 1028;
+    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
+    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_number_objects_are_known() {
+        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
+        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
+        assert_eq!(found, [Some(26), Some(1028), None, None]);
     }
 }

@@ -17,13 +17,14 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use tokio::time::Instant;
 
 use super::changes::Was;
-use super::commands::{Command, CopyFormat, CopyIn, CopyOut, Lasts};
-use super::copy::{CopyDecoder, CopyEncoder, Framing};
-use super::encode::{Columns, Form, Rows};
-use super::portal::{Kind, Portal, Prepared, Reading, State, same_columns};
+use super::commands::{Command, CopyIn, CopyOut, Lasts};
+use super::copy::CopyDecoder;
+use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, Received, notice};
-use crate::running::Running;
+use crate::encoding::columns::{Columns, Form, Rows};
+use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing};
+use crate::execution::RunningStatement;
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
@@ -42,19 +43,19 @@ impl PgSession {
     pub(super) async fn run_portal(&mut self, portal: &mut Portal, most: Option<usize>, describe: bool) -> Outcome {
         let statement = portal.statement.clone();
         match &statement.kind {
-            Kind::Empty => {
+            PreparedKind::Empty => {
                 self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
                 return Ok(());
             }
-            Kind::Command(command) => return self.command(command, describe).await,
-            Kind::Statement(..) if self.block == Block::Failed => return Err(failed_block()),
-            Kind::Statement(..) => {}
+            PreparedKind::Command(command) => return self.command(command, describe).await,
+            PreparedKind::Statement(..) if self.block == Block::Failed => return Err(failed_block()),
+            PreparedKind::Statement(..) => {}
         }
-        if matches!(portal.state, State::Bound) {
+        if matches!(portal.state, PortalState::Bound) {
             if !self.start(portal, &statement).await? {
                 return Ok(());
             }
-            if describe && let State::Running(reading) = &portal.state {
+            if describe && let PortalState::Running(reading) = &portal.state {
                 let (schema, columns) = (reading.running.schema().clone(), reading.columns.clone());
                 self.describe_rows(&schema, &columns);
             }
@@ -71,7 +72,9 @@ impl PgSession {
 
     /// Starts the portal's statement. False for one without rows, which is done and answered then.
     async fn start(&mut self, portal: &mut Portal, statement: &Prepared) -> Outcome<bool> {
-        let Kind::Statement(parsed, _) = &statement.kind else { return Err(Error::bug("not a statement").into()) };
+        let PreparedKind::Statement(parsed, _) = &statement.kind else {
+            return Err(Error::bug("not a statement").into());
+        };
         let deadline = self.deadline();
         let running = self.started(deadline, parsed, portal.values.clone(), self.block != Block::None).await?;
         // The client reads rows by what it was told at some time before.
@@ -83,9 +86,9 @@ impl PgSession {
             Box::pin(self.check_columns(statement)).await?;
         }
         if running.is_command() {
-            portal.state = State::Done;
+            portal.state = PortalState::Done;
             let finish = running.finish();
-            let done = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, finish).await?;
+            let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await?;
             self.complete(match (done.tag.as_str(), done.rows) {
                 ("INSERT", rows) => format!("INSERT 0 {}", rows.unwrap_or(0)),
                 ("CREATE TABLE", Some(rows)) if rows > 0 => format!("SELECT {rows}"),
@@ -95,7 +98,7 @@ impl PgSession {
             return Ok(false);
         }
         let columns = Columns::new(running.schema(), &portal.forms)?;
-        portal.state = State::Running(Box::new(Reading::new(running, columns)));
+        portal.state = PortalState::Running(Box::new(Reading::new(running, columns)));
         Ok(true)
     }
 
@@ -106,11 +109,11 @@ impl PgSession {
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
         read_only: bool,
-    ) -> Outcome<Running> {
-        let path = self.server.path().clone();
+    ) -> Outcome<RunningStatement> {
+        let execution = self.service.execution().clone();
         let (asker, outbox) = (&self.asker, &mut self.outbox);
         let started = async {
-            let start = path.start(&self.session, asker, parsed, values, read_only);
+            let start = execution.start(&self.session, asker, parsed, values, read_only);
             tokio::pin!(start);
             let (mut told, mut patience) = (None, TELL_AFTER);
             loop {
@@ -121,7 +124,7 @@ impl PgSession {
                     // Somebody who does not read what he is told is noticed as gone, or at the end of his time.
                     flushed = outbox.flush(|| {}), if is_told => flushed.map_err(|_| Error::cancelled())?,
                     () = tokio::time::sleep(patience), if !is_told => {
-                        let place = path.admission().place(asker);
+                        let place = execution.admission().place(asker);
                         if let Some(place) = &place
                             && told.as_ref() != Some(place)
                         {
@@ -134,7 +137,7 @@ impl PgSession {
                 }
             }
         };
-        Self::until(&self.entry, &mut self.inbox, &self.server, deadline, started).await
+        Self::until(&self.entry, &mut self.inbox, &self.service, deadline, started).await
     }
 
     /// Sends rows; true at the end of them.
@@ -143,7 +146,7 @@ impl PgSession {
         let mut left = most.unwrap_or(usize::MAX);
         loop {
             let Some((rows, from)) = self.next_rows(portal, deadline).await? else { return Ok(true) };
-            let State::Running(reading) = &mut portal.state else { return Ok(true) };
+            let PortalState::Running(reading) = &mut portal.state else { return Ok(true) };
             if left == 0 {
                 reading.rows = Some((rows, from));
                 return Ok(false);
@@ -154,7 +157,7 @@ impl PgSession {
                 rows.write_messages(from, to, usize::MAX, &mut out)
             } else {
                 let shared = rows.clone();
-                let write = self.server.path().compute(move || Ok(messages(&shared, from, to, out)));
+                let write = self.service.execution().compute(move || Ok(messages(&shared, from, to, out)));
                 let (next, made) = write.await?;
                 out = made;
                 next
@@ -185,22 +188,22 @@ impl PgSession {
         portal: &mut Portal,
         deadline: Option<Instant>,
     ) -> Outcome<Option<(Arc<Rows>, usize)>> {
-        let State::Running(reading) = &mut portal.state else { return Ok(None) };
+        let PortalState::Running(reading) = &mut portal.state else { return Ok(None) };
         if let Some(there) = reading.rows.take() {
             return Ok(Some(there));
         }
         let next = async { reading.running.next().await.transpose() };
-        match Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await {
+        match Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await {
             Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
                 Ok(Some((Arc::new(reading.columns.rows(&batch)?), 0)))
             }
             Ok(Some(batch)) => {
                 let columns = reading.columns.clone();
-                let ready = self.server.path().compute(move || columns.rows(&batch));
+                let ready = self.service.execution().compute(move || columns.rows(&batch));
                 Ok(Some((Arc::new(ready.await?), 0)))
             }
             ended => {
-                portal.state = State::Done;
+                portal.state = PortalState::Done;
                 ended.map(|_| None)
             }
         }
@@ -215,7 +218,7 @@ impl PgSession {
             let Some((rows, from)) = self.next_rows(portal, deadline).await? else { break };
             let to = rows.count().min(from.saturating_add(most - passed));
             passed += to - from;
-            if let State::Running(reading) = &mut portal.state
+            if let PortalState::Running(reading) = &mut portal.state
                 && to < rows.count()
             {
                 reading.rows = Some((rows, to));
@@ -347,14 +350,14 @@ impl PgSession {
 
     /// Forgets a statement that PREPARE made.
     async fn deallocate_in_engine(&mut self, name: &str) -> Outcome {
-        let (path, deadline, session) = (self.server.path().clone(), self.deadline(), self.session.clone());
+        let (execution, deadline, session) = (self.service.execution().clone(), self.deadline(), self.session.clone());
         let asker = &self.asker;
         let sql = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
         let work = async {
-            let parsed = path.parse(&session, sql).await?;
-            path.start(&session, asker, &parsed, vec![], false).await?.finish().await
+            let parsed = execution.parse(&session, sql).await?;
+            execution.start(&session, asker, &parsed, vec![], false).await?.finish().await
         };
-        Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        Self::until(&self.entry, &mut self.inbox, &self.service, deadline, work).await?;
         Ok(())
     }
 
@@ -469,11 +472,11 @@ impl PgSession {
             return Err(Error::input(format!("a cursor named '{name}' exists already")).with_code("42P03").into());
         }
         let prepared = Box::pin(self.prepare(query.to_owned(), vec![], true)).await?;
-        if !matches!(&prepared.kind, Kind::Statement(_, description) if description.schema.is_some()) {
+        if !matches!(&prepared.kind, PreparedKind::Statement(_, description) if description.schema.is_some()) {
             return Err(Error::input("a cursor needs a query").with_code("42P11").into());
         }
         let portal =
-            Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: State::Bound, sent: 0 };
+            Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: PortalState::Bound, sent: 0 };
         self.cursors.insert(name.to_owned(), (portal, self.block != Block::None));
         self.complete("DECLARE CURSOR");
         Ok(())
@@ -482,11 +485,11 @@ impl PgSession {
     async fn fetch(&mut self, count: Option<usize>, name: &str, describe: bool) -> Outcome {
         let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
         let statement = portal.statement.clone();
-        if matches!(portal.state, State::Bound) {
+        if matches!(portal.state, PortalState::Bound) {
             self.start(&mut portal, &statement).await?;
         }
         if describe
-            && let Kind::Statement(_, description) = &statement.kind
+            && let PreparedKind::Statement(_, description) = &statement.kind
             && let Some(schema) = &description.schema
         {
             let columns = Columns::all(schema, Form::Text);
@@ -504,7 +507,7 @@ impl PgSession {
     async fn move_on(&mut self, count: Option<usize>, name: &str) -> Outcome {
         let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
         let statement = portal.statement.clone();
-        if matches!(portal.state, State::Bound) {
+        if matches!(portal.state, PortalState::Bound) {
             self.start(&mut portal, &statement).await?;
         }
         let passed = self.pass_over(&mut portal, count).await?;
@@ -514,9 +517,9 @@ impl PgSession {
     }
 
     async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
-        let (path, deadline) = (self.server.path().clone(), self.deadline());
-        let parse = path.parse(&self.session, copy.query.clone());
-        let parsed = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, parse).await?;
+        let (execution, deadline) = (self.service.execution().clone(), self.deadline());
+        let parse = execution.parse(&self.session, copy.query.clone());
+        let parsed = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, parse).await?;
         let mut running = self.started(deadline, &parsed, vec![], true).await?;
         if running.is_command() {
             return Err(Error::input("COPY needs a query or a table").with_code("42601").into());
@@ -537,16 +540,16 @@ impl PgSession {
         let mut sent = 0;
         loop {
             let next = async { running.next().await.transpose() };
-            let batch = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, next).await?;
+            let batch = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await?;
             let Some(batch) = batch else { break };
             sent += batch.num_rows();
             let columns = columns.clone();
-            let rows = path.compute(move || columns.rows(&batch).map(Arc::new)).await?;
+            let rows = execution.compute(move || columns.rows(&batch).map(Arc::new)).await?;
             let mut row = 0;
             while row < rows.count() {
                 let (shared, encoder) = (rows.clone(), encoder.clone());
                 let (mut out, mut head) = (std::mem::take(&mut self.outbox.buffer), header.split());
-                let made = path.compute(move || {
+                let made = execution.compute(move || {
                     out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
                     let next = encoder.rows(&shared, row, ROWS_BYTES, Framing::Messages, &mut head, &mut out);
                     Ok((next, out))
@@ -571,7 +574,7 @@ impl PgSession {
             let hint = "transactions are read-only here; run it by itself (autocommit)";
             return Err(error.with_code(sqlstate::READ_ONLY).with_hint(hint).into());
         }
-        let path = self.server.path().clone();
+        let execution = self.service.execution().clone();
         let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
         let columns = if copy.columns.is_empty() {
             table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
@@ -616,7 +619,7 @@ impl PgSession {
             failure = failure.or(ended);
             if failure.is_none() && (taken.len() >= COPY_BYTES || done) && !taken.is_empty() {
                 let bytes = taken.split();
-                let fed = path.compute(move || {
+                let fed = execution.compute(move || {
                     decoder.feed(&bytes)?;
                     Ok(decoder)
                 });
@@ -637,7 +640,7 @@ impl PgSession {
             return Err(error.into());
         }
         let (session, schema, table) = (self.session.clone(), copy.schema.clone(), copy.table.clone());
-        let added = path.compute(move || {
+        let added = execution.compute(move || {
             let batches = decoder.finish()?;
             session.append(schema.as_deref(), &table, &columns, &batches)
         });

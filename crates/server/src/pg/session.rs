@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::plans::normalized;
 use diligence_db::postgres::{TEXT, column_type};
 use diligence_db::{Facts, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
@@ -30,16 +31,16 @@ use tokio::time::Instant;
 use super::Peer;
 use super::changes::Changes;
 use super::commands::{self, Command};
-use super::encode::{Columns, Form, form_of};
-use super::parameters::{declared, number_of_object, value};
-use super::portal::{Kind, Portal, Prepared, Reading, State, same_columns};
+use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
 use super::settings::{ClientSettings, command_line_settings};
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
 use crate::admission::Asker;
-use crate::cache::normalized;
+use crate::encoding::columns::{Columns, Form, form_of};
+use crate::encoding::parameters::{declared, value};
+use crate::execution::STALLED_AFTER;
 use crate::registry::Registered;
-use crate::server::{STALLED_AFTER, Server};
+use crate::service::Service;
 use crate::sqlstate;
 
 /// Prepared statements and portals of one session at most.
@@ -80,7 +81,7 @@ pub(super) enum Block {
 
 /// One client's session.
 pub(super) struct PgSession {
-    pub(super) server: Arc<Server>,
+    pub(super) service: Arc<Service>,
     pub(super) session: Session,
     pub(super) asker: Asker,
     pub(super) entry: Registered,
@@ -98,12 +99,12 @@ pub(super) struct PgSession {
 }
 
 /// Serves a client that was let in until it leaves.
-pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: Peer) {
+pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
     let Arrival { inbox, mut outbox, user, role, parameters, key_bytes } = arrival;
-    let most = server.options().limits.sessions_max;
-    let refusal = if server.is_stopping() {
+    let most = service.options().limits.sessions_max;
+    let refusal = if service.is_stopping() {
         Some(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN))
-    } else if server.registry().count() >= most {
+    } else if service.registry().count() >= most {
         Some(
             Error::resource(format!("there are {most} sessions already: no more are taken"))
                 .with_code(sqlstate::TOO_MANY)
@@ -114,22 +115,22 @@ pub(crate) async fn run(server: Arc<Server>, arrival: Arrival, peer: Peer) {
     };
     let registered = match refusal {
         Some(error) => Err(error),
-        None => server.registry().register("postgres", &user, peer.to_string(), key_bytes),
+        None => service.registry().register("postgres", &user, peer.to_string(), key_bytes),
     };
     let entry = match registered {
         Ok(entry) => entry,
         Err(error) => {
-            server.registry().refused_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            service.registry().refused_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             outbox.put(error_response(&error, None, true));
             return outbox.close().await;
         }
     };
-    let session = server.path().database().session_with(role.session_options());
-    let timeout = role.time(server.options().limits.statement_time_max);
+    let session = service.database().session_with(role.session_options());
+    let timeout = role.time(service.options().limits.statement_time_max);
     let settings = ClientSettings::new(&user, timeout, role.limits.time);
     let asker = Asker::new(&user, role);
     let mut session = PgSession {
-        server,
+        service,
         session,
         asker,
         entry,
@@ -219,7 +220,7 @@ impl PgSession {
                     self.readings().for_each(|reading| reading.running.stall());
                     continue;
                 }
-                () = self.server.stopping() => {
+                () = self.service.stopping() => {
                     let error = Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN);
                     return Broken::Malformed(error);
                 }
@@ -240,8 +241,8 @@ impl PgSession {
     fn readings(&mut self) -> impl Iterator<Item = &mut Reading> {
         let portals = self.portals.values_mut().chain(self.cursors.values_mut().map(|(portal, _)| portal));
         portals.filter_map(|portal| match &mut portal.state {
-            State::Running(reading) => Some(&mut **reading),
-            State::Bound | State::Done => None,
+            PortalState::Running(reading) => Some(&mut **reading),
+            PortalState::Bound | PortalState::Done => None,
         })
     }
 
@@ -333,7 +334,7 @@ impl PgSession {
     pub(super) async fn until<T>(
         entry: &Registered,
         inbox: &mut Inbox,
-        server: &Server,
+        service: &Service,
         deadline: Option<Instant>,
         work: impl Future<Output = Result<T>>,
     ) -> Outcome<T> {
@@ -359,7 +360,7 @@ impl PgSession {
                     .with_code(sqlstate::CANCELLED),
             )),
             () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
-            () = server.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
+            () = service.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
                 Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
             ))),
         }
@@ -374,14 +375,14 @@ impl PgSession {
         self.entry.does(Some(script));
         // Those end with each simple query.
         self.portals.remove("");
-        let path = self.server.path().clone();
+        let execution = self.service.execution().clone();
         let deadline = self.deadline();
-        let known = path.cache().parsed(&self.session, script);
+        let known = execution.plan_cache().parsed(self.session.planning_identity(), script);
         let statements = match &known {
             Some(known) => vec![known.text().to_owned()],
             None => {
-                let split = path.statements_of(script.to_owned());
-                Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?
+                let split = execution.statements_of(script.to_owned());
+                Self::until(&self.entry, &mut self.inbox, &self.service, deadline, split).await?
             }
         };
         let is_new = known.is_none() && statements.len() == 1;
@@ -391,11 +392,16 @@ impl PgSession {
         }
         for text in statements {
             let prepared = self.prepare(text, vec![], false).await?;
-            if let (true, Kind::Statement(parsed, _)) = (is_new, &prepared.kind) {
-                path.cache().put_parsed(&self.session, script, parsed);
+            if let (true, PreparedKind::Statement(parsed, _)) = (is_new, &prepared.kind) {
+                execution.plan_cache().put_parsed(self.session.planning_identity(), script, parsed);
             }
-            let mut portal =
-                Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: State::Bound, sent: 0 };
+            let mut portal = Portal {
+                statement: Arc::new(prepared),
+                values: vec![],
+                forms: vec![],
+                state: PortalState::Bound,
+                sent: 0,
+            };
             self.run_portal(&mut portal, None, true).await?;
         }
         Ok(())
@@ -404,34 +410,34 @@ impl PgSession {
     /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
     pub(super) async fn prepare(&mut self, text: String, oids: Vec<u32>, describe: bool) -> Outcome<Prepared> {
         if normalized(&text).is_empty() {
-            return Ok(Prepared { text, kind: Kind::Empty, declared: oids, parameters: vec![] });
+            return Ok(Prepared { text, kind: PreparedKind::Empty, declared: oids, parameters: vec![] });
         }
         let command = commands::command(&text).map_err(|reason| Error::input(reason).with_code("42601"))?;
         if let Some(command) = command {
-            return Ok(Prepared { text, kind: Kind::Command(command), declared: oids, parameters: vec![] });
+            return Ok(Prepared { text, kind: PreparedKind::Command(command), declared: oids, parameters: vec![] });
         }
         if self.block == Block::Failed {
             return Err(failed_block());
         }
-        let (path, deadline) = (self.server.path().clone(), self.deadline());
+        let (execution, deadline) = (self.service.execution().clone(), self.deadline());
         let given = oids.iter().map(|oid| declared(*oid)).collect::<Result<Vec<_>>>()?;
         let session = self.session.clone();
         let work = async {
-            let parsed = path.parse(&session, text.clone()).await?;
+            let parsed = execution.parse(&session, text.clone()).await?;
             let description = if describe {
-                path.describe(&session, &parsed, given).await?
+                execution.describe(&session, &parsed, given).await?
             } else {
                 diligence_db::Description { parameters: vec![], schema: None }
             };
             Ok((parsed, description))
         };
-        let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.server, deadline, work).await?;
+        let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, work).await?;
         let parameters = description.parameters.iter().enumerate().map(|(index, known)| match oids.get(index) {
             Some(oid) if *oid != 0 && *oid != 705 => *oid,
             _ => number_of_object(&text, index + 1).unwrap_or_else(|| column_type(known).oid),
         });
         let parameters = parameters.collect();
-        Ok(Prepared { text, kind: Kind::Statement(parsed, description), declared: oids, parameters })
+        Ok(Prepared { text, kind: PreparedKind::Statement(parsed, description), declared: oids, parameters })
     }
 
     /// Fails if a statement does not give the columns any more that it was described with. Described anew, since what
@@ -466,13 +472,13 @@ impl PgSession {
         } else {
             self.statements.remove("");
         }
-        let (path, deadline) = (self.server.path().clone(), self.deadline());
-        let is_known = path.cache().parsed(&self.session, &parse.query).is_some();
+        let (execution, deadline) = (self.service.execution().clone(), self.deadline());
+        let is_known = execution.plan_cache().parsed(self.session.planning_identity(), &parse.query).is_some();
         let pieces = if is_known {
             vec![]
         } else {
-            let split = path.statements_of(parse.query.clone());
-            Self::until(&self.entry, &mut self.inbox, &self.server, deadline, split).await?
+            let split = execution.statements_of(parse.query.clone());
+            Self::until(&self.entry, &mut self.inbox, &self.service, deadline, split).await?
         };
         if pieces.len() > 1 {
             let error = Error::input("a prepared statement is one statement, and this text has several");
@@ -502,7 +508,7 @@ impl PgSession {
                 .into());
         }
         let mut values = Vec::with_capacity(given);
-        if let Kind::Statement(_, description) = &statement.kind {
+        if let PreparedKind::Statement(_, description) = &statement.kind {
             for (index, bytes) in bind.parameters.iter().enumerate() {
                 let form = match codes.as_slice() {
                     [] => Form::Text,
@@ -518,7 +524,8 @@ impl PgSession {
         for code in &bind.result_column_format_codes {
             form_of(*code)?;
         }
-        let portal = Portal { statement, values, forms: bind.result_column_format_codes, state: State::Bound, sent: 0 };
+        let portal =
+            Portal { statement, values, forms: bind.result_column_format_codes, state: PortalState::Bound, sent: 0 };
         self.portals.insert(name, portal);
         self.outbox.put(Out::BindComplete(BindComplete::new()));
         Ok(())
@@ -545,18 +552,18 @@ impl PgSession {
             self.outbox.put(Out::ParameterDescription(ParameterDescription::new(types)));
         }
         match &statement.kind {
-            Kind::Statement(_, description) => match &description.schema {
+            PreparedKind::Statement(_, description) => match &description.schema {
                 Some(schema) => {
                     let columns = Columns::new(schema, &forms)?;
                     self.describe_rows(schema, &columns);
                 }
                 None => self.outbox.put(Out::NoData(NoData::new())),
             },
-            Kind::Command(Command::Show(name)) => self.describe_text(name),
-            Kind::Command(Command::Fetch(_, cursor)) => {
+            PreparedKind::Command(Command::Show(name)) => self.describe_text(name),
+            PreparedKind::Command(Command::Fetch(_, cursor)) => {
                 let found = self.cursors.get(cursor).map(|(portal, _)| portal.statement.clone());
                 match found.as_deref().map(|statement| &statement.kind) {
-                    Some(Kind::Statement(_, description)) if description.schema.is_some() => {
+                    Some(PreparedKind::Statement(_, description)) if description.schema.is_some() => {
                         let schema =
                             description.schema.clone().unwrap_or_else(|| Arc::new(arrow::datatypes::Schema::empty()));
                         let columns = Columns::new(&schema, &forms)?;
@@ -565,7 +572,7 @@ impl PgSession {
                     _ => self.outbox.put(Out::NoData(NoData::new())),
                 }
             }
-            Kind::Command(_) | Kind::Empty => self.outbox.put(Out::NoData(NoData::new())),
+            PreparedKind::Command(_) | PreparedKind::Empty => self.outbox.put(Out::NoData(NoData::new())),
         }
         Ok(())
     }

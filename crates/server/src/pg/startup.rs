@@ -18,7 +18,7 @@ use super::listener::Peer;
 use super::wire::{Broken, Inbox, Line, Outbox, Received, Socket, error_response};
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
-use crate::server::Server;
+use crate::service::Service;
 use crate::sqlstate;
 
 const SSL_REQUEST: i32 = 80_877_103;
@@ -40,12 +40,12 @@ pub(super) struct Arrival {
 }
 
 /// Lets a client in. `None` if there is nothing more to do: it wanted to cancel, or was told why not.
-pub(super) async fn arrive(server: &Arc<Server>, mut stream: Box<dyn Socket>, peer: Peer) -> Option<Arrival> {
+pub(super) async fn arrive(service: &Arc<Service>, mut stream: Box<dyn Socket>, peer: Peer) -> Option<Arrival> {
     let mut encrypted = false;
     let (buffer, version) = loop {
         let mut packet = first_packet(&mut stream).await?;
         match i32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]) {
-            SSL_REQUEST if packet.len() == 8 && !encrypted => match server.tls() {
+            SSL_REQUEST if packet.len() == 8 && !encrypted => match service.tls() {
                 Some(acceptor) => {
                     stream.write_all(b"S").await.ok()?;
                     stream = Box::new(acceptor.accept(stream).await.ok()?);
@@ -58,7 +58,7 @@ pub(super) async fn arrive(server: &Arc<Server>, mut stream: Box<dyn Socket>, pe
                 let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_2);
                 let request = caught_quietly(|| CancelRequest::decode(&mut packet, &context));
                 if let Some(Ok(Some(request))) = request {
-                    server.registry().cancel(request.pid, &request.secret_key.to_bytes());
+                    service.registry().cancel(request.pid, &request.secret_key.to_bytes());
                 }
                 return None;
             }
@@ -67,8 +67,8 @@ pub(super) async fn arrive(server: &Arc<Server>, mut stream: Box<dyn Socket>, pe
     };
     let (reader, writer) = tokio::io::split(stream);
     let line = Line::new(writer);
-    let mut outbox = Outbox::new(line.clone(), server.options().limits.stall_time_max);
-    match greet(server, buffer, version, encrypted, (reader, line), &mut outbox, peer).await {
+    let mut outbox = Outbox::new(line.clone(), service.options().limits.stall_time_max);
+    match greet(service, buffer, version, encrypted, (reader, line), &mut outbox, peer).await {
         Ok(greeted) => {
             let Greeted { inbox, user, role, parameters, key_bytes } = greeted;
             Some(Arrival { inbox, outbox, user, role, parameters, key_bytes })
@@ -102,7 +102,7 @@ struct Greeted {
 }
 
 async fn greet(
-    server: &Arc<Server>,
+    service: &Arc<Service>,
     mut packet: BytesMut,
     code: i32,
     encrypted: bool,
@@ -116,7 +116,7 @@ async fn greet(
         let text = format!("protocol {major}.{minor} is not spoken here; 3.0 and 3.2 are");
         return Err(refuse(&text, sqlstate::UNSUPPORTED));
     }
-    if server.tls().is_some() && !encrypted && peer != Peer::Local {
+    if service.tls().is_some() && !encrypted && peer != Peer::Local {
         return Err(Broken::Malformed(
             Error::input("this server only takes encrypted connections")
                 .with_code("28000")
@@ -140,30 +140,30 @@ async fn greet(
         )));
     }
     let parameter = |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
-    if parameter("replication").is_some_and(|value| super::parameters::boolean(&value) != Some(false)) {
+    if parameter("replication").is_some_and(|value| crate::encoding::parameters::boolean(&value) != Some(false)) {
         return Err(refuse("replication is not offered", sqlstate::UNSUPPORTED));
     }
     let user = parameter("user").filter(|user| !user.is_empty());
     let user = user.ok_or_else(|| refuse("the first message names no user", "28000"))?;
     let mut inbox = Inbox::new(reader, line, BytesMut::new(), version, FIRST_BYTES_MAX);
-    let role = match &server.options().users {
+    let role = match &service.options().users {
         Some(users) => {
             let known = users.get(&user);
-            log_in(server, &mut inbox, outbox, &user, known.map(|known| &known.verifier)).await?;
+            log_in(service, &mut inbox, outbox, &user, known.map(|known| &known.verifier)).await?;
             // Who is not known does not get in.
             known.map(|known| known.role.clone()).ok_or(Broken::Gone)?
         }
-        None if peer.is_of_this_machine() => Arc::new(Role::none(server.options().files)),
+        None if peer.is_of_this_machine() => Arc::new(Role::none(service.options().files)),
         None => return Err(refuse("only clients of this machine get in without a password", "28000")),
     };
     outbox.put(PgWireBackendMessage::Authentication(Authentication::Ok));
-    inbox.allow(server.options().limits.message_bytes_max);
+    inbox.allow(service.options().limits.message_bytes_max);
     let key_bytes = if minor >= 2 { 32 } else { 4 };
     Ok(Greeted { inbox, user, role, parameters, key_bytes })
 }
 
 async fn log_in(
-    server: &Arc<Server>,
+    service: &Arc<Service>,
     inbox: &mut Inbox,
     outbox: &mut Outbox,
     user: &str,
@@ -179,7 +179,7 @@ async fn log_in(
         return Err(Broken::Malformed(Error::input(text).with_code("28000")));
     }
     let data = first.data.ok_or_else(malformed)?;
-    let (side, challenge) = ServerSide::begin(&data, user, verifier, server.secret()).map_err(Broken::Malformed)?;
+    let (side, challenge) = ServerSide::begin(&data, user, verifier, service.secret()).map_err(Broken::Malformed)?;
     outbox.put(PgWireBackendMessage::Authentication(Authentication::SASLContinue(challenge.into())));
     outbox.flush(|| {}).await?;
     let last = answer(inbox.next().await?, PasswordMessageFamily::into_sasl_response).ok_or_else(malformed)?;

@@ -238,9 +238,9 @@ async fn clients_are_told_what_becomes_of_settings() {
     assert_eq!(said(&mut ann, "BEGIN; ROLLBACK TO nowhere").await, ["C BEGIN", "E ERROR 3B001", "Z E"]);
     assert_eq!(said(&mut ann, "ROLLBACK; SAVEPOINT s").await, ["C ROLLBACK", "E ERROR 25P01", "Z I"]);
     // What is everybody's does not go with one's transaction.
-    let memory = server.path().database().engine().broker().budget_bytes();
+    let memory = server.execution().database().status().memory_budget_bytes();
     assert_eq!(said(&mut ann, "BEGIN; SET LOCAL memory = '1GiB'").await, ["C BEGIN", "E ERROR 55P02", "Z E"]);
-    assert_eq!(server.path().database().engine().broker().budget_bytes(), memory);
+    assert_eq!(server.execution().database().status().memory_budget_bytes(), memory);
     let script = "ROLLBACK; BEGIN; SET sharing_retained = 7; ROLLBACK";
     assert_eq!(said(&mut ann, script).await, ["C ROLLBACK", "C BEGIN", "C SET", "C ROLLBACK", "Z I"]);
     assert_eq!(shown(&mut ann, "sharing_retained").await, "7");
@@ -339,7 +339,7 @@ async fn drop_proposes_only_what_may_be_read() {
     root.simple("CREATE SCHEMA scratch; CREATE TABLE secret (a INT); CREATE TABLE scratch.mine (a INT)").await.unwrap();
     let rights = Arc::new(Rights::only(vec![], vec!["scratch.*".parse().unwrap()]));
     let options = SessionOptions { rights, ..SessionOptions::default() };
-    let ann = server.path().database().session_with(options);
+    let ann = server.execution().database().session_with(options);
     for sql in ["DROP VIEW scratch.v", "DROP TABLE scratch.nowhere", "DROP TABLE scratch.zzzzzzzz"] {
         let Err(error) = ann.execute(sql) else { panic!("{sql}") };
         let hint = error.hint().unwrap();

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::server::STALLED_AFTER;
+use crate::execution::STALLED_AFTER;
 use crate::sqlstate;
 
 /// A connection, encrypted or not.

@@ -1,5 +1,6 @@
 //! A statement that runs: its rows as they come, and what becomes of what it held.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,17 +8,72 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_db::plans::{ANSWER_BYTES_MAX, PlanHistory};
 use diligence_db::{CancelToken, PlannedStatement, QueryResult, ResultKind, Session};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::admission::lanes::Ticket;
-use crate::admission::{Admitted, Asker, Class, Expected, History, Passed};
-use crate::cache::ANSWER_BYTES_MAX;
-use crate::path::{Owner, Path};
+use crate::admission::{Admitted, Asker, Class, Expected, Passed};
 use crate::sqlstate;
+use crate::stages::Stage;
+
+/// What statements that run have in common: the stages where their work is done, and whose they are.
+pub(super) struct Runner {
+    execute: Stage,
+    write: Stage,
+    disconnect: Stage,
+    result_rows_max: Option<u64>,
+    /// Whose the queries are that run, by their numbers.
+    owners: Mutex<HashMap<u64, Owner>>,
+}
+
+/// Whose a query is that runs.
+#[derive(Clone)]
+struct Owner {
+    user: String,
+    /// What it was known by at the door.
+    ticket: Ticket,
+}
+
+impl Runner {
+    pub(super) fn new(execute: Stage, write: Stage, disconnect: Stage, result_rows_max: Option<u64>) -> Self {
+        Self { execute, write, disconnect, result_rows_max, owners: Mutex::default() }
+    }
+
+    /// *execute*, *write* and *disconnect*.
+    pub(super) fn stages(&self) -> [&Stage; 3] {
+        [&self.execute, &self.write, &self.disconnect]
+    }
+
+    /// Has work done on a thread of *execute*.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.execute.run(work).await
+    }
+
+    /// Whose a query is that runs.
+    pub(super) fn owner(&self, query: u64) -> Option<String> {
+        self.owners.lock().get(&query).map(|owner| owner.user.clone())
+    }
+
+    /// The number of the query that had this ticket at the door, if it runs and its user is one that `may` be touched.
+    pub(super) fn query_of(&self, ticket: Ticket, may: impl Fn(&str) -> bool) -> Option<u64> {
+        let owners = self.owners.lock();
+        let mut found = owners.iter().filter(|(_, owner)| owner.ticket == ticket && may(&owner.user));
+        found.next().map(|(id, _)| *id)
+    }
+
+    /// Rows that this client may have of a statement.
+    fn rows_max(&self, asker: &Asker) -> Option<u64> {
+        [self.result_rows_max, asker.role.limits.result_rows_max].into_iter().flatten().min()
+    }
+}
 
 /// A result with how it began.
-pub(crate) struct Started {
+pub(super) struct StartedStatement {
     result: QueryResult,
     fingerprint: Option<String>,
     /// The same once more, for one that does not wait for memory.
@@ -30,27 +86,29 @@ struct Retry {
     planned: PlannedStatement,
 }
 
-/// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it needs
-/// more than is free.
-pub(crate) fn begin(session: &Session, planned: PlannedStatement, expected: Expected) -> Result<Started> {
-    let planned = planned.expected_to_work(expected.work);
-    let fingerprint = planned.fingerprint();
-    let again = if expected.class == Class::Cheap { planned.once_more() } else { None };
-    let planned = if again.is_some() { planned.needing_little() } else { planned };
-    let retry = again.map(|planned| Retry { session: session.clone(), planned });
-    Ok(Started { result: session.start_planned(planned)?, fingerprint, retry })
+impl StartedStatement {
+    /// Starts a planned statement. A cheap one does not wait for memory; but only if it can be started again where it
+    /// needs more than is free.
+    pub(super) fn start(session: &Session, planned: PlannedStatement, expected: Expected) -> Result<Self> {
+        let planned = planned.expected_to_work(expected.work);
+        let fingerprint = planned.fingerprint();
+        let again = if expected.class == Class::Cheap { planned.once_more() } else { None };
+        let planned = if again.is_some() { planned.needing_little() } else { planned };
+        let retry = again.map(|planned| Retry { session: session.clone(), planned });
+        Ok(Self { result: session.start_planned(planned)?, fingerprint, retry })
+    }
 }
 
 /// A statement that runs. Dropped, it is cancelled.
-pub struct Running {
-    path: Arc<Path>,
+pub struct RunningStatement {
+    runner: Arc<Runner>,
     owner: Owner,
     /// Only `None` while it is dropped or moved to the stage that waits for it.
     result: Option<QueryResult>,
     admitted: Option<Admitted>,
     passed: Passed,
     /// Until what it needed is noted.
-    history: Option<Arc<History>>,
+    history: Option<Arc<PlanHistory>>,
     fingerprint: Option<String>,
     schema: SchemaRef,
     is_command: bool,
@@ -61,7 +119,7 @@ pub struct Running {
     /// Its rows so far, and where to remember them.
     answer: Option<(Vec<RecordBatch>, Arc<OnceLock<Vec<RecordBatch>>>)>,
     /// Its second start, while it is under way.
-    restarting: Option<BoxFuture<'static, Result<Started>>>,
+    restarting: Option<BoxFuture<'static, Result<StartedStatement>>>,
 }
 
 /// What a command did.
@@ -76,7 +134,7 @@ pub struct CommandDone {
 /// What is left of a statement that ended early; freed where that may take a while.
 struct Remains {
     result: QueryResult,
-    history: Option<Arc<History>>,
+    history: Option<Arc<PlanHistory>>,
     _admitted: Option<Admitted>,
 }
 
@@ -87,7 +145,7 @@ impl Drop for Remains {
 }
 
 /// Notes what a query needed.
-fn note(history: Option<Arc<History>>, result: &QueryResult, complete: bool) {
+fn note(history: Option<Arc<PlanHistory>>, result: &QueryResult, complete: bool) {
     if let Some(history) = history
         && let Some(used) = result.used()
     {
@@ -95,18 +153,18 @@ fn note(history: Option<Arc<History>>, result: &QueryResult, complete: bool) {
     }
 }
 
-impl Running {
-    pub(crate) fn new(
-        path: &Arc<Path>,
+impl RunningStatement {
+    pub(super) fn new(
+        runner: &Arc<Runner>,
         asker: &Asker,
-        started: Started,
+        started: StartedStatement,
         admitted: Admitted,
         passed: Passed,
-        history: Option<Arc<History>>,
+        history: Option<Arc<PlanHistory>>,
     ) -> Self {
         let result = started.result;
         let mut running = Self {
-            path: path.clone(),
+            runner: runner.clone(),
             owner: Owner { user: asker.user.clone(), ticket: admitted.ticket() },
             schema: result.schema(),
             is_command: matches!(result.kind(), ResultKind::Command { .. }),
@@ -117,7 +175,7 @@ impl Running {
             history,
             fingerprint: started.fingerprint,
             rows: 0,
-            rows_max: path.rows_max(asker),
+            rows_max: runner.rows_max(asker),
             retry: started.retry,
             answer: None,
             restarting: None,
@@ -127,10 +185,10 @@ impl Running {
     }
 
     /// A statement whose rows are known. It needs no worker, so it stands in no line.
-    pub(crate) fn answered(path: &Arc<Path>, asker: &Asker, plan: &PlannedStatement, rows: &[RecordBatch]) -> Self {
+    pub(super) fn answered(runner: &Arc<Runner>, asker: &Asker, plan: &PlannedStatement, rows: &[RecordBatch]) -> Self {
         let schema = plan.schema().unwrap_or_else(|| Arc::new(Schema::empty()));
         Self {
-            path: path.clone(),
+            runner: runner.clone(),
             owner: Owner { user: asker.user.clone(), ticket: Ticket(0) },
             result: Some(QueryResult::rows(schema.clone(), rows.to_vec())),
             admitted: None,
@@ -141,7 +199,7 @@ impl Running {
             is_command: false,
             id: None,
             rows: 0,
-            rows_max: path.rows_max(asker),
+            rows_max: runner.rows_max(asker),
             retry: None,
             answer: None,
             restarting: None,
@@ -149,7 +207,7 @@ impl Running {
     }
 
     /// The same, whose rows will be remembered if they are few.
-    pub(crate) fn remembering(mut self, answer: Option<Arc<OnceLock<Vec<RecordBatch>>>>) -> Self {
+    pub(super) fn remembering(mut self, answer: Option<Arc<OnceLock<Vec<RecordBatch>>>>) -> Self {
         self.answer = answer.map(|answer| (Vec::new(), answer));
         self
     }
@@ -179,7 +237,8 @@ impl Running {
         self.fingerprint.as_deref()
     }
 
-    /// The next rows. Waits without a thread; may be dropped and called again.
+    /// The next rows. Waits without a thread; may be dropped and called again. Fails with the error that ends the
+    /// statement, and with kind `Resource` if there are more rows than the client may have.
     pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
         let batch = match self.poll_once().await {
             // There was less memory than a cheap query needs: it waits for it like others.
@@ -235,17 +294,16 @@ impl Running {
     fn restart(&mut self) {
         let Some(Retry { session, planned }) = self.retry.take() else { return };
         self.let_go(None, None);
-        let path = self.path.clone();
-        let start =
-            async move { path.execute.run(move || begin(&session, planned, Expected::unknown(Class::Heavy))).await };
-        self.restarting = Some(Box::pin(start));
+        let runner = self.runner.clone();
+        let start = move || StartedStatement::start(&session, planned, Expected::unknown(Class::Heavy));
+        self.restarting = Some(Box::pin(async move { runner.compute(start).await }));
     }
 
     /// Takes over a result as its own.
     fn is(&mut self, result: QueryResult) {
         self.id = result.id().map(|id| id.0);
         if let Some(id) = self.id {
-            self.path.owners.lock().insert(id, self.owner.clone());
+            self.runner.owners.lock().insert(id, self.owner.clone());
         }
         if self.admitted.as_ref().is_some_and(Admitted::is_unwanted) {
             result.cancel_token().cancel();
@@ -254,14 +312,14 @@ impl Running {
     }
 
     /// Has the result freed, and the place among those that run.
-    fn let_go(&mut self, history: Option<Arc<History>>, admitted: Option<Admitted>) {
-        let had_number = self.id.take().inspect(|id| drop(self.path.owners.lock().remove(id))).is_some();
+    fn let_go(&mut self, history: Option<Arc<PlanHistory>>, admitted: Option<Admitted>) {
+        let had_number = self.id.take().inspect(|id| drop(self.runner.owners.lock().remove(id))).is_some();
         if let Some(result) = self.result.take()
             && had_number
         {
             result.cancel_token().cancel();
             // Freeing what a query holds takes a while: not on a thread of the network.
-            self.path.disconnect.dispose(Remains { result, history, _admitted: admitted });
+            self.runner.disconnect.dispose(Remains { result, history, _admitted: admitted });
         }
     }
 
@@ -274,7 +332,7 @@ impl Running {
         }
     }
 
-    /// Does a command's work to its end.
+    /// Does a command's work to its end. Fails with the error that ends it.
     pub async fn finish(mut self) -> Result<CommandDone> {
         let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
         let token = CancelOnDrop(Some(result.cancel_token()));
@@ -287,13 +345,13 @@ impl Running {
                 ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
             }
         };
-        let done = self.path.write.run(work).await;
+        let done = self.runner.write.run(work).await;
         token.keep();
         done
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningStatement {
     fn drop(&mut self) {
         let (history, admitted) = (self.history.take(), self.admitted.take());
         self.let_go(history, admitted);

@@ -1,4 +1,4 @@
-//! Values as the wire protocol writes them: text or binary, row by row from columns.
+//! Columns as values: text, which both protocols write, or PostgreSQL's binary form, row by row.
 //!
 //! The forms are PostgreSQL's: what its `…out` and `…send` functions give, so that clients read them with their own
 //! codecs.

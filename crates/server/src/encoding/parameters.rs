@@ -1,4 +1,5 @@
-//! Parameters as clients send them, text or binary, as arrays of one row.
+//! Values as clients send them, text or binary, as arrays of one row: parameters of statements and of endpoints, and the
+//! fields of COPY.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMon
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
 
-use super::encode::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
+use super::columns::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
 
 /// The type that a client's number for a type stands for; `None` leaves it to the statement.
 pub fn declared(oid: u32) -> Result<Option<DataType>> {
@@ -406,15 +407,6 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     list_of(parts, &present)
 }
 
-/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog
-/// before it knows any other type must be told of one that it knows.
-pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
-    const OID: u32 = 26;
-    const OID_ARRAY: u32 = 1028;
-    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
-    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::util::display::array_value_to_string;
@@ -498,12 +490,5 @@ mod tests {
             assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22P02"), "{text}");
         }
         assert_eq!(code(&70_000i32.to_be_bytes(), 23, Form::Binary, DataType::Int16), Some("22003"));
-    }
-
-    #[test]
-    fn parameters_that_number_objects_are_known() {
-        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
-        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
-        assert_eq!(found, [Some(26), Some(1028), None, None]);
     }
 }

@@ -1,4 +1,4 @@
-//! Statements on their way, without a network.
+//! Statement execution without a network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use arrow::datatypes::Int64Type;
 use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 
+use super::running::{RunningStatement, StartedStatement};
+use super::{ExecutionOptions, StatementExecution};
 use crate::admission::{Asker, Query};
-use crate::path::{Path, PathOptions};
 use crate::roles::Role;
-use crate::running::{Running, begin};
 
-fn path(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<Path>, Session, Asker) {
+fn execution(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<StatementExecution>, Session, Asker) {
     let options = DatabaseOptions { memory_bytes: Some(memory_bytes), workers: Some(2), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
-    let path = Path::open(database, PathOptions::default(), rows_max).unwrap();
-    (path, session, Asker::new("ann", Arc::new(Role::none(false))))
+    let execution = StatementExecution::open(database, ExecutionOptions::default(), rows_max).unwrap();
+    (execution, session, Asker::new("ann", Arc::new(Role::none(false))))
 }
 
-async fn start(path: &Arc<Path>, session: &Session, asker: &Asker, sql: &str) -> Running {
-    let parsed = path.parse(session, sql.to_owned()).await.unwrap();
-    path.start(session, asker, &parsed, vec![], false).await.unwrap()
+async fn start(execution: &StatementExecution, session: &Session, asker: &Asker, sql: &str) -> RunningStatement {
+    let parsed = execution.parse(session, sql.to_owned()).await.unwrap();
+    execution.start(session, asker, &parsed, vec![], false).await.unwrap()
 }
 
-async fn rows(running: &mut Running) -> Result<Vec<RecordBatch>> {
+async fn rows(running: &mut RunningStatement) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     while let Some(batch) = running.next().await {
         batches.push(batch?);
@@ -35,12 +35,12 @@ async fn rows(running: &mut Running) -> Result<Vec<RecordBatch>> {
 }
 
 /// What a stage has done when it is at rest.
-fn done(path: &Path, name: &str) -> u64 {
+fn done(execution: &StatementExecution, name: &str) -> u64 {
     loop {
-        let stages = path.stages();
+        let stages = execution.stages();
         let stage = stages.iter().find(|stage| stage.name == name).unwrap();
         if stage.queued + stage.running == 0 {
-            return path.stages().iter().find(|stage| stage.name == name).unwrap().done_total;
+            return execution.stages().iter().find(|stage| stage.name == name).unwrap().done_total;
         }
         std::thread::yield_now();
     }
@@ -48,10 +48,11 @@ fn done(path: &Path, name: &str) -> u64 {
 
 #[tokio::test]
 async fn the_rows_of_constant_statements_are_known_after_they_have_run() {
-    let (path, session, asker) = path(256 << 20, Some(3));
+    let (execution, session, asker) = execution(256 << 20, Some(3));
     let mut answers = Vec::new();
     for is_known in [false, false, true, true] {
-        let mut running = start(&path, &session, &asker, "SELECT 40 + x AS n FROM (VALUES (1), (2)) AS t(x)").await;
+        let mut running =
+            start(&execution, &session, &asker, "SELECT 40 + x AS n FROM (VALUES (1), (2)) AS t(x)").await;
         assert_eq!(running.id().is_none(), is_known);
         assert_eq!(running.schema().field(0).name(), "n");
         let answer = rows(&mut running).await.unwrap();
@@ -65,7 +66,7 @@ async fn the_rows_of_constant_statements_are_known_after_they_have_run() {
     let four = "SELECT * FROM (VALUES (1), (2), (3), (4)) AS t(x)";
     for sql in ["SELECT random() < 2", "SELECT now() IS NULL", "SELECT a FROM t", &long, four] {
         for _ in 0..4 {
-            let mut running = start(&path, &session, &asker, sql).await;
+            let mut running = start(&execution, &session, &asker, sql).await;
             assert!(running.id().is_some(), "{sql}");
             assert_eq!(rows(&mut running).await.is_ok(), sql != four);
         }
@@ -74,14 +75,14 @@ async fn the_rows_of_constant_statements_are_known_after_they_have_run() {
 
 #[tokio::test]
 async fn cheap_statements_that_are_planned_every_time_do_not_wait_for_memory() {
-    let (path, session, asker) = path(32 << 20, None);
+    let (execution, session, asker) = execution(32 << 20, None);
     let all = "SELECT value, repeat('x', 100) FROM generate_series(1, 10000000)";
     let mut readers = [session.execute(all).unwrap(), session.execute(all).unwrap()];
     readers[0].next_blocking().unwrap().unwrap();
     // The second does not even start: what the first is sure of leaves too little.
     assert!(readers[1].next_within(Duration::from_millis(50)).is_pending());
     let answered = async {
-        let mut running = start(&path, &session, &asker, "SELECT count(*) FROM system.queries").await;
+        let mut running = start(&execution, &session, &asker, "SELECT count(*) FROM system.queries").await;
         rows(&mut running).await.unwrap()
     };
     let answer = tokio::time::timeout(Duration::from_secs(20), answered).await.expect("it waits for others' readers");
@@ -100,17 +101,17 @@ async fn cheap_statements_that_are_planned_every_time_do_not_wait_for_memory() {
 
 #[tokio::test]
 async fn other_values_of_a_cheap_statement_need_no_planning() {
-    let (path, session, asker) = path(256 << 20, None);
+    let (execution, session, asker) = execution(256 << 20, None);
     session.execute("CREATE TABLE t AS SELECT value AS a, value * 2 AS b FROM generate_series(1, 1000)").unwrap();
-    let parsed = path.parse(&session, "SELECT b FROM t WHERE a = $1".to_owned()).await.unwrap();
+    let parsed = execution.parse(&session, "SELECT b FROM t WHERE a = $1".to_owned()).await.unwrap();
     let asks = async |n: i64| {
-        let before = done(&path, "optimize");
+        let before = done(&execution, "optimize");
         let value: ArrayRef = Arc::new(Int64Array::from(vec![n]));
-        let mut running = path.start(&session, &asker, &parsed, vec![value], false).await.unwrap();
+        let mut running = execution.start(&session, &asker, &parsed, vec![value], false).await.unwrap();
         let answer = rows(&mut running).await.unwrap();
         let answer: Vec<i64> =
             answer.iter().flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
-        (answer, done(&path, "optimize") - before)
+        (answer, done(&execution, "optimize") - before)
     };
     // The first is planned with its value, the second has the generic plan made.
     assert_eq!(asks(1).await, (vec![2], 1));
@@ -126,40 +127,40 @@ async fn other_values_of_a_cheap_statement_need_no_planning() {
 
 #[tokio::test]
 async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
-    let (path, session, asker) = path(256 << 20, None);
+    let (execution, session, asker) = execution(256 << 20, None);
     session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
-    let done = |name: &str| done(&path, name);
+    let done = |name: &str| done(&execution, name);
     for (sql, name) in [("SELECT a AS x FROM t", "x"), ("SELECT 2 AS y", "y")] {
         for turn in 0..4 {
             let before = (done("parse"), done("optimize"));
-            let parsed = path.parse(&session, sql.to_owned()).await.unwrap();
-            let described = path.describe(&session, &parsed, vec![]).await.unwrap();
+            let parsed = execution.parse(&session, sql.to_owned()).await.unwrap();
+            let described = execution.describe(&session, &parsed, vec![]).await.unwrap();
             assert_eq!(described.schema.unwrap().field(0).name(), name);
-            let mut running = path.start(&session, &asker, &parsed, vec![], false).await.unwrap();
+            let mut running = execution.start(&session, &asker, &parsed, vec![], false).await.unwrap();
             assert_eq!(rows(&mut running).await.unwrap().len(), 1);
             let work = (done("parse") - before.0, done("optimize") - before.1);
             assert_eq!(work, if turn == 0 { (1, 1) } else { (0, 0) }, "{sql}");
         }
     }
     // Of another table it is another plan.
-    let parsed = path.parse(&session, "SELECT a AS x FROM t".to_owned()).await.unwrap();
+    let parsed = execution.parse(&session, "SELECT a AS x FROM t".to_owned()).await.unwrap();
     session.execute("CREATE OR REPLACE TABLE t AS SELECT 1 AS a, 2 AS b").unwrap();
     let before = done("optimize");
-    path.describe(&session, &parsed, vec![]).await.unwrap();
+    execution.describe(&session, &parsed, vec![]).await.unwrap();
     assert_eq!(done("optimize"), before + 1);
 }
 
 #[tokio::test]
 async fn a_query_that_was_cancelled_before_it_had_a_number_ends() {
-    let (path, session, asker) = path(256 << 20, None);
+    let (execution, session, asker) = execution(256 << 20, None);
     let sql = "SELECT count(*) FROM generate_series(1, 100000000000)";
-    let parsed = path.parse(&session, sql.to_owned()).await.unwrap();
+    let parsed = execution.parse(&session, sql.to_owned()).await.unwrap();
     let planned = session.plan(&parsed, &[]).unwrap();
     let query = Query::new(sql, planned.needs(), None);
-    let (admitted, passed) = path.admission().enter(&asker, query).await.unwrap();
-    assert!(!path.cancel(admitted.ticket().number(), |user| user == Some("bob")));
-    assert!(path.cancel(admitted.ticket().number(), |user| user == Some("ann")));
-    let started = begin(&session, planned, query.expected).unwrap();
-    let mut running = Running::new(&path, &asker, started, admitted, passed, None);
+    let (admitted, passed) = execution.admission().enter(&asker, query).await.unwrap();
+    assert!(!execution.cancel(admitted.ticket().number(), |user| user == Some("bob")));
+    assert!(execution.cancel(admitted.ticket().number(), |user| user == Some("ann")));
+    let started = StartedStatement::start(&session, planned, query.expected).unwrap();
+    let mut running = RunningStatement::new(&execution.runner, &asker, started, admitted, passed, None);
     assert_eq!(rows(&mut running).await.unwrap_err().kind(), ErrorKind::Cancelled);
 }

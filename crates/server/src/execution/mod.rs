@@ -1,0 +1,373 @@
+//! Statement execution: a statement's way through the stages, for all doors.
+//!
+//! ```text
+//!             parse ──▶ optimize ──▶ admission ──▶ execute ──▶ rows ──▶ disconnect
+//!               ╰── a plan that is remembered ────────▲
+//! ```
+//!
+//! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being
+//! dropped: work in a queue is not begun, a query that runs is cancelled.
+
+mod running;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use diligence_base::ids::QueryId;
+use diligence_base::{Error, Result};
+use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan};
+use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session};
+
+pub use self::running::{CommandDone, RunningStatement};
+use self::running::{Runner, StartedStatement};
+use crate::admission::lanes::Ticket;
+use crate::admission::{Admission, AdmissionOptions, Asker, Class, Query};
+use crate::sqlstate;
+use crate::stages::{Stage, StageCounters};
+
+/// How long a client may take none of a query's rows before the query is said to be stalled.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// How many threads and places the stages have, and how many queries run.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutionOptions {
+    /// Threads of the stages that compute; one per core if `None`.
+    pub threads: Option<usize>,
+    /// Places in the queue of each stage.
+    pub stage_queue_max: usize,
+    /// Cheap queries that run at once.
+    pub running_max: usize,
+    /// Heavy queries that run at once.
+    pub heavy_max: usize,
+    /// Queries that wait for their turn to run, of each class.
+    pub queue_max: usize,
+}
+
+impl Default for ExecutionOptions {
+    /// More running queries than cores keep the cores busy while others wait for files or for slow clients; a thousand
+    /// waiting ones are some seconds of short queries. Heavy ones that run together share work and share the workers:
+    /// with more of them each takes longer, and cheap ones wait longer for a worker.
+    fn default() -> Self {
+        Self { threads: None, stage_queue_max: 256, running_max: 64, heavy_max: 16, queue_max: 1024 }
+    }
+}
+
+/// Threads that statements which write wait on: they block until the write is done.
+const WRITE_THREADS: usize = 4;
+
+/// The stages, and the door to the engine.
+pub struct StatementExecution {
+    database: Database,
+    parse: Stage,
+    optimize: Stage,
+    runner: Arc<Runner>,
+    admission: Arc<Admission>,
+}
+
+/// A plan that is ready to start, and where to note what it uses.
+pub struct ReadyStatement {
+    /// The plan.
+    pub planned: PlannedStatement,
+    history: Option<Arc<PlanHistory>>,
+}
+
+impl StatementExecution {
+    /// Starts the stages. Fails with kind `Resource` if the system has no threads left.
+    pub fn open(database: Database, options: ExecutionOptions, result_rows_max: Option<u64>) -> Result<Arc<Self>> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or(cores).max(1);
+        let queue = options.stage_queue_max;
+        let ExecutionOptions { running_max: cheap_max, heavy_max, queue_max, .. } = options;
+        let status = database.status().clone();
+        let budget = move || status.memory_budget_bytes();
+        let admission = Admission::new(AdmissionOptions { cheap_max, heavy_max, queue_max }, budget);
+        let parse = Stage::start("parse", threads, queue)?;
+        let optimize = Stage::start("optimize", threads, queue)?;
+        let execute = Stage::start("execute", threads, queue)?;
+        let write = Stage::start("write", WRITE_THREADS, queue)?;
+        let disconnect = Stage::start("disconnect", 1, queue)?;
+        let runner = Arc::new(Runner::new(execute, write, disconnect, result_rows_max));
+        Ok(Arc::new(Self { database, parse, optimize, runner, admission }))
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Who may run.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    /// Whose a query is that runs.
+    pub fn owner(&self, query: u64) -> Option<String> {
+        self.runner.owner(query)
+    }
+
+    /// Cancels a query by its number, if its user (`None` once nobody is its owner any more) is one that `may` be
+    /// touched. A number below zero is that of a query in line; it still holds when the query has been let in. False if
+    /// there is no such query.
+    pub fn cancel(&self, number: i64, may: impl Fn(Option<&str>) -> bool) -> bool {
+        let Some(ticket) = Ticket::numbered(number) else {
+            let id = number.unsigned_abs();
+            return may(self.owner(id).as_deref()) && self.database.cancel(QueryId(id));
+        };
+        // Noted at the door first: a query that has no number yet is looked for there when it has one.
+        let is_known = self.admission.cancel(ticket, |user| may(Some(user)));
+        let running = self.runner.query_of(ticket, |user| may(Some(user)));
+        running.is_some_and(|id| self.database.cancel(QueryId(id))) || is_known
+    }
+
+    /// Plans that are remembered.
+    pub fn plan_cache(&self) -> &PlanCache {
+        self.database.plan_cache()
+    }
+
+    /// The stages' counters, in the order in which a statement meets them.
+    pub fn stages(&self) -> Vec<StageCounters> {
+        let [execute, write, disconnect] = self.runner.stages();
+        [&self.parse, &self.optimize, execute, write, disconnect].map(Stage::counters).to_vec()
+    }
+
+    /// Cuts a script into statements. Fails as [`Session::split`] does.
+    pub async fn statements_of(&self, script: String) -> Result<Vec<String>> {
+        let coded = |error: Error| if error.code().is_some() { error } else { error.with_code("42601") };
+        self.parse.run(move || Session::split(&script).map_err(coded)).await
+    }
+
+    /// The syntax tree of a statement. Fails as [`Session::parse`] does.
+    pub async fn parse(&self, session: &Session, sql: String) -> Result<ParsedStatement> {
+        let identity = session.planning_identity();
+        if let Some(parsed) = self.plan_cache().parsed(identity, &sql) {
+            return Ok(parsed);
+        }
+        let (own, text) = (session.clone(), sql.clone());
+        let parsed = self.parse.run(move || own.parse(&text)).await?;
+        self.plan_cache().put_parsed(identity, &sql, &parsed);
+        Ok(parsed)
+    }
+
+    /// What a statement takes and gives. A statement without parameters is remembered planned. Fails as
+    /// [`Session::describe`] does.
+    pub async fn describe(
+        &self,
+        session: &Session,
+        parsed: &ParsedStatement,
+        given: Vec<Option<DataType>>,
+    ) -> Result<Description> {
+        let key = PlanKey::new(session.planning_identity(), parsed.text(), &[]);
+        let wanted = key.as_ref().filter(|_| given.is_empty());
+        if let Some(known) = self.current_plan(session, wanted).await? {
+            return Ok(Description { parameters: vec![], schema: known.plan.schema() });
+        }
+        let (own, statement) = (session.clone(), parsed.clone());
+        let described = self.optimize.run(move || own.describe(&statement, &given));
+        let (description, planned) = described.await?;
+        if let (Some(key), Some(planned)) = (key, planned) {
+            self.plan_cache().put(key, &planned);
+        }
+        Ok(description)
+    }
+
+    /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything. Fails with
+    /// the error of planning or starting it, with kind `Retry` if too many queries wait, with kind `Cancelled` if somebody
+    /// wants it to wait no more, and with kind `Unsupported` if it must not change anything and would.
+    pub async fn start(
+        &self,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+        read_only: bool,
+    ) -> Result<RunningStatement> {
+        let cache = self.plan_cache();
+        let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
+        if let Some(remembered) = key.as_ref().and_then(|key| cache.get(key))
+            && let Some(running) = self.start_remembered(remembered, session, asker, parsed).await?
+        {
+            cache.count(true);
+            return Ok(running);
+        }
+        let generic = key.as_ref().and_then(|key| GenericKey::new(key, &values));
+        if let Some(generic) = &generic
+            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values).await?
+        {
+            cache.count(true);
+            return Ok(running);
+        }
+        let ready = self.plan_anew(session, key, parsed, values).await?;
+        if read_only && !ready.planned.is_read_only() {
+            let error = Error::unsupported(
+                "this statement cannot run inside a transaction: what it changes could not be undone",
+            );
+            return Err(error
+                .with_code(sqlstate::READ_ONLY)
+                .with_hint("transactions are read-only here; run it by itself (autocommit)"));
+        }
+        if let (Some(generic), Some(history)) = (generic, &ready.history)
+            && cache.generic(&generic).is_none()
+        {
+            cache.put_generic(generic, RememberedGeneric { plan: None, history: history.shared() });
+        }
+        self.start_ready(session, asker, parsed.text(), ready).await
+    }
+
+    /// Starts a statement by the plan that is remembered, or gives the rows that are remembered; `None` if the plan is not
+    /// current any more.
+    async fn start_remembered(
+        &self,
+        remembered: RememberedPlan,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+    ) -> Result<Option<RunningStatement>> {
+        let RememberedPlan { plan, history, answer } = remembered;
+        if let Some(rows) = answer.get() {
+            return Ok(Some(RunningStatement::answered(&self.runner, asker, &plan, rows)));
+        }
+        let answer = plan.is_constant().then_some(answer);
+        let query = Query::new(parsed.text(), plan.needs(), history.used());
+        let text = parsed.text().to_owned();
+        let current = move |session: &Session| {
+            let plan = if plan.is_current(session) { plan.again() } else { None };
+            plan.map(|plan| plan.labelled(&text))
+        };
+        let running = self.admit(session, asker, query, Some(history), current).await?;
+        Ok(running.map(|running| running.remembering(answer)))
+    }
+
+    /// Starts a statement that has run with other values, by its generic plan; `None` if it has none, or is not known
+    /// to be cheap.
+    async fn start_generic(
+        &self,
+        key: &GenericKey,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+        values: &[ArrayRef],
+    ) -> Result<Option<RunningStatement>> {
+        let cache = self.plan_cache();
+        let Some(RememberedGeneric { plan, history }) = cache.generic(key) else { return Ok(None) };
+        let Some(used) = history.used() else { return Ok(None) };
+        if Query::new(parsed.text(), Needs::default(), Some(used)).expected.class != Class::Cheap {
+            return Ok(None);
+        }
+        let plan = match plan {
+            Some(plan) => plan,
+            None => {
+                let (own, statement, types) = (session.clone(), parsed.clone(), key.types().to_vec());
+                let planning = self.optimize.run(move || own.plan_generic(&statement, &types));
+                // An error may be this session's alone. It is said when the statement is planned with its values.
+                let Ok(plan) = planning.await else { return Ok(None) };
+                let plan = plan.map(Arc::new);
+                let known = RememberedGeneric { plan: Some(plan.clone()), history: history.clone() };
+                cache.put_generic(key.clone(), known);
+                plan
+            }
+        };
+        let Some(plan) = plan else { return Ok(None) };
+        let query = Query::new(parsed.text(), plan.needs(), Some(used));
+        let values = values.to_vec();
+        // These values may not suit the plan: then one is made for them.
+        let with_values =
+            move |session: &Session| if plan.is_current(session) { plan.with(&values).ok() } else { None };
+        let running = self.admit(session, asker, query, Some(history.clone()), with_values).await?;
+        if running.is_none() {
+            // Its tables have changed, most likely: the next one tries again.
+            cache.put_generic(key.clone(), RememberedGeneric { plan: None, history });
+        }
+        Ok(running)
+    }
+
+    /// Plans a statement that only reads, or finds it planned. Fails with the error of planning it, and with kind
+    /// `Unsupported` if it does more than read.
+    pub async fn plan(
+        &self,
+        session: &Session,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+    ) -> Result<ReadyStatement> {
+        let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
+        if let Some(RememberedPlan { plan, history, .. }) = self.current_plan(session, key.as_ref()).await?
+            && let Some(planned) = plan.again()
+        {
+            self.plan_cache().count(true);
+            return Ok(ReadyStatement { planned: planned.labelled(parsed.text()), history: Some(history) });
+        }
+        let ready = self.plan_anew(session, key, parsed, values).await?;
+        if !ready.planned.is_read_only() {
+            return Err(Error::unsupported("only statements that read are allowed here").with_code(sqlstate::READ_ONLY));
+        }
+        Ok(ready)
+    }
+
+    /// Starts a planned statement with this text. Fails as [`start`](Self::start) does.
+    pub async fn start_ready(
+        &self,
+        session: &Session,
+        asker: &Asker,
+        statement: &str,
+        ready: ReadyStatement,
+    ) -> Result<RunningStatement> {
+        let ReadyStatement { planned, history } = ready;
+        let used = history.as_ref().and_then(|history| history.used());
+        let query = Query::new(statement, planned.needs(), used);
+        let running = self.admit(session, asker, query, history, move |_| Some(planned)).await?;
+        running.ok_or_else(|| Error::bug("a planned statement did not start"))
+    }
+
+    /// The plan that is remembered under a key, if it is current.
+    async fn current_plan(&self, session: &Session, key: Option<&PlanKey>) -> Result<Option<RememberedPlan>> {
+        let Some(remembered) = key.and_then(|key| self.plan_cache().get(key)) else { return Ok(None) };
+        if remembered.plan.is_constant() {
+            return Ok(Some(remembered));
+        }
+        let (own, plan) = (session.clone(), remembered.plan.clone());
+        let is_current = self.runner.compute(move || Ok(plan.is_current(&own))).await?;
+        Ok(is_current.then_some(remembered))
+    }
+
+    /// Plans a statement, and remembers the plan under the key.
+    async fn plan_anew(
+        &self,
+        session: &Session,
+        key: Option<PlanKey>,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+    ) -> Result<ReadyStatement> {
+        self.plan_cache().count(false);
+        let (own, statement) = (session.clone(), parsed.clone());
+        let planned = self.optimize.run(move || own.plan(&statement, &values)).await?;
+        let history = key.map(|key| self.plan_cache().put(key, &planned));
+        Ok(ReadyStatement { planned, history })
+    }
+
+    /// Waits until the query may run, and starts what `plan` gives then; `None` if that is nothing. `plan` is called on a
+    /// thread that may look at files.
+    async fn admit(
+        &self,
+        session: &Session,
+        asker: &Asker,
+        query: Query<'_>,
+        history: Option<Arc<PlanHistory>>,
+        plan: impl FnOnce(&Session) -> Option<PlannedStatement> + Send + 'static,
+    ) -> Result<Option<RunningStatement>> {
+        let expected = query.expected;
+        let (admitted, passed) = self.admission.enter(asker, query).await?;
+        let own = session.clone();
+        let start = move || plan(&own).map(|planned| StartedStatement::start(&own, planned, expected)).transpose();
+        let started = self.runner.compute(start).await?;
+        Ok(started.map(|started| RunningStatement::new(&self.runner, asker, started, admitted, passed, history)))
+    }
+
+    /// Has something computed that belongs to delivering results or taking data in. Fails with the error of the work, and
+    /// with kind `Resource` if the server is stopping.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        self.runner.compute(work).await
+    }
+}

@@ -1,0 +1,168 @@
+//! The service: what all doors of a server have in common, and how they are told that it ends.
+//!
+//! Doors hold it, not the [server](crate::server): they can neither open nor close each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use diligence_base::{Error, Result};
+use diligence_db::Database;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::sync::{Notify, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::config::{ServerOptions, TlsFiles};
+use crate::execution::StatementExecution;
+use crate::registry::Registry;
+use crate::scram;
+
+/// What the doors serve: statement execution over a database, and the sessions that are there.
+pub struct Service {
+    options: ServerOptions,
+    execution: Arc<StatementExecution>,
+    registry: Arc<Registry>,
+    connecting: Arc<Semaphore>,
+    tls: Option<TlsAcceptor>,
+    secret: Vec<u8>,
+    shutdown: Shutdown,
+}
+
+/// The signal to end. *Soft* ends what is at rest, *hard* everything.
+#[derive(Default)]
+struct Shutdown {
+    soft: AtomicBool,
+    hard: AtomicBool,
+    changed: Notify,
+}
+
+impl Shutdown {
+    async fn wait_for(&self, flag: &AtomicBool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if flag.load(Ordering::Acquire) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Service {
+    /// Checks that what was asked for is safe, and starts the stages. Fails with kind `Input` if it is not safe, with kind
+    /// `File` if a certificate cannot be read, and with kind `Resource` if the system has no threads left.
+    pub(crate) fn open(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
+        options.check()?;
+        let tls = options.tls.as_ref().map(acceptor).transpose()?;
+        if let Some(users) = &options.users {
+            database.set_users(users.rights());
+        }
+        let execution = StatementExecution::open(database, options.execution, options.limits.result_rows_max)?;
+        Ok(Arc::new(Self {
+            connecting: Arc::new(Semaphore::new(options.limits.connecting_max)),
+            registry: Arc::default(),
+            tls,
+            secret: scram::random(32)?,
+            shutdown: Shutdown::default(),
+            execution,
+            options,
+        }))
+    }
+
+    /// How it was set up.
+    pub fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    /// What runs statements.
+    pub fn execution(&self) -> &Arc<StatementExecution> {
+        &self.execution
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        self.execution.database()
+    }
+
+    /// The sessions.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Places for clients that are connecting.
+    pub(crate) fn connecting(&self) -> &Arc<Semaphore> {
+        &self.connecting
+    }
+
+    pub(crate) fn tls(&self) -> Option<&TlsAcceptor> {
+        self.tls.as_ref()
+    }
+
+    /// Random bytes that nobody else knows, other ones for each process.
+    pub(crate) fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+
+    /// Whether new clients are turned away.
+    pub fn is_stopping(&self) -> bool {
+        self.shutdown.soft.load(Ordering::Acquire)
+    }
+
+    /// Ends when the server is told to stop: for those that are at rest.
+    pub async fn stopping(&self) {
+        self.shutdown.wait_for(&self.shutdown.soft).await;
+    }
+
+    /// Ends when everything is to end at once.
+    pub async fn stopping_hard(&self) {
+        self.shutdown.wait_for(&self.shutdown.hard).await;
+    }
+
+    /// Tells all doors and sessions to end: with `at_once` also those with statements that run.
+    pub(crate) fn shut_down(&self, at_once: bool) {
+        self.shutdown.soft.store(true, Ordering::Release);
+        if at_once {
+            self.shutdown.hard.store(true, Ordering::Release);
+        }
+        self.shutdown.changed.notify_waiters();
+    }
+
+    /// Ends when there are no sessions.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let ended = self.registry.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.registry.count() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// TLS 1.2 and 1.3 with these files.
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
+    let wrong =
+        |path: &std::path::Path, error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
+    let path = &files.certificates;
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| wrong(path, &error))?;
+    if certificates.is_empty() {
+        return Err(wrong(path, &"there is no certificate in it"));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::bug(format!("TLS: {error}")))?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .map_err(|error| wrong(&files.key, &error))?;
+    config.alpn_protocols = vec![b"postgresql".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
