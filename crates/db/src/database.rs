@@ -128,8 +128,8 @@ impl Database {
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
         }
-        // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set here,
-        // what is a session's in every session.
+        // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
+        // here, what is a session's in every session.
         for (name, value) in &options.settings {
             inner.settings(&Settings::new(true, None), &inner.planner).set(name, value)?;
         }

@@ -12,14 +12,14 @@
 //! # }
 //! ```
 //!
-//! The life of a statement is told in `statement`: [`Session::execute`] plans it (`diligence_sql`), the engine starts it,
-//! and its rows come out of a [`QueryResult`] as they appear. Dropping the result cancels the query. Statements that
-//! change something are done when `execute` returns. A text that comes again is not planned again while its tables are
-//! as they were ([`plans`]).
+//! The life of a statement is told in `statement`: [`Session::execute`] plans it (`diligence_sql`), the engine starts
+//! it, and its rows come out of a [`QueryResult`] as they appear. Dropping the result cancels the query. Statements
+//! that change something are done when `execute` returns. A text that comes again is not planned again while its tables
+//! are as they were ([`plans`]).
 //!
-//! Servers take a statement's phases one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]), use
-//! the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as PostgreSQL's
-//! clients look at it in [`postgres`].
+//! Servers take a statement's phases one by one ([`Session::parse`], [`Session::plan`], [`Session::start_planned`]),
+//! use the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as
+//! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `settings`, `status`, `system`, `plan_json`, `postgres`,
 //! `plans`, `database`, `session`, `words`, `statement`.

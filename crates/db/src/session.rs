@@ -139,8 +139,8 @@ impl Session {
         changed.map(|shown| shown.name).collect()
     }
 
-    /// Gives a setting its default back. Fails with kind `Input` if there is no such setting, or it is everybody's and the
-    /// session may not change it.
+    /// Gives a setting its default back. Fails with kind `Input` if there is no such setting, or it is everybody's and
+    /// the session may not change it.
     pub fn reset(&self, name: &str) -> Result<()> {
         self.0.settings().reset(name)
     }
@@ -170,8 +170,8 @@ impl Session {
         &self.0.planner
     }
 
-    /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it, or
-    /// if it is everybody's and the session may not change it.
+    /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,
+    /// or if it is everybody's and the session may not change it.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         self.0.settings().set(name, value)
     }

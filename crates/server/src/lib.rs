@@ -2,8 +2,8 @@
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
-//! 2. It crosses the stages in front of the engine ([`execution`], [`stages`]): *parse* makes a syntax tree, *optimize* a
-//!    plan; what was planned before goes straight on ([the plan cache](diligence_db::plans)).
+//! 2. It crosses the stages in front of the engine ([`execution`], [`stages`]): *parse* makes a syntax tree, *optimize*
+//!    a plan; what was planned before goes straight on ([the plan cache](diligence_db::plans)).
 //! 3. [`admission`] lets it in, has it wait in line, or refuses it when the line is too long. Cheap statements and
 //!    heavy ones have lines of their own.
 //! 4. *execute* starts it in the engine, whose workers run it. Its rows come back as they appear, are written in the

@@ -40,9 +40,10 @@ pub struct Addresses {
 }
 
 impl Server {
-    /// Opens the doors. Runs on the Tokio runtime of the caller, which only moves bytes for it. Fails with kind `Input` if
-    /// what was asked for is not safe, or an endpoint makes no sense; with kind `File` if a certificate or the folder of
-    /// endpoints cannot be read; with kind `Resource` if an address is taken or the system has no threads left.
+    /// Opens the doors. Runs on the Tokio runtime of the caller, which only moves bytes for it. Fails with kind `Input`
+    /// if what was asked for is not safe, or an endpoint makes no sense; with kind `File` if a certificate or the
+    /// folder of endpoints cannot be read; with kind `Resource` if an address is taken or the system has no threads
+    /// left.
     pub async fn start(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
         let service = Service::open(database, options)?;
         listing::install(&service);

@@ -52,8 +52,8 @@ impl Shutdown {
 }
 
 impl Service {
-    /// Checks that what was asked for is safe, and starts the stages. Fails with kind `Input` if it is not safe, with kind
-    /// `File` if a certificate cannot be read, and with kind `Resource` if the system has no threads left.
+    /// Checks that what was asked for is safe, and starts the stages. Fails with kind `Input` if it is not safe, with
+    /// kind `File` if a certificate cannot be read, and with kind `Resource` if the system has no threads left.
     pub(crate) fn open(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
         let tls = options.tls.as_ref().map(acceptor).transpose()?;

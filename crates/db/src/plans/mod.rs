@@ -6,9 +6,9 @@
 //! still. Whoever takes it out of the cache looks at that, on a thread that may look at files.
 //!
 //! Beside plans the cache has syntax trees of short texts, the rows of constant statements, what plans have used when
-//! they ran ([`PlanHistory`]), and generic plans ([`GenericPlan`]). A cheap statement that comes again with other values
-//! of its parameters gets a generic plan, if it has one: then planning is what it costs most. A heavy one is planned
-//! with its values.
+//! they ran ([`PlanHistory`]), and generic plans ([`GenericPlan`]). A cheap statement that comes again with other
+//! values of its parameters gets a generic plan, if it has one: then planning is what it costs most. A heavy one is
+//! planned with its values.
 //!
 //! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or changed: a plan keeps its
 //! tables in memory. The catalog tells each change, and a change of one table forgets no plan of another.
@@ -146,8 +146,8 @@ impl PlanCache {
         self.generics.lock().get(key).cloned()
     }
 
-    /// Remembers what is known of a statement with parameters. A plan is not remembered if the session's settings or its
-    /// tables have changed since the key was made.
+    /// Remembers what is known of a statement with parameters. A plan is not remembered if the session's settings or
+    /// its tables have changed since the key was made.
     pub fn put_generic(&self, key: GenericKey, generic: RememberedGeneric) {
         let mut generics = self.generics.lock();
         let is_kept = |plan: &GenericPlan| plan.identity() == key.identity() && !plan.is_gone(&self.catalog);

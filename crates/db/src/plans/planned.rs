@@ -62,7 +62,8 @@ impl PlannedStatement {
         self.needs
     }
 
-    /// The same statement under the text that its sender wrote: texts with the same plan may differ in space and comments.
+    /// The same statement under the text that its sender wrote: texts with the same plan may differ in space and
+    /// comments.
     #[must_use]
     pub fn labelled(mut self, text: &str) -> Self {
         if self.text != text {
@@ -194,9 +195,9 @@ impl GenericPlan {
         self.plan.uses().depend_on(change)
     }
 
-    /// The statement with values: arrays of one row, one for each of `$1`, `$2`, …. Fails if there are not as many values
-    /// as parameters, or if a value does not fit the type that the plan has for it. The statement can still be planned
-    /// with its values.
+    /// The statement with values: arrays of one row, one for each of `$1`, `$2`, …. Fails if there are not as many
+    /// values as parameters, or if a value does not fit the type that the plan has for it. The statement can still be
+    /// planned with its values.
     pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
         let planned = self.plan.with(&values)?;

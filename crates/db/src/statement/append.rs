@@ -12,17 +12,17 @@ use diligence_storage::foreign_error::from_arrow;
 use crate::session::Session;
 
 impl Session {
-    /// The columns of a table that [`append`](Self::append) can add to. Fails with kind `Input` if there is no such table or
-    /// the session may not write it, and with kind `Unsupported` if its rows are not in memory.
+    /// The columns of a table that [`append`](Self::append) can add to. Fails with kind `Input` if there is no such
+    /// table or the session may not write it, and with kind `Unsupported` if its rows are not in memory.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {
         Ok(self.memory_relation(schema, table)?.1.schema().clone())
     }
 
     /// Adds rows to a table in memory: all of them or none. `columns` names the batches' columns, which are converted
     /// to the table's types; columns that are not named are NULL. Gives the number of rows. Fails with kind `Input` if
-    /// there is no such table or column or the session may not write it, with kind `Unsupported` if the table's rows are
-    /// not in memory or a column that is left out has a default, with kind `Value` if a value does not fit its column,
-    /// and with kind `Resource` if there is no memory for the rows.
+    /// there is no such table or column or the session may not write it, with kind `Unsupported` if the table's rows
+    /// are not in memory or a column that is left out has a default, with kind `Value` if a value does not fit its
+    /// column, and with kind `Resource` if there is no memory for the rows.
     pub fn append(
         &self,
         schema: Option<&str>,

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! 1. `parse`: the text becomes a syntax tree.
-//! 2. `plan`: names are resolved against the catalog, and the tree becomes a plan. A text that comes again finds its plan
-//!    in the [plan cache](crate::plans) while its tables are as they were.
+//! 2. `plan`: names are resolved against the catalog, and the tree becomes a plan. A text that comes again finds its
+//!    plan in the [plan cache](crate::plans) while its tables are as they were.
 //! 3. `start`: the engine takes the plan and runs it; a command is done.
 //! 4. `result`: rows come out as they appear. Dropping the result cancels the query.
 //!
-//! [`Session::execute`] goes all the way, [`Session::start`] to the result, [`Session::start_pending`] does so on another
-//! thread, and servers call the phases one by one, on threads of their own stages. `append` adds rows that come without
-//! a statement.
+//! [`Session::execute`] goes all the way, [`Session::start`] to the result, [`Session::start_pending`] does so on
+//! another thread, and servers call the phases one by one, on threads of their own stages. `append` adds rows that come
+//! without a statement.
 
 mod append;
 mod parse;
@@ -37,9 +37,9 @@ use crate::session::Session;
 impl Session {
     /// Runs exactly one statement. A query's rows come out of the result as they appear; a statement that changes
     /// something is done when this returns. Fails with kind `Input` if the text is not one statement that makes sense,
-    /// with kind `Unsupported` if it asks for what we do not have, with kind `File` if a file cannot be read or written,
-    /// and as a statement that changes something fails: with kind `Value` if a value does not fit, with kind `Resource`
-    /// if there is no memory. Errors of a query's rows come out of the result.
+    /// with kind `Unsupported` if it asks for what we do not have, with kind `File` if a file cannot be read or
+    /// written, and as a statement that changes something fails: with kind `Value` if a value does not fit, with kind
+    /// `Resource` if there is no memory. Errors of a query's rows come out of the result.
     pub fn execute(&self, sql: &str) -> Result<QueryResult> {
         let mut result = self.start(sql)?;
         result.settle()?;
@@ -59,8 +59,8 @@ impl Session {
 
     /// Starts exactly one statement. Unlike with [`execute`](Self::execute), a statement that changes something does
     /// its work while the result is read, so that its progress can be seen and it can be cancelled; unread, it does
-    /// nothing. Fails with kind `Input` if the text is not one statement that makes sense, with kind `Unsupported` if it
-    /// asks for what we do not have, and with kind `File` if a file cannot be read.
+    /// nothing. Fails with kind `Input` if the text is not one statement that makes sense, with kind `Unsupported` if
+    /// it asks for what we do not have, and with kind `File` if a file cannot be read.
     pub fn start(&self, sql: &str) -> Result<QueryResult> {
         self.start_unless(sql, &AtomicBool::new(false))
     }

@@ -13,8 +13,8 @@ impl Session {
         parse::split(sql)
     }
 
-    /// The syntax tree of exactly one statement. Fails with kind `Input` if the text is none, or several, or if it nests
-    /// too deep.
+    /// The syntax tree of exactly one statement. Fails with kind `Input` if the text is none, or several, or if it
+    /// nests too deep.
     pub fn parse(&self, sql: &str) -> Result<ParsedStatement> {
         Ok(ParsedStatement::new(sql.trim(), self.planner().parse(sql)?))
     }

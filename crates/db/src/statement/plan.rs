@@ -10,9 +10,9 @@ use crate::session::Session;
 
 impl Session {
     /// What a statement takes and gives, and for one without parameters the plan that told; `given` are parameters'
-    /// types as its sender declares them. Opens files. Fails with kind `Input` if the statement makes no sense or names what
-    /// is not there, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a file cannot be
-    /// read.
+    /// types as its sender declares them. Opens files. Fails with kind `Input` if the statement makes no sense or names
+    /// what is not there, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a file
+    /// cannot be read.
     pub fn describe(
         &self,
         parsed: &ParsedStatement,
@@ -26,8 +26,8 @@ impl Session {
 
     /// Plans a statement. `values` are arrays of one row, one for each of `$1`, `$2`, …. Opens files. Fails with kind
     /// `Input` if the statement makes no sense, names what is not there or has more parameters, with kind `Value` if a
-    /// constant cannot be computed, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a
-    /// file cannot be read.
+    /// constant cannot be computed, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if
+    /// a file cannot be read.
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
         let planned = self.in_runtime(|| self.planner().plan(&self.snapshot(), parsed.tree(), &values))?;

@@ -212,8 +212,8 @@ impl QueryResult {
         }
     }
 
-    /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind. Fails
-    /// as [`next_blocking`](Self::next_blocking) does.
+    /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind.
+    /// Fails as [`next_blocking`](Self::next_blocking) does.
     pub fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         self.advance(|stream| stream.poll_next_unpin(context))
     }

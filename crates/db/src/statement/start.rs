@@ -17,8 +17,8 @@ use crate::settings::Shown;
 
 impl Session {
     /// Starts a planned statement. Its work is done while the result is read. Fails with kind `Resource` if there is no
-    /// memory to start with, with kind `File` if a file that is to be written cannot be, and for a statement that is done
-    /// at once (DDL, SET) with its own error.
+    /// memory to start with, with kind `File` if a file that is to be written cannot be, and for a statement that is
+    /// done at once (DDL, SET) with its own error.
     pub fn start_planned(&self, planned: PlannedStatement) -> Result<QueryResult> {
         let options = QueryOptions {
             waits_for_memory: planned.waits_for_memory,

@@ -27,8 +27,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a client asks for with the header `Accept`; JSON if it takes anything. `None` if there is none that it
-    /// takes.
+    /// The format that a client asks for with the header `Accept`; JSON if it takes anything. `None` if there is none
+    /// that it takes.
     pub(crate) fn accepted(accept: Option<&str>, has_html: bool) -> Option<Self> {
         let Some(accept) = accept else { return Some(Format::Json) };
         let mut wanted = accept.split(',').map(|part| {

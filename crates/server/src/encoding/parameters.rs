@@ -1,5 +1,5 @@
-//! Values as clients send them, text or binary, as arrays of one row: parameters of statements and of endpoints, and the
-//! fields of COPY.
+//! Values as clients send them, text or binary, as arrays of one row: parameters of statements and of endpoints, and
+//! the fields of COPY.
 
 use std::sync::Arc;
 

@@ -175,8 +175,8 @@ impl StatementExecution {
     }
 
     /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything. Fails with
-    /// the error of planning or starting it, with kind `Retry` if too many queries wait, with kind `Cancelled` if somebody
-    /// wants it to wait no more, and with kind `Unsupported` if it must not change anything and would.
+    /// the error of planning or starting it, with kind `Retry` if too many queries wait, with kind `Cancelled` if
+    /// somebody wants it to wait no more, and with kind `Unsupported` if it must not change anything and would.
     pub async fn start(
         &self,
         session: &Session,
@@ -217,8 +217,8 @@ impl StatementExecution {
         self.start_ready(session, asker, parsed.text(), ready).await
     }
 
-    /// Starts a statement by the plan that is remembered, or gives the rows that are remembered; `None` if the plan is not
-    /// current any more.
+    /// Starts a statement by the plan that is remembered, or gives the rows that are remembered; `None` if the plan is
+    /// not current any more.
     async fn start_remembered(
         &self,
         remembered: RememberedPlan,
@@ -347,8 +347,8 @@ impl StatementExecution {
         Ok(ReadyStatement { planned, history })
     }
 
-    /// Waits until the query may run, and starts what `plan` gives then; `None` if that is nothing. `plan` is called on a
-    /// thread that may look at files.
+    /// Waits until the query may run, and starts what `plan` gives then; `None` if that is nothing. `plan` is called on
+    /// a thread that may look at files.
     async fn admit(
         &self,
         session: &Session,
@@ -365,8 +365,8 @@ impl StatementExecution {
         Ok(started.map(|started| RunningStatement::new(&self.runner, asker, started, admitted, passed, history)))
     }
 
-    /// Has something computed that belongs to delivering results or taking data in. Fails with the error of the work, and
-    /// with kind `Resource` if the server is stopping.
+    /// Has something computed that belongs to delivering results or taking data in. Fails with the error of the work,
+    /// and with kind `Resource` if the server is stopping.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.runner.compute(work).await
     }

@@ -2,8 +2,8 @@
 //!
 //! pgwire has the messages; what happens on them is here. The life of a connection: [`startup`] lets it in, [`session`]
 //! answers its messages until it leaves. A session is a future of some kilobytes on the network's few threads, which
-//! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not take
-//! stays in its own buffers.
+//! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
+//! take stays in its own buffers.
 
 mod changes;
 mod commands;
