@@ -15,8 +15,7 @@ use tokio::sync::mpsc;
 
 use super::{QUEUE_HEADER, queue_header};
 use crate::encoding::formats::{BodyWriter, Format};
-use crate::execution::STALLED_AFTER;
-use crate::execution::{RunningStatement, StatementExecution};
+use crate::execution::{RunningStatement, STALLED_AFTER};
 use crate::registry::Registered;
 use crate::service::Service;
 
@@ -37,7 +36,6 @@ enum Piece {
 
 struct Making {
     service: Arc<Service>,
-    execution: Arc<StatementExecution>,
     running: RunningStatement,
     writer: Option<BodyWriter>,
     step: Step,
@@ -59,7 +57,6 @@ pub(crate) async fn response(
     let (query, queue) = (running.id(), queue_header(running.passed()));
     let making = Making {
         service: service.clone(),
-        execution: service.execution().clone(),
         running,
         writer: Some(writer),
         step: Step::First(beginning),
@@ -150,7 +147,7 @@ impl Making {
                     };
                     match batch {
                         Some(batch) => {
-                            let write = self.execution.compute(move || {
+                            let write = self.service.execution().compute(move || {
                                 let bytes = writer.batch(&batch)?;
                                 Ok((writer, bytes))
                             });
