@@ -55,13 +55,8 @@ pub(crate) async fn response(
     let mut writer = BodyWriter::new(format, schema)?;
     let beginning = writer.begin(running.id());
     let (query, queue) = (running.id(), queue_header(running.passed()));
-    let making = Making {
-        service: service.clone(),
-        running,
-        writer: Some(writer),
-        step: Step::First(beginning),
-        next: first,
-    };
+    let making =
+        Making { service: service.clone(), running, writer: Some(writer), step: Step::First(beginning), next: first };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(making.deliver(sender));
     // Listed until the connection has taken the last piece: what drains waits for that, and one that does not read
