@@ -10,8 +10,8 @@
 //! values of its parameters gets a generic plan, if it has one: then planning is what it costs most. A heavy one is
 //! planned with its values.
 //!
-//! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or changed: a plan keeps its
-//! tables in memory. The catalog tells each change, and a change of one table forgets no plan of another.
+//! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or changed: a plan keeps
+//! its tables in memory. The catalog tells each change, and a change of one table forgets no plan of another.
 
 mod history;
 mod key;
