@@ -5,7 +5,9 @@
 //! * [`limits`]: every bound of the engine with its unit and its reason.
 //! * [`panics`]: panics that are expected, as errors.
 //! * [`recent`]: so many values at most, the latest that were used.
-//! * [`seams`]: the clock, randomness, threads, files and temp files, so that a test can replace them.
+//! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
+//! * [`sync`]: locks, atomics and parking, so that a test can choose the schedule.
+//! * [`units`]: numbers with their units, for people.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
 
@@ -15,5 +17,7 @@ pub mod limits;
 pub mod panics;
 pub mod recent;
 pub mod seams;
+pub mod sync;
+pub mod units;
 
 pub use error::{Error, ErrorKind, Result, Span};

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
-use diligence_engine::temp::TempOptions;
+use diligence_disk::TempOptions;
 use serde_json::{Value, json};
 
 use crate::answers::values;

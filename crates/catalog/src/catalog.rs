@@ -12,10 +12,10 @@ use arrow::array::RecordBatch;
 use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::external::OpenOptions;
 use parking_lot::{Mutex, RwLock};
 
-use crate::broker::Reservation;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::snapshot::{Root, Schema};
 use crate::{
@@ -316,9 +316,9 @@ pub fn no_schema(name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int64Array};
+    use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::broker::QueryMemory;
 
     fn batch(values: &[i64]) -> RecordBatch {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()

@@ -32,9 +32,6 @@ pub mod types;
 mod uses;
 mod view;
 
-/// What counts the memory of tables.
-use diligence_engine::memory as broker;
-
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use files::FileRelation;
 pub use memory::{MemoryRelation, table_schema};

@@ -17,11 +17,10 @@ use datafusion_expr::Expr;
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
-
-use crate::broker::Reservation;
 
 /// A table in memory: what it was declared with, and its rows in one version.
 #[derive(Debug)]
@@ -234,9 +233,9 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, StringArray};
+    use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::broker::QueryMemory;
     use crate::{Catalog, DEFAULT_SCHEMA, Relation, RelationName};
 
     fn batch(values: &[i64]) -> RecordBatch {

@@ -263,9 +263,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::broker::QueryMemory;
     use crate::{Catalog, MemoryRelation, Relation, RelationPattern, SessionCatalogs};
 
     fn only(read: &str, write: &str) -> Rights {

@@ -12,7 +12,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{
     Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Object, Relation, RelationName, Rights, SessionCatalogs,
 };
-use diligence_engine::temp::TempOptions;
+use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_sql::stores::runtime_env;
 use diligence_sql::{Planner, PlannerOptions};

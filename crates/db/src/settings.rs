@@ -8,12 +8,12 @@ use std::sync::Arc;
 use diligence_base::limits::{
     BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
+use diligence_base::units::display_bytes;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rights::DENIED;
 use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
-use diligence_engine::memory::display_bytes;
 use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::PolicyKind;
 use diligence_sql::Planner;

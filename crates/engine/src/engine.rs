@@ -5,10 +5,11 @@ use std::sync::Arc;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
+use diligence_disk::{IoPool, TempOptions, TempSpace};
+use diligence_memory::{Broker, QueryMemory};
 
 use crate::launcher::{Launcher, Listed};
 use crate::matching::common::with_common_parts;
-use crate::memory::{Broker, QueryMemory};
 use crate::operators::MEMORY_DIVISOR;
 use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
@@ -21,9 +22,8 @@ use crate::reuse::columns::Scans;
 use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::RunningPlan;
-use crate::stages::{IoPool, PolicyKind, Scheduler, StageInfo, WorkerInfo};
+use crate::stages::{PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
-use crate::temp::{TempOptions, TempSpace};
 
 /// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half
 /// of what may stay in memory of one, as these are guesses.
@@ -238,8 +238,8 @@ impl Engine {
     /// The stages at this moment, those of I/O last.
     pub fn stages(&self) -> Vec<StageInfo> {
         let mut stages = self.launcher.scheduler.stages();
-        stages.push(self.launcher.io.pool.info());
-        stages.push(self.launcher.temp.stage());
+        stages.push(self.launcher.io.pool.info().into());
+        stages.push(self.launcher.temp.pool().into());
         stages
     }
 

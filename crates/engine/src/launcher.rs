@@ -14,9 +14,10 @@ use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
 use diligence_base::seams::Clock;
+use diligence_disk::TempSpace;
+use diligence_memory::Broker;
 
 use crate::flow::{Setup, Sink};
-use crate::memory::Broker;
 use crate::operators::foreign::ForeignPool;
 use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
@@ -32,7 +33,6 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
 };
-use crate::temp::TempSpace;
 
 /// Starts runs.
 pub(crate) struct Launcher {

@@ -14,9 +14,10 @@
 //! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
 //!
 //! The rooms, each of which uses only those before it:
-//! 1. [`memory`], and below it `sync`: what is reserved, and what packets lock.
-//! 2. [`temp`], [`stages`]: rows on the disk; packets on workers.
-//! 3. [`batch`], [`expressions`], [`plan`]: what is computed, and the closed list of what can be run.
+//! 1. `sync`: what packets lock.
+//! 2. [`stages`]: packets on workers.
+//! 3. [`batch`], [`temp`], [`expressions`], [`plan`]: what is computed, rows of it on the disk, and the closed list of
+//!    what can be run.
 //! 4. `options`, `matching`: what a query may do; what plans have in common.
 //! 5. [`flow`]: the roles in a pipeline, and what is counted of them.
 //! 6. [`reuse`], [`exchange`]: what queries leave for others; where rows change hands.
@@ -38,7 +39,6 @@ pub mod flow;
 mod interleavings;
 mod launcher;
 mod matching;
-pub mod memory;
 pub mod operators;
 mod options;
 pub mod pipeline;

@@ -8,11 +8,11 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::Error;
 use diligence_base::limits::{BATCH_ROWS_MAX, COLUMNS_PERCENT, RETAINED_PERCENT, SHARING_ROWS_MIN};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
+use diligence_disk::TempOptions;
+use diligence_memory::default_budget_bytes;
 
-use crate::memory::default_budget_bytes;
 use crate::plan::SortPlan;
 use crate::stages::PolicyKind;
-use crate::temp::TempOptions;
 
 /// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
 /// that packets interleave without any dependence on real time.

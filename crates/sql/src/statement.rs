@@ -12,8 +12,8 @@ use diligence_catalog::{
     Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change,
     no_schema,
 };
-use diligence_engine::memory::Reservation;
 use diligence_engine::plan::Plan;
+use diligence_memory::Reservation;
 
 use crate::write::FileTarget;
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use diligence_base::seams::{Fault, MemoryTempFiles};
 use diligence_base::{Error, ErrorKind};
 use diligence_db::{Database, DatabaseOptions, Session, TempIo, TempOptions};
+use diligence_disk::{Fault, MemoryTempFiles};
 use diligence_tests::idle;
 
 /// Less than a user may say, so that few rows are enough.

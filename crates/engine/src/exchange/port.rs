@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, Result};
+use diligence_memory::{QueryMemory, Reservation};
 
 use crate::batch::Batch;
 use crate::flow::Accept;
-use crate::memory::{QueryMemory, Reservation};
 use crate::sync::Mutex;
 
 struct State<T> {
@@ -234,9 +234,9 @@ mod tests {
     use std::task::Wake;
 
     use diligence_base::ids::QueryId;
+    use diligence_memory::Broker;
 
     use super::*;
-    use crate::memory::Broker;
 
     #[derive(Default)]
     struct Count(AtomicUsize);

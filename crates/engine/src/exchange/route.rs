@@ -8,6 +8,7 @@ use arrow_row::OwnedRow;
 use datafusion_common::hash_utils::{RandomState, create_hashes};
 use diligence_base::limits::PORT_CREDITS;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::merge::{KeyRows, Merger};
@@ -15,7 +16,6 @@ use super::port::{Receiver, Sender, port};
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
 use crate::flow::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
-use crate::memory::Reservation;
 use crate::plan::Pact;
 use crate::sync::Mutex;
 
@@ -334,8 +334,9 @@ fn send_split(senders: &[Sender], batch: &Batch, target: &[u32], held: &Reservat
 
 #[cfg(test)]
 mod tests {
+    use diligence_memory::QueryMemory;
+
     use super::*;
-    use crate::memory::QueryMemory;
 
     #[test]
     fn producers_hear_when_every_consumer_has_left() {

@@ -5,8 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use diligence_base::units::display_bytes;
+
 use crate::batch::Batch;
-use crate::memory::display_bytes;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows, batches and bytes.

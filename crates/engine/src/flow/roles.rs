@@ -6,11 +6,11 @@ use std::task::Waker;
 
 use diligence_base::limits::BATCH_ROWS_MIN;
 use diligence_base::{Error, Result};
+use diligence_disk::TempSpace;
+use diligence_memory::QueryMemory;
 
 use super::profile::Spills;
 use crate::batch::Batch;
-use crate::memory::QueryMemory;
-use crate::temp::TempSpace;
 
 /// What opening a state may use.
 #[derive(Clone, Debug)]

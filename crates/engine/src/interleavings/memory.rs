@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use diligence_base::ids::QueryId;
+use diligence_memory::{Broker, QueryMemory};
 use shuttle::thread;
 
 use super::interleave;
-use crate::memory::{Broker, QueryMemory};
 
 const BUDGET_BYTES: usize = 100;
 const LIMIT_BYTES: usize = 60;

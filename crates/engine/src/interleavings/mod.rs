@@ -2,13 +2,14 @@
 //! space and sorts that go there.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of
-//! the threads' locks, atomic accesses and wake-ups (see [`crate::sync`]): half of them at random, half with a few
+//! the threads' locks, atomic accesses and wake-ups (see [`diligence_base::sync`]): half of them at random, half with a few
 //! changes of priority at random moments (PCT), which keep a thread from running for as long as it takes to make its
 //! absence felt. A lost wake-up ends as a deadlock, which shuttle reports.
 //!
 //! A failing test prints its seed and its schedule; CONTRIBUTING.md says how to replay them. So a body must not depend
 //! on anything but the schedule: no time, no unseeded randomness, no thread of the system.
 
+mod driver;
 mod memory;
 mod ports;
 mod queries;
@@ -59,7 +60,11 @@ fn run(scheduler: impl Scheduler + 'static, body: fn()) {
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     config.silence_warnings = true;
-    Runner::new(scheduler, config).run(body);
+    let driven = move || {
+        driver::begin();
+        body();
+    };
+    Runner::new(scheduler, config).run(driven);
 }
 
 /// Tells its seed if it is dropped by a panic.

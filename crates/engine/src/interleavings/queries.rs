@@ -4,15 +4,16 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use diligence_base::ids::QueryId;
-use diligence_base::seams::{ManualClock, MemoryTempFiles};
+use diligence_base::seams::ManualClock;
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::{MemoryTempFiles, TempOptions};
+use diligence_memory::{Broker, QueryMemory, Reservation};
 use shuttle::thread;
 
 use super::stages::scheduler;
 use super::{DrivenSpawn, eventually, interleave};
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
-use crate::memory::{Broker, QueryMemory, Reservation};
 use crate::operators::result::ResultSink;
 use crate::operators::values::Values;
 use crate::options::QueryOptions;
@@ -25,7 +26,6 @@ use crate::query::tests::{
 use crate::query::{QueryInfo, QueryRun, QueryState, QueryStream};
 use crate::stages::{PolicyKind, Scheduler, StageId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
 
 /// An engine of two workers whose quantum is over after a few batches.

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use diligence_base::ErrorKind;
-use diligence_base::seams::{ManualClock, MemoryTempFiles};
+use diligence_base::seams::ManualClock;
+use diligence_disk::{MemoryTempFiles, TempOptions, TempSpace};
 use shuttle::thread;
 
 use super::{DrivenSpawn, eventually, interleave};
 use crate::options::QueryOptions;
 use crate::query::QueryStream;
 use crate::query::tests::{numbers, read, sort};
-use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
 
 const ROWS: i64 = 1500;

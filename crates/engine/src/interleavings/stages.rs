@@ -6,6 +6,8 @@ use std::task::Waker;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::PORT_CREDITS;
 use diligence_base::seams::ManualClock;
+use diligence_disk::IoPool;
+use diligence_memory::QueryMemory;
 use shuttle::thread;
 
 use super::{DrivenSpawn, interleave, own_waker, receive};
@@ -13,13 +15,12 @@ use crate::exchange::Exchange;
 use crate::exchange::port::{Receiver, Sender, port};
 use crate::flow::profile::Meter;
 use crate::flow::{Accept, Setup, Sink, Source};
-use crate::memory::QueryMemory;
 use crate::operators::values::Values;
 use crate::pipeline::PipelinePacket;
 use crate::plan::Node;
 use crate::plan::Pact;
 use crate::query::tests::numbers;
-use crate::stages::{Arrival, IoPool, Packet, PacketState, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
+use crate::stages::{Arrival, Packet, PacketState, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
-use diligence_base::seams::{Fault, ManualClock, MemoryTempFiles};
+use diligence_base::seams::ManualClock;
+use diligence_disk::{
+    Fault, Grouping, MemoryTempFiles, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter,
+    TempIo, TempOptions, TempSpace, block_on,
+};
+use diligence_memory::{Broker, QueryMemory};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use super::{DrivenSpawn, interleave};
-use crate::memory::{Broker, QueryMemory};
-use crate::temp::{
-    Grouping, ReadOptions, SpillBuffers, SpillFile, SpillMemory, SpillReader, SpillWriter, TempIo, TempOptions,
-    TempSpace, block_on,
-};
 
 const CLUSTER: usize = 4096;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
+use diligence_base::units::display_bytes;
 
 use super::merge::{Template, Way};
 use super::signature::{Signature, canonical};
 use crate::expressions::Expr;
-use crate::memory::display_bytes;
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::{AggregateCall, Node, Plan};
 

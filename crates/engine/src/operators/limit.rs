@@ -80,10 +80,10 @@ mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array};
     use arrow::datatypes::Int64Type;
     use diligence_base::limits::BATCH_ROWS_MAX;
+    use diligence_memory::QueryMemory;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::memory::QueryMemory;
 
     /// Carries batches of the given sizes, numbered through, by turns through `packets` packets.
     fn run(sizes: &[usize], packets: usize, skip: usize, fetch: Option<usize>) -> Vec<i64> {

@@ -231,9 +231,9 @@ impl Known {
 mod tests {
     use arrow::array::Int64Array;
     use datafusion_common::ScalarValue;
+    use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::memory::QueryMemory;
     use crate::plan::mask_lookup::Comparison;
 
     fn run(operator: &MaskRows, batches: Vec<Vec<ArrayRef>>) -> Vec<Vec<(i64, u64)>> {

@@ -65,9 +65,9 @@ mod tests {
     use datafusion_physical_expr::PhysicalExpr;
     use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
     use diligence_base::limits::BATCH_ROWS_MAX;
+    use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::memory::QueryMemory;
 
     #[test]
     fn few_rows_are_taken_at_once_where_they_become_wide() {

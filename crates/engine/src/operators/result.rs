@@ -10,11 +10,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::PORT_CREDITS;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
 use crate::flow::{Accept, Setup, Sink, SinkState};
-use crate::memory::Reservation;
 use crate::sync::Mutex;
 
 /// Where a query's rows end, and who hears of its end.

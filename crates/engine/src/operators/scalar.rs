@@ -6,13 +6,13 @@ use std::task::Waker;
 use datafusion_common::ScalarValue;
 use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_datafusion;
 
 use arrow::datatypes::SchemaRef;
 
 use crate::batch::{Batch, to_logical};
 use crate::flow::{Accept, Setup, Sink, SinkState};
-use crate::memory::Reservation;
 use crate::sync::Mutex;
 
 /// The sink of a subquery that gives one column and at most one row.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
 use diligence_base::{Error, Result};
+use diligence_disk::{Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use crate::batch::{Batch, compacted};
 use crate::flow::{Pull, Setup, Source, SourceState};
-use crate::memory::{QueryMemory, Reservation};
 use crate::sync::Mutex;
-use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchFile, BatchReader, BatchWriter};
 
 /// The part of what a query may have, as its divisor, that the rows of one table in memory may take.
 pub(crate) const MEMORY_DIVISOR: usize = 16;

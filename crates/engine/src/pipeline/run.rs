@@ -2,11 +2,11 @@
 
 use diligence_base::limits::MEMORY_PATIENCE;
 use diligence_base::{Error, Result};
+use diligence_memory::QueryMemory;
 
 use crate::batch::Batch;
 use crate::flow::profile::{Counts, Meter};
 use crate::flow::{Accept, Flow, OperatorState, Output, Pull, SinkState, SourceState, rows_within};
-use crate::memory::QueryMemory;
 use crate::stages::{Quantum, Step};
 
 /// One operator of the packet's chain.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diligence_base::ErrorKind;
-use diligence_base::seams::{Fault, MemoryTempFiles};
+use diligence_disk::{Fault, MemoryTempFiles, TempOptions, TempSpace};
 
 use crate::plan::{Common, CommonPart, Node, Plan, WorkTable, WorkTableId};
 use crate::query::tests::{numbers, options, read, self_join};
-use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
 
 const BUDGET: usize = 2 << 20;

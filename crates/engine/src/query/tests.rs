@@ -19,11 +19,11 @@ use diligence_base::ErrorKind;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::IO_THREADS;
 use diligence_base::seams::{Spawn, SystemClock, Thread, ThreadSpawn};
+use diligence_memory::QueryMemory;
 use parking_lot::Mutex;
 
 use crate::expressions::Expr;
 use crate::flow::{Pull, Setup, Sink, Source, SourceState};
-use crate::memory::QueryMemory;
 use crate::operators::result::ResultSink;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};

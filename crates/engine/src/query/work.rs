@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use diligence_base::{Error, Result};
+use diligence_memory::Giving;
 
 use super::run::QueryRun;
-use crate::memory::Giving;
 use crate::pipeline::{PipelinePacket, SinkSpec};
 use crate::stages::{Quantum, Step, Work};
 use crate::sync::atomic::{AtomicUsize, Ordering};

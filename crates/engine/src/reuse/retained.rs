@@ -22,6 +22,7 @@ use std::task::{Poll, Waker};
 use diligence_base::Result;
 use diligence_base::limits::RETAINED_STATES_MAX;
 use diligence_base::seams::Clock;
+use diligence_memory::{Broker, QueryMemory, Reclaim};
 
 use super::tables::Lendable;
 use super::{BuildInfo, SharedRows, SharingInfo};
@@ -29,7 +30,6 @@ use crate::matching::merge::Portion;
 use crate::matching::shape::Shape;
 use crate::matching::signature::Signature;
 use crate::matching::subsumption::Residual;
-use crate::memory::{Broker, QueryMemory, Reclaim};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 

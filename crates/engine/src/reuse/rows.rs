@@ -2,8 +2,8 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use diligence_memory::{QueryMemory, Reservation};
 
-use crate::memory::{QueryMemory, Reservation};
 use crate::sync::Mutex;
 
 /// The rows that a run has built, counted as long as anybody reads or keeps them.

@@ -28,12 +28,12 @@ use std::task::Waker;
 
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX};
 use diligence_base::seams::Clock;
+use diligence_memory::{Broker, QueryMemory};
 
 use super::retained::{Asset, Kept, Query, Retained};
 use super::{BuildInfo, SharingInfo};
 use crate::matching::cut;
 use crate::matching::signature::Signature;
-use crate::memory::{Broker, QueryMemory};
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::HashJoin;
 use crate::sync::Mutex;

@@ -7,12 +7,12 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::running::RunningPlan;
 use crate::batch::{Batch, bytes_needed, compacted};
 use crate::flow::{Accept, Setup, Sink, SinkState};
-use crate::memory::Reservation;
 use crate::operators::result::Outcome;
 use crate::reuse::SharedRows;
 use crate::sync::Mutex;

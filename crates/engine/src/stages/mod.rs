@@ -16,12 +16,10 @@
 //! * Nothing starves: every so often the scheduler serves the packet that has waited longest, whatever the policy says.
 
 mod gated;
-mod io;
 mod packet;
 mod policy;
 mod scheduler;
 
-pub use io::IoPool;
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
 pub use policy::{Arrival, Policy, PolicyKind};
 pub use scheduler::{Scheduler, StageCounters, StageInfo, WorkerInfo};

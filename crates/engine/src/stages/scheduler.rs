@@ -7,6 +7,7 @@ use diligence_base::ids::WorkerId;
 use diligence_base::limits::{QUANTUM, QUANTUM_CUT};
 use diligence_base::seams::{Clock, NiceSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
+use diligence_disk::PoolInfo;
 
 use super::policy::AnyOrder;
 use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
@@ -50,6 +51,22 @@ pub struct StageInfo {
     pub wait_ns_total: u64,
     /// Time spent on workers, in nanoseconds.
     pub service_ns_total: u64,
+}
+
+impl From<PoolInfo> for StageInfo {
+    /// Threads for what blocks are a stage as well: its packets are their jobs, which have one turn each.
+    fn from(pool: PoolInfo) -> Self {
+        Self {
+            name: pool.name,
+            queued: pool.queued,
+            running: pool.running,
+            packets_total: pool.jobs_total,
+            turns_total: pool.jobs_total - pool.queued as u64,
+            waits_total: 0,
+            wait_ns_total: pool.wait_ns_total,
+            service_ns_total: pool.service_ns_total,
+        }
+    }
 }
 
 /// A worker at one moment: what `system.workers` shows.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, StringViewArray};
 use diligence_base::ids::QueryId;
-use diligence_base::seams::{Fault, MemoryTempFiles};
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::{Fault, Grouping, MemoryTempFiles, SpillMemory, TempIo, TempOptions, TempSpace, block_on};
+use diligence_memory::{Broker, QueryMemory};
 
 use super::*;
 use crate::batch::Batch;
-use crate::memory::{Broker, QueryMemory};
 
 const CLUSTER: usize = 4096;
 const BATCHES: usize = 6;
@@ -90,7 +90,7 @@ fn run(fault: Fault, at: u64, (threads, io): (usize, TempIo)) -> (bool, Result<(
     let outcome = spill(&space, &memory);
     let is_over = files.operations() <= at;
     // What is under way may take a moment; then nothing is left, and the next query runs.
-    while memory.reserved_bytes() > 0 || space.info().files > 0 || space.stage().running + space.stage().queued > 0 {
+    while memory.reserved_bytes() > 0 || space.info().files > 0 || space.pool().running + space.pool().queued > 0 {
         std::thread::yield_now();
     }
     assert!(

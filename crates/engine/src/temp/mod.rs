@@ -1,60 +1,84 @@
-//! Temp space: where rows wait that do not fit in memory.
+//! Rows in spill files ([`diligence_disk`]).
 //!
-//! The life of a cluster, the unit in which bytes are reserved, written, read and freed:
-//! ```text
-//!            room, advance         submit               I/O thread
-//!   buffer -----------------> full --------> queued -------------------> stored at a place
-//!     ^  (reserved first)                              place, checksum,        |
-//!     |                                                write                   | read ahead, checksum
-//!     +------------- the buffer goes back ------------------+                  v
-//!     +------------- when its last array is dropped ------------------- cluster in memory
-//!                                                                              |
-//!                     recycled at once, or with its file: the place is free <--+
-//! ```
-//! 1. [`TempSpace::open`] makes one file in each directory ([`volumes`]): without a name, so that nothing outlives the
-//!    process.
-//! 2. An operator makes [`SpillBuffers`] from a reservation: all of its files share them. They bound what is on its way
-//!    to the disk.
-//! 3. It fills [`SpillWriter`]s: a partition file or a run each, with bytes, or with rows through a [`BatchWriter`].
-//!    Full clusters leave at once (write-behind), or in groups that lie side by side on the disk, when the operator
-//!    says so.
-//! 4. `finish` gives a [`SpillFile`]; its [`SpillReader`]s read ahead and may free each cluster once it is read.
+//! A batch becomes one or a few blocks ([`block`]), each within a cluster, so that a reader needs no more memory than
+//! the cluster that it stands on and its arrays are that cluster: nothing is copied, unless the file is
+//! [packed](packing). Only a block that is larger than a cluster, one row or one dictionary as a rule, is spread over
+//! several, and put together again when it is read.
 //!
-//! What waits gives a waker, like everything that packets do; [`block_on`] waits for tests and benchmarks. All calls of
-//! the system happen on the I/O threads of temp space, or in an io_uring that one thread drives ([`transfers`]).
-//!
-//! Invariants:
-//! * Every buffer is reserved, wherever it is: filled, queued, read ahead, or under an array that somebody keeps.
-//! * A place belongs to one file, and is freed when the file is dropped or its reader is done with it; never while it
-//!   is read or written.
-//! * What is read is what was written, or an error: checksums are kept in memory, so a lost write is found as well.
-//! * No lock is held while another is taken, a job is submitted, or a waker woken.
+//! What comes back is what was written, in its physical type: narrow forms stay narrow, dictionaries dictionaries,
+//! views views. A dictionary keeps the values that its rows have; strings are laid side by side.
 
-mod batches;
-mod buffers;
-mod extents;
-mod failures;
+mod block;
 #[cfg(test)]
 mod fault_tests;
-mod file;
-mod info;
+mod held;
+mod packing;
 mod reader;
-mod request_log;
-mod space;
+mod sizes;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod transfer_tests;
-mod transfers;
-mod volumes;
-mod wait;
 mod writer;
 
-pub use batches::{BatchFile, BatchReader, BatchWriter};
-pub use buffers::{SpillBuffers, SpillMemory};
-pub use file::SpillFile;
-pub use info::{DirectoryInfo, TempInfo, TempIoInfo};
-pub use reader::{Cluster, ReadOptions, SpillReader};
-pub use space::{Compression, TempIo, TempOptions, TempSpace};
-pub use wait::block_on;
-pub use writer::{Grouping, SpillWriter};
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
+use diligence_disk::{ReadOptions, SpillBuffers, SpillFile};
+
+pub use reader::BatchReader;
+pub use writer::BatchWriter;
+
+/// The physical types of a block's columns.
+type Form = Arc<[DataType]>;
+
+/// A spill file of rows. Clones are the same file.
+#[derive(Clone, Debug)]
+pub struct BatchFile {
+    file: SpillFile,
+    contents: Arc<Contents>,
+}
+
+/// What is known of a file's rows without reading them.
+#[derive(Debug, Default)]
+struct Contents {
+    rows: u64,
+    unpacked_bytes: u64,
+    is_packed: bool,
+    /// Blocks refer to these by number: physical types may differ from batch to batch.
+    forms: Vec<Form>,
+    /// Clusters in which a block begins, and the number of its first row in the file.
+    starts: Vec<(usize, u64)>,
+}
+
+impl BatchFile {
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.contents.rows
+    }
+
+    /// Bytes that its rows need in memory, about, however few they have in the file.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.contents.unpacked_bytes
+    }
+
+    /// The file under it.
+    pub fn file(&self) -> &SpillFile {
+        &self.file
+    }
+
+    /// The clusters in which a batch begins, ascending, each with the number of its first row.
+    pub fn starts(&self) -> &[(usize, u64)] {
+        &self.contents.starts
+    }
+
+    /// Reads all rows once, in their order, and frees each cluster when it is read.
+    pub fn into_reader(self, buffers: &SpillBuffers) -> BatchReader {
+        self.reader(buffers, ReadOptions { ahead: TEMP_READ_AHEAD_CLUSTERS, recycle: true })
+    }
+
+    /// Reads rows in their order, from the first one or from where [`BatchReader::seek`] says.
+    pub fn reader(&self, buffers: &SpillBuffers, options: ReadOptions) -> BatchReader {
+        let reader = self.file.reader(buffers, 0..self.file.clusters(), options);
+        BatchReader::new(reader, self.contents.clone())
+    }
+}

@@ -1,302 +1,148 @@
-//! Reading a spill file, ahead of whoever wants it.
-//!
-//! The cluster that is wanted next is always asked for; those after it only as far as there is memory.
+//! Batches out of a spill file.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::ops::{Deref, Range};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arrow::buffer::Buffer;
-use diligence_base::Result;
-use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
-use diligence_base::seams::{self, Transfer};
+use diligence_base::{Error, Result};
+use diligence_disk::SpillReader;
 
-use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
-use super::failures;
-use super::file::{FileShared, Stored, checksum_of};
-use super::info::count;
-use super::request_log::Request;
-use super::volumes::Progress;
-use crate::sync::Mutex;
+use super::Contents;
+use super::block::{HEADER_BYTES, Header, columns_of};
+use super::held::HeldBytes;
+use crate::batch::Batch;
 
-/// How a file is read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
-    /// Clusters asked for before they are wanted.
-    pub ahead: usize,
-    /// Whether a cluster is freed as soon as it is in memory. Then nobody can read it again.
-    pub recycle: bool,
+/// Reads rows from a spill file, in batches as they were written or smaller ones. Their arrays lie in the clusters that
+/// were read: whoever keeps some rows for long keeps them [`compacted`](crate::batch::compacted).
+pub struct BatchReader {
+    reader: SpillReader,
+    contents: Arc<Contents>,
+    /// The cluster at hand, and where its next block begins.
+    cluster: Option<(Buffer, usize)>,
+    /// A block that is longer than a cluster, as far as it is read.
+    long: Option<LongBlock>,
+    /// Rows to be passed over after a seek.
+    skip: u64,
 }
 
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { ahead: TEMP_READ_AHEAD_CLUSTERS, recycle: false }
-    }
+struct LongBlock {
+    header: Header,
+    bytes: HeldBytes,
+    filled: usize,
 }
 
-/// A cluster in memory. It counts against the operator's buffers until it, and every array made of it, is dropped.
-pub struct Cluster {
-    buffer: ClusterBuffer,
-    bytes: usize,
-}
-
-impl Cluster {
-    /// Its bytes for arrays; nothing is copied.
-    pub fn into_buffer(self) -> Buffer {
-        Buffer::from(bytes::Bytes::from_owner(self))
-    }
-}
-
-impl Deref for Cluster {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buffer.bytes()[..self.bytes]
-    }
-}
-
-impl AsRef<[u8]> for Cluster {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cluster({} bytes)", self.bytes)
-    }
-}
-
-/// Reads clusters of a spill file in their order.
-pub struct SpillReader {
-    shared: Arc<ReadShared>,
-    buffers: SpillBuffers,
-    options: ReadOptions,
-    /// The cluster that is wanted next.
-    next: usize,
-    /// The first that has not been asked for.
-    ahead: usize,
-    end: usize,
-}
-
-/// What a reader shares with its requests.
-struct ReadShared {
-    file: Arc<FileShared>,
-    recycle: bool,
-    state: Mutex<ReadState>,
-}
-
-#[derive(Default)]
-struct ReadState {
-    arrived: BTreeMap<usize, Result<Cluster>>,
-    /// Changed by every seek: what was asked for before is not wanted any more.
-    epoch: u64,
-    waker: Option<Waker>,
-}
-
-impl SpillReader {
-    pub(super) fn new(
-        file: Arc<FileShared>,
-        buffers: SpillBuffers,
-        clusters: Range<usize>,
-        options: ReadOptions,
-    ) -> Self {
-        let shared = Arc::new(ReadShared { file, recycle: options.recycle, state: Mutex::default() });
-        Self { shared, buffers, options, next: clusters.start, ahead: clusters.start, end: clusters.end }
+impl BatchReader {
+    pub(super) fn new(reader: SpillReader, contents: Arc<Contents>) -> Self {
+        Self { reader, contents, cluster: None, long: None, skip: 0 }
     }
 
-    /// The buffers it reads into.
-    pub(super) fn buffers(&self) -> &SpillBuffers {
-        &self.buffers
+    /// Goes on with the row of this number, from 0.
+    pub fn seek(&mut self, row: u64) {
+        let starts = &self.contents.starts;
+        let index = starts.partition_point(|(_, first)| *first <= row).saturating_sub(1);
+        let Some((cluster, first)) = starts.get(index).copied() else { return };
+        self.cluster = None;
+        self.long = None;
+        self.skip = row - first;
+        self.reader.seek(if row < self.contents.rows { cluster } else { usize::MAX });
     }
 
-    /// The number of the cluster that comes next.
-    pub fn position(&self) -> usize {
-        self.next
-    }
-
-    /// Goes on with another cluster, before the reader's end. What was read ahead is dropped; with `recycle` it is
-    /// lost.
-    pub fn seek(&mut self, cluster: usize) {
-        if cluster == self.next {
-            return;
-        }
-        let arrived = {
-            let mut state = self.shared.state.lock();
-            state.epoch += 1;
-            std::mem::take(&mut state.arrived)
-        };
-        drop(arrived);
-        (self.next, self.ahead) = (cluster, cluster);
-    }
-
-    /// The next cluster; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an
+    /// The next batch; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an
     /// error the reader stands where it stood.
-    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Cluster>>> {
-        if self.next >= self.end {
-            return Poll::Ready(None);
-        }
-        if self.ahead == self.next {
-            match self.poll_ask_next(waker) {
+    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+        loop {
+            match self.step(waker) {
                 Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(Step::End)) => return Poll::Ready(None),
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Ok(())) => {}
-            }
-        }
-        self.ask_ahead();
-        let mut state = self.shared.state.lock();
-        match state.arrived.remove(&self.next) {
-            None => {
-                state.waker = Some(waker.clone());
-                count(&self.shared.file.space.counters.waits, 1);
-                Poll::Pending
-            }
-            Some(Err(error)) => {
-                drop(state);
-                self.ahead = self.next;
-                Poll::Ready(Some(Err(error)))
-            }
-            Some(Ok(mut cluster)) => {
-                drop(state);
-                cluster.buffer.is_wanted();
-                self.next += 1;
-                Poll::Ready(Some(Ok(cluster)))
+                Poll::Ready(Ok(Step::More)) => {}
+                Poll::Ready(Ok(Step::Batch(batch))) => {
+                    let rows = batch.rows() as u64;
+                    if self.skip >= rows {
+                        self.skip -= rows;
+                        continue;
+                    }
+                    let skip = std::mem::take(&mut self.skip) as usize;
+                    let batch = if skip == 0 { batch } else { batch.slice(skip, batch.rows() - skip) };
+                    return Poll::Ready(Some(Ok(batch)));
+                }
             }
         }
     }
 
-    /// Asks for the cluster that is wanted now.
-    fn poll_ask_next(&mut self, waker: &Waker) -> Poll<Result<()>> {
-        let stored = match self.shared.file.poll_stored(self.next, waker) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(stored) => stored?,
+    fn step(&mut self, waker: &Waker) -> Poll<Result<Step>> {
+        let Some((cluster, from)) = &mut self.cluster else {
+            return match self.reader.poll_next(waker) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(None) if self.long.is_some() => Poll::Ready(Err(cut_off())),
+                Poll::Ready(None) => Poll::Ready(Ok(Step::End)),
+                Poll::Ready(Some(cluster)) => {
+                    self.cluster = Some((Buffer::from(cluster?.into_bytes()), 0));
+                    Poll::Ready(Ok(Step::More))
+                }
+            };
         };
-        let buffer = match self.buffers.poll_take(waker) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(buffer) => buffer?,
-        };
-        self.ask(stored, buffer);
-        Poll::Ready(Ok(()))
-    }
-
-    /// Asks for clusters after it, if they are written and there is memory.
-    fn ask_ahead(&mut self) {
-        while self.ahead < self.end && self.ahead - self.next <= self.options.ahead {
-            let Some(stored) = self.shared.file.stored(self.ahead) else { return };
-            let Some(buffer) = self.buffers.try_take_ahead() else { return };
-            self.ask(stored, buffer);
+        if let Some(long) = &mut self.long {
+            let some = (cluster.len() - *from).min(long.header.block_bytes() - long.filled);
+            long.bytes.bytes_mut()[long.filled..long.filled + some].copy_from_slice(&cluster[*from..*from + some]);
+            long.filled += some;
+            *from += some;
+            if long.filled < long.header.block_bytes() {
+                self.cluster = None;
+                return Poll::Ready(Ok(Step::More));
+            }
+            let Some(LongBlock { header, bytes, .. }) = self.long.take() else { return Poll::Ready(Err(cut_off())) };
+            return Poll::Ready(self.batch(header, &bytes.into_buffer()));
         }
+        let Some(header) = Header::read(&cluster[*from..]) else {
+            self.cluster = None;
+            return Poll::Ready(Ok(Step::More));
+        };
+        if *from + header.block_bytes() > cluster.len() {
+            let bytes = HeldBytes::new(self.reader.buffers(), header.block_bytes())?;
+            self.long = Some(LongBlock { header, bytes, filled: 0 });
+            return Poll::Ready(Ok(Step::More));
+        }
+        let (block, end) = (cluster.slice_with_length(*from, header.block_bytes()), *from + header.block_bytes());
+        // If there is no memory for it, it is still the next.
+        let batch = self.batch(header, &block)?;
+        if let Some((_, from)) = &mut self.cluster {
+            *from = end;
+        }
+        Poll::Ready(Ok(batch))
     }
 
-    fn ask(&mut self, stored: Stored, buffer: ClusterBuffer) {
-        let request = ReadRequest {
-            reader: Arc::downgrade(&self.shared),
-            epoch: self.shared.state.lock().epoch,
-            cluster: self.ahead,
-            stored,
-            progress: Progress::new(length_of(stored), self.shared.file.space.volumes.is_direct(stored.place)),
-            buffer: Some(buffer),
-            outcome: None,
-            held: None,
+    /// The rows of a whole block.
+    fn batch(&self, header: Header, block: &Buffer) -> Result<Step> {
+        let stored = block.slice_with_length(HEADER_BYTES, header.bytes);
+        let raw = if header.raw_bytes == 0 {
+            stored
+        } else {
+            let mut raw = HeldBytes::new(self.reader.buffers(), header.raw_bytes)?;
+            lz4_flex::block::decompress_into(&stored, raw.bytes_mut())
+                .map_err(|error| Error::bug(format!("a block of temp space cannot be decompressed: {error}")))?;
+            raw.into_buffer()
         };
-        self.ahead += 1;
-        self.shared.file.space.submit(false, move || request.start());
+        let types = self.contents.forms.get(header.form).ok_or_else(cut_off)?;
+        let columns = columns_of(&raw, header.rows, types, self.contents.is_packed, self.reader.buffers())?;
+        Ok(Step::Batch(Batch::from_arrays(columns, header.rows)))
     }
 }
 
-impl std::fmt::Debug for SpillReader {
+/// One step of a reader.
+enum Step {
+    /// Go on.
+    More,
+    Batch(Batch),
+    End,
+}
+
+fn cut_off() -> Error {
+    Error::bug("a block of temp space ends before it should")
+}
+
+impl std::fmt::Debug for BatchReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SpillReader({} at {} of {})", self.shared.file.number, self.next, self.end)
-    }
-}
-
-/// A cluster on its way from the disk. Whatever becomes of it, dropping it tells the reader.
-struct ReadRequest {
-    /// Nobody wants the cluster any more if it is gone.
-    reader: Weak<ReadShared>,
-    epoch: u64,
-    cluster: usize,
-    stored: Stored,
-    progress: Progress,
-    buffer: Option<ClusterBuffer>,
-    outcome: Option<Result<Cluster>>,
-    /// While it is read: its place is not free before.
-    held: Option<Arc<ReadShared>>,
-}
-
-/// The bytes to be read: whole pages, for direct files.
-fn length_of(stored: Stored) -> usize {
-    (stored.bytes as usize).next_multiple_of(PAGE_BYTES)
-}
-
-impl ReadRequest {
-    fn start(mut self) -> Option<Box<dyn Transfer>> {
-        let reader = self.reader.upgrade()?;
-        if reader.state.lock().epoch != self.epoch {
-            return None;
-        }
-        let file = &reader.file;
-        file.space.note(Request::Read, file.number, [(self.cluster, self.stored.place)].into_iter());
-        self.held = Some(reader);
-        Some(Box::new(self))
-    }
-
-    /// What was read, when all of it was or something went wrong.
-    fn outcome(&mut self, file: &FileShared, result: io::Result<usize>) -> Option<Result<Cluster>> {
-        let Stored { place, bytes, checksum } = self.stored;
-        let space = &file.space;
-        match self.progress.advance(result, io::ErrorKind::UnexpectedEof) {
-            Ok(false) => return None,
-            Ok(true) => {}
-            Err(error) => return Some(Err(failures::not_read(space.volumes.path(place), &error))),
-        }
-        let buffer = self.buffer.take()?;
-        let bytes = bytes as usize;
-        count(&space.counters.reads, self.progress.calls);
-        count(&space.counters.read_bytes, self.progress.bytes() as u64);
-        if checksum_of(&buffer.bytes()[..bytes]) != checksum {
-            let (_, offset) = space.volumes.locate(place);
-            return Some(Err(failures::damaged(space.volumes.path(place), offset)));
-        }
-        Some(Ok(Cluster { buffer, bytes }))
-    }
-}
-
-impl Transfer for ReadRequest {
-    fn request(&mut self) -> seams::Request<'_> {
-        let (Some(reader), Some(buffer)) = (&self.held, &mut self.buffer) else {
-            unreachable!("it has both from its start to its end")
-        };
-        let (file, offset) = reader.file.space.volumes.locate(self.stored.place);
-        let rest = &mut buffer.bytes_mut()[self.progress.done()..self.progress.bytes()];
-        seams::Request { file, offset: offset + self.progress.done() as u64, memory: seams::Memory::Read(rest) }
-    }
-
-    fn done(mut self: Box<Self>, result: io::Result<usize>) -> Option<Box<dyn Transfer>> {
-        let reader = self.held.clone()?;
-        let Some(outcome) = self.outcome(&reader.file, result) else { return Some(self) };
-        let is_read = outcome.is_ok();
-        self.outcome = Some(outcome);
-        if reader.recycle && is_read {
-            reader.file.free(self.cluster);
-        }
-        None
-    }
-}
-
-impl Drop for ReadRequest {
-    fn drop(&mut self) {
-        let Some(reader) = self.reader.upgrade() else { return };
-        let outcome: Result<Cluster> = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
-        let (unwanted, waker) = {
-            let mut state = reader.state.lock();
-            let unwanted =
-                if state.epoch == self.epoch { state.arrived.insert(self.cluster, outcome) } else { Some(outcome) };
-            (unwanted, state.waker.take())
-        };
-        drop(unwanted);
-        waker.into_iter().for_each(Waker::wake);
+        write!(f, "BatchReader({:?})", self.reader)
     }
 }

@@ -1,312 +1,276 @@
-//! Writing a spill file: bytes into clusters, clusters to the disk.
-//!
-//! A write request takes clusters of one file that come one after another, finds places for them, side by side if
-//! possible, and writes those that do lie side by side with one call.
+//! Batches into a spill file.
 
-use std::io::{self, IoSlice};
-use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use diligence_base::seams::{self, Transfer};
-use diligence_base::{Error, Result};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, UInt32Array, make_array};
+use arrow::buffer::Buffer;
+use arrow::compute::{cast, take};
+use arrow::datatypes::DataType;
+use diligence_base::Result;
+use diligence_disk::{Compression, Grouping, SpillBuffers, SpillWriter};
+use diligence_memory::Reservation;
+use diligence_storage::foreign_error::from_arrow;
 
-use super::buffers::{ClusterBuffer, PAGE_BYTES, SpillBuffers};
-use super::failures;
-use super::file::{FileShared, SpillFile, Stored, checksum_of};
-use super::info::count;
-use super::request_log::Request;
-use super::space::Space;
-use super::volumes::{Place, Progress};
+use super::block::{ALIGNMENT, HEADER_BYTES, Header, Plan};
+use super::sizes::{Sizes, is_flat};
+use super::{BatchFile, Contents, Form};
+use crate::batch::Batch;
 
-/// Clusters that are written with one call at most.
-const CALL_CLUSTERS_MAX: usize = 256;
+/// A batch is cut to fill the rest of a cluster if that is more than one in so many parts of it: small pieces cost more
+/// than the room they fill.
+const REST_PARTS: usize = 16;
 
-/// When full clusters go to the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Grouping {
-    /// Each at once.
-    #[default]
-    None,
-    /// When [`SpillWriter::submit`] says so: several at once, side by side.
-    ByFile,
-}
+/// Blocks that are compressed have one in so many parts of a cluster at most: how well they shrink is known only
+/// afterwards, and what does not fit leaves the rest of a cluster empty.
+const COMPRESSED_PARTS: usize = 8;
 
-/// Writes one spill file from its beginning to its end. Dropping it drops the file.
-pub struct SpillWriter {
-    file: Arc<FileShared>,
+/// Writes rows to a spill file. Dropping it drops the file.
+pub struct BatchWriter {
+    writer: SpillWriter,
     buffers: SpillBuffers,
-    grouping: Grouping,
-    /// The cluster that is being filled, and how far.
-    current: Option<(ClusterBuffer, usize)>,
-    /// Filled clusters that wait for their group.
-    full: Vec<(ClusterBuffer, usize)>,
-    bytes: u64,
+    compression: Compression,
+    contents: Contents,
+    /// Rows of the batch at hand that are written.
+    done: usize,
+    /// A block that is longer than a cluster, and how much of it is written.
+    long: Option<LongBlock>,
 }
 
-impl SpillWriter {
+struct LongBlock {
+    bytes: Buffer,
+    written: usize,
+    rows: usize,
+    _reservation: Reservation,
+}
+
+impl BatchWriter {
     /// A writer of a new file.
     pub fn new(buffers: &SpillBuffers, grouping: Grouping) -> Self {
-        let file = FileShared::new(&buffers.0.space);
-        Self { file, buffers: buffers.clone(), grouping, current: None, full: Vec::new(), bytes: 0 }
-    }
-
-    /// Room for at least `bytes` bytes (at most a cluster), all in one cluster: if the present one has less left, it is
-    /// closed. What was written there counts after [`Self::advance`]. After `Pending` the waker is woken when it is
-    /// worth asking again. Fails if an earlier write has failed, or if there is no memory for another cluster.
-    pub fn poll_room(&mut self, bytes: usize, waker: &Waker) -> Poll<Result<&mut [u8]>> {
-        if bytes > self.buffers.0.space.cluster_bytes {
-            return Poll::Ready(Err(Error::bug(format!("{bytes} bytes do not fit into a cluster of temp space"))));
-        }
-        if self.room() < bytes.max(1) {
-            self.close_cluster();
-        }
-        if self.current.is_none() {
-            self.file.check()?;
-            match self.buffers.poll_take_to_write(waker) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(buffer) => self.current = Some((buffer?, 0)),
-            }
-        }
-        let Some((buffer, filled)) = &mut self.current else { unreachable!("it was taken above") };
-        Poll::Ready(Ok(&mut buffer.bytes_mut()[*filled..]))
-    }
-
-    /// Bytes left in the present cluster; 0 without one.
-    pub fn room(&self) -> usize {
-        self.current.as_ref().map_or(0, |(buffer, filled)| buffer.bytes().len() - filled)
-    }
-
-    /// Counts bytes that were written into the room.
-    pub fn advance(&mut self, bytes: usize) {
-        if let Some((buffer, filled)) = &mut self.current {
-            assert!(*filled + bytes <= buffer.bytes().len(), "more was written than there was room");
-            *filled += bytes;
-            self.bytes += bytes as u64;
-        }
-        if self.room() == 0 {
-            self.close_cluster();
+        Self {
+            writer: SpillWriter::new(buffers, grouping),
+            buffers: buffers.clone(),
+            compression: buffers.space().compression(),
+            contents: Contents::default(),
+            done: 0,
+            long: None,
         }
     }
 
-    /// Appends some of the bytes, across clusters, and says how many: all, unless it has to wait after the first of
-    /// them.
-    pub fn poll_append(&mut self, bytes: &[u8], waker: &Waker) -> Poll<Result<usize>> {
-        let mut taken = 0;
-        while taken < bytes.len() {
-            match self.poll_room(1, waker) {
-                Poll::Pending if taken == 0 => return Poll::Pending,
-                Poll::Pending => break,
-                Poll::Ready(room) => {
-                    let room = room?;
-                    let some = room.len().min(bytes.len() - taken);
-                    room[..some].copy_from_slice(&bytes[taken..taken + some]);
-                    self.advance(some);
-                    taken += some;
+    /// One that packs what it writes ([`packing`](super::packing)): less to write and to read, for some copying. Its
+    /// readers need memory for what they unpack: up to 16 bytes for each row and column of a batch.
+    pub fn packed(buffers: &SpillBuffers, grouping: Grouping) -> Self {
+        let mut writer = Self::new(buffers, grouping);
+        writer.contents.is_packed = true;
+        writer
+    }
+
+    /// Writes a batch; picked columns are made flat. After `Pending`, call it again with the same batch when the waker
+    /// was woken. Fails if an earlier write has failed, or if there is no memory for another cluster: then it may be
+    /// called again with the same batch as well, if there is memory after all.
+    pub fn poll_write(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
+        if self.done < batch.rows() || self.long.is_some() {
+            let columns =
+                (0..batch.columns().len()).map(|index| spilled(batch.flat(index)?)).collect::<Result<Vec<_>>>()?;
+            let sizes = Sizes::new(&columns, batch.rows(), self.contents.is_packed);
+            let form = self.form(&columns);
+            while self.done < batch.rows() {
+                let written = match self.poll_long(waker) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(written) => written?,
+                };
+                if written == 0 {
+                    match self.poll_block(&columns, &sizes, form, waker) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(block) => block?,
+                    }
                 }
             }
         }
-        Poll::Ready(Ok(taken))
+        self.done = 0;
+        Poll::Ready(Ok(()))
     }
 
-    /// Ends the present cluster, however little it holds: readers see where it ended.
-    pub fn close_cluster(&mut self) {
-        match self.current.take() {
-            Some((_, 0)) | None => {}
-            Some(full) => self.full.push(full),
+    /// Writes one block of the rows that are left.
+    fn poll_block(&mut self, columns: &[ArrayRef], sizes: &Sizes, form: usize, waker: &Waker) -> Poll<Result<()>> {
+        let cluster = self.buffers.space().cluster_bytes();
+        let whole = if self.compression == Compression::None { cluster } else { cluster / COMPRESSED_PARTS };
+        let rest = self.writer.room();
+        let fitting = |room: usize| sizes.fitting(self.done, room);
+        let rows = [rest.min(whole), whole, cluster, 2 * sizes.base()]
+            .into_iter()
+            .find_map(|room| Some(fitting(room)).filter(|rows| *rows > 0 && room > cluster / REST_PARTS))
+            .unwrap_or(1);
+        // Before anything is made, so that nothing is made twice.
+        let expected = sizes.bytes(self.done, rows).next_multiple_of(ALIGNMENT);
+        if self.writer.poll_room(expected.min(cluster), waker)?.is_pending() {
+            return Poll::Pending;
         }
-        if self.grouping == Grouping::None {
-            self.submit();
+        let slices: Vec<_> = columns.iter().map(|column| column.slice(self.done, rows)).collect();
+        let plan = Plan::new(&slices, self.contents.is_packed)?;
+        let bytes = plan.bytes();
+        let header = Header { bytes, raw_bytes: 0, rows, form };
+        if header.block_bytes() > cluster {
+            self.contents.unpacked_bytes += plan.unpacked_bytes() as u64;
+            self.begin_long(&plan, header);
+            return Poll::Ready(Ok(()));
+        }
+        let row = self.contents.rows;
+        if self.compression == Compression::Lz4 {
+            let mut scratch = match self.buffers.poll_take(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(scratch) => scratch?,
+            };
+            let room = match self.writer.poll_room(header.block_bytes(), waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(room) => room?,
+            };
+            let (raw, rest) = scratch.bytes_mut().split_at_mut(bytes);
+            plan.write(raw);
+            let room_bytes = lz4_flex::block::get_maximum_output_size(bytes);
+            let smaller = rest.get_mut(..room_bytes).and_then(|rest| {
+                let smaller = lz4_flex::block::compress_into(raw, rest).ok().filter(|smaller| *smaller < bytes)?;
+                Some(&rest[..smaller])
+            });
+            // What does not shrink, and a row too large to try, stays as it is.
+            let header = match smaller {
+                Some(smaller) => Header { bytes: smaller.len(), raw_bytes: bytes, ..header },
+                None => header,
+            };
+            room[HEADER_BYTES..HEADER_BYTES + header.bytes].copy_from_slice(smaller.unwrap_or(raw));
+            header.write(room);
+            self.begins(row);
+            self.writer.advance(header.block_bytes());
+        } else {
+            let room = match self.writer.poll_room(header.block_bytes(), waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(room) => room?,
+            };
+            header.write(room);
+            plan.write(&mut room[HEADER_BYTES..]);
+            self.begins(row);
+            self.writer.advance(header.block_bytes());
+        }
+        self.done += rows;
+        self.contents.rows += rows as u64;
+        self.contents.unpacked_bytes += plan.unpacked_bytes() as u64;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Makes a block that is longer than a cluster; it is copied into clusters one after another.
+    fn begin_long(&mut self, plan: &Plan, header: Header) {
+        let mut reservation = self.buffers.sibling();
+        // The row is in memory anyhow, and there is no other way to get it out of there.
+        reservation.overdraw(header.block_bytes());
+        let mut bytes = vec![0; header.block_bytes()];
+        header.write(&mut bytes);
+        plan.write(&mut bytes[HEADER_BYTES..]);
+        self.writer.close_cluster();
+        self.begins(self.contents.rows);
+        self.long = Some(LongBlock { bytes: bytes.into(), written: 0, rows: header.rows, _reservation: reservation });
+    }
+
+    /// Goes on with a block that is longer than a cluster. How many rows it had, when it is written; 0 if there is
+    /// none.
+    fn poll_long(&mut self, waker: &Waker) -> Poll<Result<usize>> {
+        let Some(long) = &mut self.long else { return Poll::Ready(Ok(0)) };
+        while long.written < long.bytes.len() {
+            match self.writer.poll_append(&long.bytes[long.written..], waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(taken) => long.written += taken?,
+            }
+        }
+        let rows = long.rows;
+        self.long = None;
+        // So that wherever a block begins, it can be found.
+        self.writer.close_cluster();
+        self.done += rows;
+        self.contents.rows += rows as u64;
+        Poll::Ready(Ok(rows))
+    }
+
+    /// A block begins in the present cluster.
+    fn begins(&mut self, row: u64) {
+        let cluster = self.writer.next_cluster();
+        if self.contents.starts.last().is_none_or(|(last, _)| *last < cluster) {
+            self.contents.starts.push((cluster, row));
         }
     }
 
-    /// Sends the full clusters to the disk as one group.
-    pub fn submit(&mut self) {
-        if self.full.is_empty() {
-            return;
-        }
-        let clusters = std::mem::take(&mut self.full);
-        let space = self.file.space.clone();
-        self.buffers.writes_begin(clusters.len());
-        let request = WriteRequest {
-            file: Arc::downgrade(&self.file),
-            file_number: self.file.number,
-            first: self.file.announce(clusters.len()),
-            count: clusters.len(),
-            // Only growing files takes time, and that is for the I/O thread.
-            places: space.volumes.try_take(clusters.len()).unwrap_or_default(),
-            clusters,
-            stored: Vec::new(),
-            run: 0..0,
-            progress: Progress::new(0, false),
-            buffers: self.buffers.clone(),
-            space: space.clone(),
-            is_noted: false,
-            outcome: None,
-            held: None,
-        };
-        space.submit(request.places.is_empty(), move || request.start());
+    /// The number of the columns' types.
+    fn form(&mut self, columns: &[ArrayRef]) -> usize {
+        let is_same = |form: &Form| form.iter().eq(columns.iter().map(|column| column.data_type()));
+        self.contents.forms.iter().rposition(is_same).unwrap_or_else(|| {
+            self.contents.forms.push(columns.iter().map(|column| column.data_type().clone()).collect());
+            self.contents.forms.len() - 1
+        })
     }
 
-    /// Full clusters that wait for [`Self::submit`].
-    pub fn waiting_clusters(&self) -> usize {
-        self.full.len()
-    }
-
-    /// The number that the present or next cluster has in the file.
-    pub fn next_cluster(&self) -> usize {
-        self.file.clusters() + self.full.len()
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.contents.rows
     }
 
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.writer.bytes()
+    }
+
+    /// Full clusters that wait for [`Self::submit`].
+    pub fn waiting_clusters(&self) -> usize {
+        self.writer.waiting_clusters()
+    }
+
+    /// Ends the present cluster, however little it holds: so that a writer gives its memory back. Whether there was
+    /// one.
+    pub fn close_cluster(&mut self) -> bool {
+        let any = self.writer.room() > 0;
+        self.writer.close_cluster();
+        any
+    }
+
+    /// Sends the full clusters to the disk as one group.
+    pub fn submit(&mut self) {
+        self.writer.submit();
     }
 
     /// Ends the file. What is on its way to the disk stays so; readers wait for it, and get the error if it does not
     /// arrive.
-    pub fn finish(mut self) -> SpillFile {
-        self.close_cluster();
-        self.submit();
-        SpillFile(self.file)
+    pub fn finish(self) -> BatchFile {
+        debug_assert!(self.done == 0 && self.long.is_none(), "a batch was not written to its end");
+        BatchFile { file: self.writer.finish(), contents: Arc::new(self.contents) }
     }
 }
 
-impl std::fmt::Debug for SpillWriter {
+impl std::fmt::Debug for BatchWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SpillWriter({}, {} bytes)", self.file.number, self.bytes)
+        write!(f, "BatchWriter({} rows, {} bytes)", self.rows(), self.bytes())
     }
 }
 
-/// Clusters on their way to the disk. Whatever becomes of it, dropping it tells the file and gives back buffers and
-/// places.
-struct WriteRequest {
-    /// Nobody wants the clusters any more if it is gone.
-    file: Weak<FileShared>,
-    file_number: u64,
-    /// The number of the first cluster in the file.
-    first: usize,
-    count: usize,
-    clusters: Vec<(ClusterBuffer, usize)>,
-    /// Empty if they have still to be found.
-    places: Vec<Place>,
-    /// Where the clusters are when they are written.
-    stored: Vec<Stored>,
-    /// Those that lie side by side and are being written, and how far that has come.
-    run: Range<usize>,
-    progress: Progress,
-    buffers: SpillBuffers,
-    space: Arc<Space>,
-    /// Whether the request log knows of it.
-    is_noted: bool,
-    outcome: Option<Result<Vec<Stored>>>,
-    /// While it is written: if the file is dropped meanwhile, its places are not free before.
-    held: Option<Arc<FileShared>>,
-}
-
-impl WriteRequest {
-    fn start(mut self) -> Option<Box<dyn Transfer>> {
-        let file = self.file.upgrade()?;
-        let ready = file.check().and_then(|()| self.prepare());
-        self.held = Some(file);
-        match ready {
-            Ok(()) => Some(Box::new(self)),
-            Err(error) => {
-                self.outcome = Some(Err(error));
-                None
-            }
-        }
+/// A column as it is written: a dictionary that has more values than rows keeps those that the rows have.
+fn spilled(column: ArrayRef) -> Result<ArrayRef> {
+    let DataType::Dictionary(key_type, _) = column.data_type() else { return Ok(column) };
+    let dictionary = column.as_any_dictionary();
+    if dictionary.values().len() <= column.len() || !is_flat(column.data_type()) {
+        return Ok(column);
     }
-
-    /// Finds places, and the first clusters to write.
-    fn prepare(&mut self) -> Result<()> {
-        if self.places.is_empty() {
-            self.places = self.space.volumes.take(self.clusters.len())?;
-        }
-        let numbered = self.places.iter().enumerate().map(|(index, place)| (self.first + index, *place));
-        self.space.note(Request::Write, self.file_number, numbered);
-        self.is_noted = true;
-        let stored = self.clusters.iter().zip(&self.places).map(|((buffer, filled), place)| Stored {
-            place: *place,
-            bytes: *filled as u32,
-            checksum: checksum_of(&buffer.bytes()[..*filled]),
-        });
-        self.stored = stored.collect();
-        self.next_run();
-        Ok(())
-    }
-
-    /// Goes on with the next clusters that lie side by side.
-    fn next_run(&mut self) {
-        let start = self.run.end;
-        let rest = &self.places[start..];
-        let side_by_side = rest.chunk_by(|a, b| a.is_before(*b)).next().map_or(0, <[Place]>::len);
-        self.run = start..start + side_by_side.min(CALL_CLUSTERS_MAX);
-        let bytes = self.run.clone().map(|cluster| self.bytes_to_write(cluster).len()).sum();
-        let is_direct = rest.first().is_some_and(|place| self.space.volumes.is_direct(*place));
-        self.progress = Progress::new(bytes, is_direct);
-    }
-
-    /// All of a cluster; of the last one that lies beside the others, what it holds.
-    fn bytes_to_write(&self, cluster: usize) -> &[u8] {
-        let (buffer, filled) = &self.clusters[cluster];
-        let is_last = cluster + 1 == self.run.end;
-        if is_last { &buffer.bytes()[..filled.next_multiple_of(PAGE_BYTES)] } else { buffer.bytes() }
-    }
-
-    /// Counts what came of a request: true if all clusters are written.
-    fn advance(&mut self, result: io::Result<usize>) -> Result<bool> {
-        let place = self.places[self.run.start];
-        let is_run_written = self
-            .progress
-            .advance(result, io::ErrorKind::WriteZero)
-            .map_err(|error| failures::not_written(self.space.volumes.path(place), &error))?;
-        if !is_run_written {
-            return Ok(false);
-        }
-        count(&self.space.counters.writes, self.progress.calls);
-        count(&self.space.counters.written_bytes, self.progress.bytes() as u64);
-        self.next_run();
-        Ok(self.run.is_empty())
-    }
-}
-
-impl Transfer for WriteRequest {
-    fn request(&mut self) -> seams::Request<'_> {
-        let (file, offset) = self.space.volumes.locate(self.places[self.run.start]);
-        let done = self.progress.done();
-        let mut slices: Vec<IoSlice<'_>> =
-            self.run.clone().map(|cluster| IoSlice::new(self.bytes_to_write(cluster))).collect();
-        let mut rest = slices.as_mut_slice();
-        IoSlice::advance_slices(&mut rest, done);
-        seams::Request { file, offset: offset + done as u64, memory: seams::Memory::Write(rest.to_vec()) }
-    }
-
-    fn done(mut self: Box<Self>, result: io::Result<usize>) -> Option<Box<dyn Transfer>> {
-        self.outcome = Some(match self.advance(result) {
-            Ok(false) => return Some(self),
-            Ok(true) => Ok(std::mem::take(&mut self.stored)),
-            Err(error) => Err(error),
-        });
-        None
-    }
-}
-
-impl Drop for WriteRequest {
-    fn drop(&mut self) {
-        // A request that did not run belongs to a file that was dropped, or to a temp space that was closed.
-        let outcome = self.outcome.take().unwrap_or_else(|| Err(failures::stopped()));
-        let places = std::mem::take(&mut self.places);
-        if outcome.is_err() && self.is_noted {
-            let unused = places.into_iter().enumerate().map(|(index, place)| (self.first + index, place));
-            self.space.free(self.file_number, &unused.collect::<Vec<_>>());
-        } else if outcome.is_err() {
-            self.space.free_places(places);
-        }
-        self.clusters.clear();
-        if let Some(file) = self.file.upgrade() {
-            file.written(self.first, self.count, outcome);
-        }
-        self.buffers.writes_end(self.count);
-    }
+    let mut new_keys = vec![None; dictionary.values().len()];
+    let mut used = Vec::new();
+    let keys = dictionary.normalized_keys().into_iter().enumerate().map(|(row, key)| {
+        dictionary.keys().is_valid(row).then(|| {
+            *new_keys[key].get_or_insert_with(|| {
+                used.push(key as u32);
+                used.len() as u32 - 1
+            })
+        })
+    });
+    let keys = cast(&keys.collect::<UInt32Array>(), key_type).map_err(from_arrow)?.to_data();
+    let values = take(dictionary.values(), &UInt32Array::from(used), None).map_err(from_arrow)?;
+    let data = ArrayData::builder(column.data_type().clone())
+        .len(column.len())
+        .nulls(keys.nulls().cloned())
+        .buffers(keys.buffers().to_vec())
+        .child_data(vec![values.to_data()]);
+    Ok(make_array(data.build().map_err(from_arrow)?))
 }

@@ -11,10 +11,8 @@ use std::time::Instant;
 
 use diligence_base::seams::Random;
 use diligence_base::{Error, Result};
-use diligence_engine::memory::QueryMemory;
-use diligence_engine::temp::{
-    Grouping, SpillBuffers, SpillFile, SpillMemory, SpillWriter, TempOptions, TempSpace, block_on,
-};
+use diligence_disk::{Grouping, SpillBuffers, SpillFile, SpillMemory, SpillWriter, TempOptions, TempSpace, block_on};
+use diligence_memory::QueryMemory;
 use serde_json::{Value, json};
 
 use super::MeasuredArguments;
@@ -243,7 +241,7 @@ impl Partitioning<'_> {
 
 #[cfg(test)]
 mod tests {
-    use diligence_base::seams::MemoryTempFiles;
+    use diligence_disk::MemoryTempFiles;
 
     use super::*;
 

@@ -20,7 +20,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use diligence_base::seams::{LocalTempFiles, TempFile, TempFiles};
+use diligence_disk::{LocalTempFiles, TempFile, TempFiles};
 
 use super::extents::{self, Extents};
 

@@ -7,10 +7,9 @@ use std::time::Instant;
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use diligence_base::seams::{LocalTempFiles, TempFiles};
 use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions, TempIo, TempOptions};
-use diligence_engine::temp::TempInfo;
+use diligence_disk::{LocalTempFiles, TempFiles, TempInfo};
 
 use super::counters::Counters;
 use super::page_cache::{Limit, LimitedFiles};

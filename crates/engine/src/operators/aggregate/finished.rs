@@ -13,6 +13,8 @@ use std::task::{Poll, Waker};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use diligence_base::Result;
+use diligence_disk::{Grouping, SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::Reservation;
 
 use super::group_table::GroupTable;
 use super::key_decoding::KeyReader;
@@ -22,9 +24,8 @@ use super::states::State;
 use crate::batch::Batch;
 use crate::flow::Setup;
 use crate::flow::profile::Spills;
-use crate::memory::Reservation;
 use crate::sync::Mutex;
-use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchFile, BatchWriter};
 
 /// Groups of so few bytes stay where they are.
 const RETIRED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 64 * 1024 };

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use diligence_base::Result;
+use diligence_memory::Reservation;
 
 use super::key_encoding::EncodedKeys;
 use super::key_layout::hash_key;
 use super::key_table::{KeyTable, Keys, MergedBytes, NoBytes, restride};
 use super::program::Program;
 use super::states::{Placement, State};
-use crate::memory::Reservation;
 
 /// Partitions that flushed groups are sorted into, by the upper bits of their hash. Few enough that a partition of a
 /// flush is a run of some hundred groups, many enough that a partition of a billion groups fits into memory.

@@ -21,6 +21,7 @@ use std::task::{Poll, Waker};
 
 use arrow::array::UInt32Array;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_memory::Reservation;
 
 use super::direct::DirectGroups;
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
@@ -31,7 +32,6 @@ use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
 use crate::flow::{Accept, Setup, SinkState};
-use crate::memory::Reservation;
 use crate::operators::widening::Widening;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};

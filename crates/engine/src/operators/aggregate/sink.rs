@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_disk::TempSpace;
+use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::finished::{FinishedGroups, FinishedParts, RetiredBuffers, Retiring};
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
@@ -23,10 +25,8 @@ use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
 use crate::flow::profile::Spills;
 use crate::flow::{Setup, Sink, SinkState};
-use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::temp::TempSpace;
 
 /// Pieces of the partitions where there is no temp space.
 const PIECES: usize = 16;

@@ -15,6 +15,7 @@ use datafusion_physical_expr::expressions::{Column as ColumnExpr, Literal};
 use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::Result;
 use diligence_base::seams::Random;
+use diligence_memory::QueryMemory;
 use proptest::prelude::*;
 
 use super::local::Tuning;
@@ -22,7 +23,6 @@ use super::{AggregateParts, aggregate, build};
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
 use crate::flow::{Accept, Pull, Setup};
-use crate::memory::QueryMemory;
 use crate::plan::{self, AggregateCall};
 use crate::reference::aggregate as judge;
 
@@ -433,7 +433,7 @@ fn long_strings_are_held_by_group_and_not_by_row() {
             })
             .collect::<Vec<_>>();
         let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
-        let broker = crate::memory::Broker::new(1 << 30);
+        let broker = diligence_memory::Broker::new(1 << 30);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
         let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
         let tuning = Tuning {
@@ -483,7 +483,7 @@ fn no_memory_is_an_error_that_says_so() {
     let batches =
         batches(&mut random, Shape { rows: 5000, batch_rows: 500, domain: 5000, nulls_percent: 0, huge: false });
     let (plan, output) = plan_of(&["text", "big"], None, native_calls());
-    let broker = crate::memory::Broker::new(100_000);
+    let broker = diligence_memory::Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();

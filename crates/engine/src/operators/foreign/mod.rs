@@ -26,6 +26,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_plan::execution_plan::{ReplaceChildrenOptions, reset_plan_states};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_memory::{MORE_MEMORY_HINT, Reservation};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 use futures::{Stream, StreamExt};
 
@@ -34,7 +35,6 @@ pub use pool::ForeignPool;
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::flow::{Pull, Setup, Source, SourceState};
-use crate::memory::{MORE_MEMORY_HINT, Reservation};
 use crate::sync::Mutex;
 
 /// Stands in a foreign operator's tree for one of our plans.

@@ -6,8 +6,7 @@ use std::fmt;
 use crate::sync::Mutex;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
-
-use crate::memory::{QueryMemory, Reservation};
+use diligence_memory::{QueryMemory, Reservation};
 
 /// The pool of one run.
 #[derive(Debug)]
@@ -71,9 +70,9 @@ mod tests {
 
     use datafusion_execution::memory_pool::MemoryConsumer;
     use diligence_base::ids::QueryId;
+    use diligence_memory::Broker;
 
     use super::*;
-    use crate::memory::Broker;
 
     #[test]
     fn who_can_spill_has_nobody_asked_to_give_back() {

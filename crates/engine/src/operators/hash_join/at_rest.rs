@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, Result};
+use diligence_memory::Reclaim;
 
 use super::config::Config;
 use super::shared::{AtRest, Shared};
 use super::spill::dump::Dump;
-use crate::memory::Reclaim;
 use crate::sync::atomic::Ordering;
 
 /// A join's table as something that can give memory back.

@@ -15,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_disk::SpillBuffers;
+use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::at_rest::TableAtRest;
 use super::config::Config;
@@ -28,13 +30,11 @@ use super::table::incoming::{AllIn, Incoming};
 use super::table::rows::BuildRows;
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, Sink, SinkState};
-use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-use crate::temp::SpillBuffers;
 
 /// What is done in a turn: the rows of a chunk or two by partition, some hundred rows at a step.
 const STEPS_MAX: usize = 64;

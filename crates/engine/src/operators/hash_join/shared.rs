@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use diligence_base::limits::TEMP_WRITES_MAX;
+use diligence_disk::{SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::Reservation;
 
 use super::config::Config;
 use super::spill::counts::SpillCounts;
@@ -13,13 +15,11 @@ use super::spill::partitions::{Partitions, fan_out};
 use super::spill::resident::Resident;
 use super::table::built::Built;
 use super::table::held::Published;
-use crate::memory::Reservation;
 use crate::reuse::tables::{Lendable, Offer};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
 /// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
 pub(super) const CLUSTERS_MIN: usize = 4;

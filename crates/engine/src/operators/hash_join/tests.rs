@@ -17,13 +17,13 @@ use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::Operator as BinaryOperator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::seams::Random;
+use diligence_memory::{Broker, QueryMemory, Reclaim};
 use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
 use crate::flow::{Flow, OperatorState, Output, Pull, Setup};
-use crate::memory::{Broker, QueryMemory, Reclaim};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
 

@@ -15,12 +15,12 @@ use arrow_row::{RowConverter, Rows, SortField};
 use datafusion_common::hash_utils::RandomState;
 use diligence_base::Result;
 use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use hashbrown::HashSet;
 
 use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, to_logical};
-use crate::memory::Reservation;
 use crate::operators::work_table::Storage;
 use crate::temp::{BatchFile, BatchWriter};
 

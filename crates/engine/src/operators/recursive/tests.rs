@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Literal};
-use diligence_base::seams::{Fault, MemoryTempFiles};
+use diligence_disk::{Fault, MemoryTempFiles, TempOptions, TempSpace};
 
 use crate::plan::{Node, Plan, Recursive, WorkTable, WorkTableId};
 use crate::query::tests::{below, column, expr, filter, numbers, options, read, schema, self_join};
-use crate::temp::{TempOptions, TempSpace};
 use crate::{Engine, EngineOptions};
 
 const BUDGET: usize = 2 << 20;

@@ -21,17 +21,17 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal};
 use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_disk::IoPool;
+use diligence_memory::Reservation;
 use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest, SharedColumns};
 
 use self::read_ahead::{Next, ReadAhead, Ready};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
 use crate::flow::{Pull, Setup, Source, SourceState};
-use crate::memory::Reservation;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::plan::Scan;
 use crate::reuse::columns::Scans;
-use crate::stages::IoPool;
 
 /// Where a scan's I/O happens.
 #[derive(Clone)]

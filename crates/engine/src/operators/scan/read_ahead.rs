@@ -32,12 +32,12 @@ use std::task::Waker;
 use crate::sync::Mutex;
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
+use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::{Cluster, Fetch, Fetched};
 use futures::FutureExt;
 use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
-use crate::memory::{QueryMemory, Reservation};
 use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a

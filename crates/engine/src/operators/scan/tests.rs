@@ -12,13 +12,13 @@ use diligence_base::ErrorKind;
 use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
+use diligence_memory::{Broker, QueryMemory};
 use diligence_storage::{Chunk, Fetch, Fetched, SharedItem, Table, TableScan};
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::{Broker, QueryMemory};
 
 /// How a cluster's bytes come.
 #[derive(Clone, Debug)]

@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::Result;
+use diligence_disk::SpillBuffers;
+use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::Run;
 use super::front::{Front, MergeRange, Piece};
@@ -34,10 +36,8 @@ use super::run_file::DiskRun;
 use super::sink::{Disk, Shared};
 use crate::batch::Batch;
 use crate::flow::{Pull, Setup, SourceState};
-use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::plan::sort_plan;
 use crate::sync::Mutex;
-use crate::temp::SpillBuffers;
 
 /// Ranges that packets may be ahead of the reader, for each packet: one is merged while one waits to be read.
 const RANGES_PER_PACKET: usize = 2;

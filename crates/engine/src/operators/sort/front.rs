@@ -31,6 +31,7 @@ use std::task::{Poll, Waker};
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
+use diligence_memory::Reservation;
 
 use super::Run;
 use super::gather::{Pick, Text, gather};
@@ -38,7 +39,6 @@ use super::keys::SortedKeys;
 use super::merge::{self, Bounds, Splitter};
 use super::run_file::RunReader;
 use crate::batch::Batch;
-use crate::memory::Reservation;
 
 /// Ranges that are cut at once at most: each costs a search in every piece.
 const CUT_RANGES_MAX: usize = 64;

@@ -5,13 +5,13 @@
 use std::task::Waker;
 
 use diligence_base::Result;
+use diligence_disk::{SpillBuffers, SpillMemory};
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::front::Rest;
 use super::merge_job::{MergeJob, Progress};
 use super::run_file::RunReader;
 use super::sink::Disk;
-use crate::memory::{QueryMemory, Reservation};
-use crate::temp::{SpillBuffers, SpillMemory};
 
 /// Clusters to write the run and to read it: one is filled, two are read.
 const BUFFER_CLUSTERS: usize = 3;

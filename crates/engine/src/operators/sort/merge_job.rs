@@ -5,14 +5,14 @@ use std::task::{Poll, Waker};
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
+use diligence_disk::{SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::front::{Front, MergeRange, Piece, Rest};
 use super::gather::Pick;
 use super::run_file::{DiskRun, RunWriter};
 use super::sink::Disk;
-use crate::memory::{QueryMemory, Reservation};
 use crate::plan::sort_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
-use crate::temp::{SpillBuffers, SpillMemory, TempSpace};
 
 /// How far a step got.
 pub(super) enum Progress {

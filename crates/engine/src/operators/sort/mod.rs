@@ -53,11 +53,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
+use diligence_disk::TempSpace;
 
 use crate::batch::Batch;
 use crate::flow::{Sink, Source};
 use crate::plan::{SortKey, SortPlan};
-use crate::temp::TempSpace;
 use keys::SortedKeys;
 use merge_source::{MergeSource, Nowhere};
 use sink::SortSink;

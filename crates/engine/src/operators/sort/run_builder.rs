@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use diligence_base::{Error, Result};
+use diligence_disk::SpillBuffers;
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::Run;
 use super::external::pieces_of;
@@ -27,9 +29,7 @@ use super::run_file::minimal_buffers;
 use super::sink::Shared;
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, SinkState};
-use crate::memory::{QueryMemory, Reservation};
 use crate::plan::sort_plan;
-use crate::temp::SpillBuffers;
 
 /// Small batches are put together until there are so many of them, or so many of their rows: an array costs hundreds of
 /// bytes and a step in every gather, however few rows it has.

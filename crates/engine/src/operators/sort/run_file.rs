@@ -8,15 +8,16 @@ use std::task::{Poll, Waker};
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
+use diligence_disk::{Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::Reservation;
 
 use super::Run;
 use super::gather::held_bytes;
 use super::keys::{BYTES_HELD_BESIDE, SortedKeys};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
-use crate::memory::Reservation;
 use crate::plan::sort_plan::RunSize;
-use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchFile, BatchReader, BatchWriter};
 
 /// Clusters of memory with which two runs can be merged into one: one of each, and one that is written.
 const CLUSTERS_MIN: usize = 3;

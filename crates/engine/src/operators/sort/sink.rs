@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
+use diligence_disk::{SpillBuffers, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::encoding::KeyEncoder;
 use super::external::{Brought, External, take};
@@ -19,11 +21,9 @@ use super::{Run, Sizes, SpillTo};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
 use crate::flow::{Accept, Setup, Sink, SinkState};
-use crate::memory::{QueryMemory, Reservation};
 use crate::plan::SortKey;
 use crate::plan::{SortPlan, sort_plan};
 use crate::sync::{Mutex, atomic::AtomicU64};
-use crate::temp::{SpillBuffers, TempSpace};
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {

@@ -17,15 +17,16 @@ use std::task::{Poll, Waker, ready};
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::Result;
+use diligence_disk::{Grouping, SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::gather::{Pick, Text, gather};
 use super::merge_job::rows_in;
 use super::sink::Disk;
 use crate::batch::Batch;
 use crate::flow::{Pull, Setup};
-use crate::memory::{QueryMemory, Reclaim, Reservation};
 use crate::sync::Mutex;
-use crate::temp::{BatchReader, BatchWriter, Grouping, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchReader, BatchWriter};
 
 /// Rows that hold less than so many clusters stay: writing and reading them takes some itself.
 const CLUSTERS_MIN: usize = 16;

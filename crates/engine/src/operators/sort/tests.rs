@@ -12,13 +12,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::ScalarValue;
 use diligence_base::ErrorKind;
 use diligence_base::ids::QueryId;
+use diligence_memory::{Broker, QueryMemory};
 use proptest::prelude::*;
 
 use super::*;
 use crate::expressions::Expr;
 use crate::flow::profile::SpillCounts;
 use crate::flow::{Accept, Flow, Output, Pull, Setup, Sink, Source};
-use crate::memory::{Broker, QueryMemory};
 use crate::operators::limit::limit;
 use crate::reference::sort::{Row, judge, rows_of};
 

@@ -15,6 +15,7 @@ use std::task::Waker;
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::Run;
@@ -25,7 +26,6 @@ use super::run_builder::{Collected, RunBuilder};
 use super::sink::Shared;
 use crate::batch::{Batch, Selection};
 use crate::flow::{Accept, Setup, SinkState};
-use crate::memory::Reservation;
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are held before rows are thrown away and blocks put together.

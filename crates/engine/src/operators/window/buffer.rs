@@ -21,10 +21,11 @@ use std::task::{Poll, Waker, ready};
 
 use arrow::array::NullArray;
 use diligence_base::{Error, Result};
+use diligence_disk::{Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use crate::batch::{Batch, Column, compacted};
-use crate::memory::{QueryMemory, Reservation};
-use crate::temp::{BatchFile, BatchReader, BatchWriter, Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::{BatchFile, BatchReader, BatchWriter};
 
 /// A file of temp space is free again when all readers have passed it: so it is not longer than this.
 const FILE_CLUSTERS: u64 = 64;

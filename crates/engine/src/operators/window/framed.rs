@@ -9,6 +9,7 @@ use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array, new_null_array
 use arrow::compute::{concat, take};
 use datafusion_expr::WindowFrame;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::buffer::{PartitionBuffer, RowReader};
@@ -18,7 +19,6 @@ use super::range::RangeKeys;
 use super::rows::Rows;
 use crate::batch::{Batch, Selection};
 use crate::expressions::Expr;
-use crate::memory::Reservation;
 
 /// What functions of our own keep of a row at most, as a rule: a sum of 128 bits and a count.
 const BYTES_PER_ROW: usize = 24;

@@ -6,6 +6,8 @@ use std::task::{Poll, Waker, ready};
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, SchemaRef};
 use diligence_base::{Error, Result};
+use diligence_disk::TempSpace;
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::buffer::PartitionBuffer;
 use super::columns::{Columns, columns};
@@ -14,11 +16,9 @@ use super::rows::{Boundaries, Rows};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::flow::{Pull, Setup, Source, SourceState};
-use crate::memory::{QueryMemory, Reservation};
 use crate::operators::widening::Widening;
 use crate::plan::Window;
 use crate::sync::Mutex;
-use crate::temp::TempSpace;
 
 /// A window in one run.
 pub struct WindowSource {

@@ -24,6 +24,8 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::Column;
 use diligence_base::ErrorKind;
 use diligence_base::Result;
+use diligence_disk::{TempOptions, TempSpace, block_on};
+use diligence_memory::QueryMemory;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -31,11 +33,9 @@ use super::source::{Functions, Work};
 
 use crate::batch::{Batch, Column as BatchColumn, compacted};
 use crate::expressions::Expr;
-use crate::memory::QueryMemory;
 use crate::plan::{Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use crate::reference::sort::{Key, Row, rows_of, sort};
 use crate::reference::window::{Call, evaluate};
-use crate::temp::{TempOptions, TempSpace, block_on};
 
 const PARTITION: usize = 0;
 const ORDER: usize = 1;
@@ -476,7 +476,7 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
     // The rows themselves, and hardly anything else.
     assert!((50 * payload..55 * payload).contains(&bytes), "{bytes} bytes");
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
-    let broker = crate::memory::Broker::new(10 * payload);
+    let broker = diligence_memory::Broker::new(10 * payload);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let mut work = Work::new(Functions::new(&window, &output).unwrap(), &memory, None);
     let refusal = (0..50).find_map(|batch| push(&mut work, &many(&schema, batch * 1000, 1000)).err()).unwrap();

@@ -22,7 +22,7 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, IsNullExpr, Literal};
 use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::ErrorKind;
-use diligence_base::seams::MemoryTempFiles;
+use diligence_disk::{MemoryTempFiles, TempOptions};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -30,7 +30,6 @@ use super::{rewrite, rows_most, with_sorted_percentiles};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan, WorkTable, WorkTableId};
-use crate::temp::TempOptions;
 use crate::{Engine, EngineOptions};
 
 const KEY: usize = 0;

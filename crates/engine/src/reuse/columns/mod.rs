@@ -42,13 +42,13 @@ use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::Clock;
+use diligence_memory::{Broker, QueryMemory, Reclaim, Reservation};
 use diligence_storage::{AnswerId, Cluster, SharedColumns, SharedItem, Table};
 
 use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableId, TableShelf, Value};
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::matching::signature::canonical;
-use crate::memory::{Broker, QueryMemory, Reclaim, Reservation};
 use crate::plan::{Node, Plan};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

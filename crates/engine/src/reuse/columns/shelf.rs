@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
+use diligence_memory::Reservation;
 use diligence_storage::{AnswerId, SharedItem, Table};
 
 use crate::matching::signature::Canonical;
-use crate::memory::Reservation;
 
 /// Conditions of one table that are remembered.
 const CONDITIONS_MAX: usize = 1000;

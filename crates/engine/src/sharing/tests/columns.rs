@@ -12,11 +12,11 @@ use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
+use diligence_memory::Broker;
 use diligence_storage::{
     Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
 };
 
-use crate::memory::Broker;
 use crate::plan::{Node, Plan, Scan};
 use crate::reuse::SharingInfo;
 use crate::reuse::columns::{Attendance, Choice, ClusterColumns, Scans};

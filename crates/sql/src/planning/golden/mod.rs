@@ -12,7 +12,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use diligence_base::Result;
 use diligence_base::seams::LocalDisk;
 use diligence_catalog::{Catalog, DEFAULT_SCHEMA, MemoryRelation, Relation, RelationName, Rights, SessionCatalogs};
-use diligence_engine::memory::QueryMemory;
+use diligence_memory::QueryMemory;
 
 use crate::{Planned, Planner, PlannerOptions, Statement};
 

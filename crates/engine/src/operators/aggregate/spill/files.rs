@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::Result;
+use diligence_disk::{Grouping, SpillBuffers};
 
 use super::super::key_layout::{hash_key, hash_level};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
 use crate::sync::Mutex;
-use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
+use crate::temp::{BatchFile, BatchWriter};
 
 /// One file, while it is written.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::UInt16Type;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_memory::Reservation;
 
 use super::super::finished::FinishedGroups;
 use super::super::group_table::GroupTable;
@@ -19,7 +20,6 @@ use super::outgoing::Outgoing;
 use super::resolve::Resolve;
 use super::{LEVELS_MAX, Spill};
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::temp::{BatchFile, BatchReader};
 
 /// Rows that are looked up at once.

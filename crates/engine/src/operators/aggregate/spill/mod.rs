@@ -39,6 +39,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::{SpillBuffers, SpillMemory, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::key_layout::KeyLayout;
 use super::program::Program;
@@ -46,10 +48,9 @@ use super::states::State;
 use crate::batch::Batch;
 use crate::flow::Setup;
 use crate::flow::profile::Spills;
-use crate::memory::{QueryMemory, Reservation};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::temp::{BatchReader, SpillBuffers, SpillMemory, TempSpace};
+use crate::temp::BatchReader;
 use files::PartitionFiles;
 
 /// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more, what

@@ -15,6 +15,7 @@ use std::task::{Poll, Waker};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, FixedSizeBinaryArray, UInt16Array, UInt32Array};
 use arrow::buffer::Buffer;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 
 use super::super::group_table::{Chunk, GroupTable};
 use super::super::key_layout::KeyLayout;
@@ -26,7 +27,6 @@ use super::Spill;
 use super::files::PartitionFiles;
 use crate::batch::Batch;
 use crate::batch::views::{self, INLINE_BYTES};
-use crate::memory::Reservation;
 
 /// Rows that are made at once at most.
 const PIECE_ROWS: usize = 4096;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 
 use super::super::group_table::GroupTable;
 use super::super::key_table::{KeyTable, MergedBytes};
 use super::super::states::{Placement, State};
 use super::Spill;
 use super::outgoing::Outgoing;
-use crate::memory::Reservation;
 
 /// Pairs that are looked at at once.
 const PAIRS: usize = 4096;

@@ -2,7 +2,7 @@
 //! between, and when memory is taken away after the groups are complete.
 
 use diligence_base::ids::QueryId;
-use diligence_base::seams::MemoryTempFiles;
+use diligence_disk::MemoryTempFiles;
 
 use super::spilled::Tight;
 use super::*;

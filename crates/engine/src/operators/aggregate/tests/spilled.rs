@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use diligence_base::ErrorKind;
 use diligence_base::ids::QueryId;
-use diligence_base::seams::{Fault, MemoryTempFiles};
+use diligence_disk::{Compression, Fault, MemoryTempFiles, TempOptions, TempSpace};
+use diligence_memory::Broker;
 
 use super::*;
-use crate::memory::Broker;
-use crate::temp::{Compression, TempOptions, TempSpace};
 
 const CLUSTER: usize = 4096;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_memory::Reservation;
 
 use crate::batch::{Batch, Column, compacted};
-use crate::memory::Reservation;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::table::assemble::Needs;
 use crate::operators::hash_join::table::incoming::{AllIn, Incoming};

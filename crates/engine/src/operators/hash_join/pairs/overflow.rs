@@ -17,16 +17,16 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::Result;
+use diligence_disk::SpillBuffers;
+use diligence_memory::Reservation;
 
 use super::loading::Loading;
 use super::pair::{LEVELS_MAX, Pair, is_heavy, rows_of};
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::needs_held_rows;
 use crate::operators::hash_join::spill::counts::SpillCounts;
 use crate::operators::hash_join::spill::partitions::{Partitions, Side};
-use crate::temp::SpillBuffers;
 
 /// Of the rows that fitted, the percentage that is meant to stay: some memory is needed to write the others, and rows
 /// are not quite evenly spread.

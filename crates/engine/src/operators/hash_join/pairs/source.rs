@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_disk::{SpillBuffers, TempSpace};
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::loading::{Kept, Loading, copied};
 use super::overflow::Overflow;
@@ -12,7 +14,6 @@ use super::splitting::Splitting;
 use super::work::Work;
 use crate::batch::Batch;
 use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
-use crate::memory::{QueryMemory, Reservation};
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::probe::lookups::Lookups;
 use crate::operators::hash_join::probe::unmatched::UnmatchedState;
@@ -23,7 +24,7 @@ use crate::operators::hash_join::table::built::Built;
 use crate::operators::hash_join::table::held::{Bits, Later, Published};
 use crate::operators::hash_join::table::incoming::check_rows;
 use crate::sync::{Mutex, atomic::Ordering};
-use crate::temp::{BatchReader, SpillBuffers, TempSpace};
+use crate::temp::BatchReader;
 
 /// Clusters that rows of a pair must be more than, to be split because somebody else needs memory.
 const ASKED_CLUSTERS: usize = 8;

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::SpillBuffers;
+use diligence_memory::Reservation;
 
 use super::loading::Loading;
 use super::pair::{Pair, rows_of};
 use super::work::Work;
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::needs_held_rows;
 use crate::operators::hash_join::spill::counts::SpillCounts;
 use crate::operators::hash_join::spill::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
-use crate::temp::{BatchReader, SpillBuffers};
+use crate::temp::BatchReader;
 
 /// See the module.
 pub(super) struct Splitting {

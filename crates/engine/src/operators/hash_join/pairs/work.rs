@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::{ReadOptions, SpillBuffers};
+use diligence_memory::Reservation;
 
 use super::loading::Loading;
 use super::overflow::Overflow;
 use super::pair::{Pair, rows_of};
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::spill::counts::SpillCounts;
 use crate::operators::hash_join::table::held::Bits;
-use crate::temp::{BatchReader, ReadOptions, SpillBuffers};
+use crate::temp::BatchReader;
 
 /// See the module.
 pub(super) struct Work {

@@ -11,10 +11,10 @@ use arrow::array::UInt32Array;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use diligence_base::Result;
 use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_memory::Reservation;
 
 use super::partitions::{Partitions, Side};
 use crate::batch::{Batch, Column};
-use crate::memory::Reservation;
 use crate::operators::hash_join::table::built::{Built, KeyValues};
 use crate::operators::hash_join::table::rows::BuildRows;
 use crate::operators::hash_join::table::spec::TableSpec;

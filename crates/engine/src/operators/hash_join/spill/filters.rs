@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use diligence_base::Result;
+use diligence_memory::Reservation;
 
-use crate::memory::Reservation;
 use crate::operators::hash_join::table::filters::Filters;
 use crate::operators::hash_join::table::rows::BuildRows;
 use crate::operators::hash_join::table::spec::TableSpec;

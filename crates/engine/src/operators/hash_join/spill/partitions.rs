@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::{ErrorKind, Result};
+use diligence_disk::{Grouping, SpillBuffers};
 
 use super::counts::SpillCounts;
 use crate::batch::Batch;
@@ -28,7 +29,7 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
 };
-use crate::temp::{BatchFile, BatchWriter, Grouping, SpillBuffers};
+use crate::temp::{BatchFile, BatchWriter};
 
 /// Partitions at least and at most: with fewer, another level would be needed for every small excess; with more,
 /// batches fall into pieces of a few rows.

@@ -8,10 +8,10 @@
 //! * A store's lock is held for one batch's rows at most, but for a look at all of them when no more come.
 
 use diligence_base::{ErrorKind, Result};
+use diligence_memory::Reservation;
 
 use super::partitions::Partitions;
 use crate::batch::Batch;
-use crate::memory::Reservation;
 use crate::operators::hash_join::table::assemble::finishing_bytes;
 use crate::operators::hash_join::table::finishing::FinishingBytes;
 use crate::operators::hash_join::table::incoming::Incoming;

@@ -11,6 +11,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use diligence_base::Result;
+use diligence_memory::{QueryMemory, Reservation};
 
 use super::built::{Built, KeyValues, Lookup};
 use super::chunk::{Chunk, key_bounds};
@@ -23,7 +24,6 @@ use super::packing::Packing;
 use super::paid::Paid;
 use super::spec::TableSpec;
 use super::table_work::TableWork;
-use crate::memory::{QueryMemory, Reservation};
 use crate::operators::runtime_filter::FilterWork;
 
 /// Keys up to which a runtime filter is made: 16 million make 32 MiB of Bloom filter, beyond which testing misses the

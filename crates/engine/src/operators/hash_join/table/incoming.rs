@@ -12,13 +12,13 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
+use diligence_memory::Reservation;
 
 use super::chunk::Chunk;
 use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::finishing::{FinishingBytes, WORK_BYTES_PER_CHUNK};
 use super::rows::BuildRows;
 use super::spec::StoredSource;
-use crate::memory::Reservation;
 
 /// Rows at most: row numbers have 32 bits, and two are kept free.
 const ROWS_MAX: usize = u32::MAX as usize - 1;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
+use diligence_memory::QueryMemory;
 
 use super::built::{Built, Lookup};
 use super::filters::FilterContent;
 use super::paid::Paid;
-use crate::memory::QueryMemory;
 use crate::reuse::tables::{Lendable, Lent};
 
 /// A complete table as its readers see it.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::memory::{QueryMemory, Reservation};
+use diligence_memory::{QueryMemory, Reservation};
+
 use crate::reuse::tables::Lent;
 use crate::sync::Mutex;
 

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use diligence_memory::{QueryMemory, Reservation};
+
 use super::chunk::{Chunk, PARTITION_BITS};
 use super::hash_table::{Dense, Hashed, Table, hash_as_word, tag};
 use super::packing::Packing;
 use super::shared_vec::SharedVec;
-use crate::memory::{QueryMemory, Reservation};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -1,11 +1,10 @@
 //! Joins that do not fit: the same rows as those that do, whatever the budget.
 
-use diligence_base::seams::MemoryTempFiles;
+use diligence_disk::{Compression, Fault, MemoryTempFiles, TempOptions, TempSpace};
 
 use super::cases::{int_join, numbers};
 use super::*;
 use crate::flow::{Accept, SinkState};
-use crate::temp::{Compression, TempOptions, TempSpace};
 
 /// Temp space in memory, with and without threads.
 pub(super) fn temp_space(random: &mut Random) -> TempSpace {
@@ -217,7 +216,6 @@ fn only_the_overflow_of_a_pair_is_written_again() {
 /// Each operation of a part fails, from when pairs are joined: the right rows come or an error, and nothing is left.
 #[test]
 fn a_failing_disk_ends_a_join_whose_pairs_overflow() {
-    use diligence_base::seams::Fault;
     let (left, right) = (pairs_of_numbers(22_000), pairs_of_numbers(44_000));
     let (expected, ..) = join_numbers(JoinType::Full, &left, &right, 1 << 30, 2, None);
     let (join, schema) = int_join(JoinType::Full, 1);
@@ -404,7 +402,6 @@ fn a_join_that_is_dropped_leaves_nothing() {
 
 #[test]
 fn a_full_disk_ends_the_join() {
-    use diligence_base::seams::Fault;
     let (join, schema) = int_join(JoinType::Inner, 1);
     let parts = hash_join(&join, &schema, &[]).unwrap();
     let broker = Broker::new(100_000);

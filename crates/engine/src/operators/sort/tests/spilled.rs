@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::task::Poll;
 
-use diligence_base::seams::{Fault, MemoryTempFiles};
+use diligence_disk::{Fault, MemoryTempFiles, TempOptions, TempSpace};
 
 use super::*;
-use crate::temp::{TempOptions, TempSpace};
 
 const CLUSTER: usize = 4096;
 

@@ -2,9 +2,9 @@
 //! that they end.
 
 use diligence_base::ids::QueryId;
+use diligence_memory::Broker;
 
 use super::*;
-use crate::memory::Broker;
 use crate::query::tests::eventually;
 
 const BUDGET: usize = 16 << 20;

@@ -1,6 +1,6 @@
 //! Rows that wait in temp space.
 
-use diligence_base::seams::MemoryTempFiles;
+use diligence_disk::MemoryTempFiles;
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn rows_that_wait_give_way_to_another_query() {
     };
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
     let payload = many(&schema, 0, 1000).bytes();
-    let (space, broker) = (temp_space(), crate::memory::Broker::new(60 * payload));
+    let (space, broker) = (temp_space(), diligence_memory::Broker::new(60 * payload));
     let [first, second] = [1, 2].map(|query| broker.account(diligence_base::ids::QueryId(query), None));
     let mut work = Work::new(Functions::new(&window, &output).unwrap(), &first, Some(space.clone()));
     (0..40).for_each(|batch| push(&mut work, &many(&schema, batch * 1000, 1000)).unwrap());
@@ -77,7 +77,7 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
     let expected = run(&window, &output, &batches).unwrap();
     let payload = Batch::from_record_batch(&batches[0]).bytes();
     let space = temp_space();
-    let broker = crate::memory::Broker::new(40 * payload);
+    let broker = diligence_memory::Broker::new(40 * payload);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let seen = run_within(&window, &output, &batches, &memory, Some(space.clone())).unwrap();
     assert_eq!(rows_of(&seen).unwrap(), rows_of(&expected).unwrap());

@@ -1,0 +1,150 @@
+//! A lock and a condition variable.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::driver::{driver, installed};
+
+/// A lock with parking_lot's manners: no poison.
+#[derive(Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+/// The value of a [`Mutex`], as long as this thread has the lock.
+pub struct MutexGuard<'a, T> {
+    // Fields are dropped in this order: whoever gets the turn next finds the value free.
+    value: Option<parking_lot::MutexGuard<'a, T>>,
+    turn: Turn,
+    mutex: &'a Mutex<T>,
+}
+
+/// Why a guard has its value.
+const HELD: &str = "the value is given up only while its holder waits";
+
+/// What a driver knows the lock by, if one was asked.
+struct Turn(Option<usize>);
+
+impl<T> Mutex<T> {
+    /// A lock around a value.
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    /// Waits until nobody has the lock, and takes it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let turn = driver().map(|driver| {
+            let number = self.number();
+            driver.lock(number);
+            number
+        });
+        MutexGuard { turn: Turn(turn), value: Some(self.0.lock()), mutex: self }
+    }
+
+    /// Takes the lock if nobody has it.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let turn = match driver() {
+            None => None,
+            Some(driver) => Some(Some(self.number()).filter(|number| driver.try_lock(*number))?),
+        };
+        let turn = Turn(turn);
+        Some(MutexGuard { value: Some(self.0.try_lock()?), turn, mutex: self })
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+
+    /// What a driver knows it by: the address of a byte that nothing else has.
+    pub(super) fn number(&self) -> usize {
+        // SAFETY: the raw lock is only looked for, not unlocked.
+        std::ptr::from_ref(unsafe { self.0.raw() }).addr()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect(HELD)
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect(HELD)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Drop for Turn {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            give_back(number);
+        }
+    }
+}
+
+#[cold]
+fn give_back(number: usize) {
+    installed().into_iter().for_each(|driver| driver.unlock(number));
+}
+
+/// A condition variable.
+#[derive(Debug, Default)]
+pub struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    /// One that nobody waits for.
+    pub const fn new() -> Self {
+        Self(parking_lot::Condvar::new())
+    }
+
+    /// Gives up the lock until somebody notifies, and perhaps for a shorter time.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        match guard.turn.0.take() {
+            Some(lock) => {
+                guard.value = None;
+                installed().into_iter().for_each(|driver| driver.wait(self.number(), lock));
+                guard.turn = Turn(Some(lock));
+                guard.value = Some(guard.mutex.0.lock());
+            }
+            None => self.0.wait(guard.value.as_mut().expect(HELD)),
+        }
+    }
+
+    /// Wakes one of those that wait.
+    pub fn notify_one(&self) {
+        match driver() {
+            Some(driver) => driver.notify_one(self.number()),
+            None => drop(self.0.notify_one()),
+        }
+    }
+
+    /// Wakes all that wait.
+    pub fn notify_all(&self) {
+        match driver() {
+            Some(driver) => driver.notify_all(self.number()),
+            None => drop(self.0.notify_all()),
+        }
+    }
+
+    pub(super) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,158 @@
+//! Threads for what blocks: a few primed ones that wait for files, so that no worker of an engine does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use diligence_base::seams::{Clock, Spawn, Thread};
+use diligence_base::sync::atomic::{AtomicU64, Ordering};
+use diligence_base::sync::{Condvar, Mutex};
+use diligence_base::{Error, Result};
+
+/// What blocks. It does not panic: its maker catches panics.
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Jobs {
+    queue: VecDeque<(u64, Job)>,
+    running: usize,
+    stopping: bool,
+}
+
+/// The threads and their queue. The queue is bounded by those who fill it: each keeps a bounded number of clusters in
+/// flight.
+pub struct IoPool {
+    name: &'static str,
+    jobs: Mutex<Jobs>,
+    available: Condvar,
+    clock: Arc<dyn Clock>,
+    jobs_total: AtomicU64,
+    wait_ns_total: AtomicU64,
+    service_ns_total: AtomicU64,
+    /// True if there are no threads.
+    inline: bool,
+    threads: Mutex<Vec<Box<dyn Thread>>>,
+}
+
+/// A pool at one moment. Totals count from its start.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Jobs in its queue.
+    pub queued: usize,
+    /// Jobs that threads are at.
+    pub running: usize,
+    /// Jobs that ever came.
+    pub jobs_total: u64,
+    /// Time that jobs have spent in the queue, in nanoseconds.
+    pub wait_ns_total: u64,
+    /// Time that threads have spent on jobs, in nanoseconds.
+    pub service_ns_total: u64,
+}
+
+impl IoPool {
+    /// A pool of `threads` threads, started now. Without threads, jobs run at once on the thread that submits them.
+    /// Fails with kind `Resource` if the system has no threads left.
+    pub fn start(threads: usize, clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Result<Arc<Self>> {
+        Self::start_named("io", threads, clock, spawn)
+    }
+
+    /// The same under another name: files of temp space have threads of their own, so that scans cannot keep them
+    /// waiting. Fails in the same way.
+    pub fn start_named(
+        name: &'static str,
+        threads: usize,
+        clock: Arc<dyn Clock>,
+        spawn: &dyn Spawn,
+    ) -> Result<Arc<Self>> {
+        let pool = Arc::new(Self {
+            name,
+            jobs: Mutex::default(),
+            available: Condvar::new(),
+            clock,
+            jobs_total: AtomicU64::new(0),
+            wait_ns_total: AtomicU64::new(0),
+            service_ns_total: AtomicU64::new(0),
+            inline: threads == 0,
+            threads: Mutex::default(),
+        });
+        for index in 0..threads {
+            let own = pool.clone();
+            let thread =
+                spawn.spawn(format!("diligence-{name}-{index}"), Box::new(move || own.serve())).map_err(|error| {
+                    pool.stop();
+                    Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
+                })?;
+            pool.threads.lock().push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Queues a job. Where no thread is left, it runs at once.
+    pub fn submit(&self, job: Job) {
+        self.jobs_total.fetch_add(1, Ordering::Relaxed);
+        let now_ns = self.clock.now_ns();
+        let mut jobs = self.jobs.lock();
+        if self.inline || jobs.stopping {
+            drop(jobs);
+            return self.work(now_ns, job);
+        }
+        jobs.queue.push_back((now_ns, job));
+        drop(jobs);
+        self.available.notify_one();
+    }
+
+    /// The pool at this moment.
+    pub fn info(&self) -> PoolInfo {
+        let jobs = self.jobs.lock();
+        PoolInfo {
+            name: self.name,
+            queued: jobs.queue.len(),
+            running: jobs.running,
+            jobs_total: self.jobs_total.load(Ordering::Relaxed),
+            wait_ns_total: self.wait_ns_total.load(Ordering::Relaxed),
+            service_ns_total: self.service_ns_total.load(Ordering::Relaxed),
+        }
+    }
+
+    fn serve(&self) {
+        loop {
+            let (queued_at_ns, job) = {
+                let mut jobs = self.jobs.lock();
+                loop {
+                    if jobs.stopping {
+                        return;
+                    }
+                    if let Some(job) = jobs.queue.pop_front() {
+                        jobs.running += 1;
+                        break job;
+                    }
+                    self.available.wait(&mut jobs);
+                }
+            };
+            self.work(queued_at_ns, job);
+            self.jobs.lock().running -= 1;
+        }
+    }
+
+    fn work(&self, queued_at_ns: u64, job: Job) {
+        let start_ns = self.clock.now_ns();
+        self.wait_ns_total.fetch_add(start_ns.saturating_sub(queued_at_ns), Ordering::Relaxed);
+        job();
+        self.service_ns_total.fetch_add(self.clock.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
+    }
+
+    /// Ends the threads after their present job and waits for them. Jobs that are queued are dropped: they hold those
+    /// who wait for them, and through those this pool.
+    pub fn stop(&self) {
+        let queue = {
+            let mut jobs = self.jobs.lock();
+            jobs.stopping = true;
+            std::mem::take(&mut jobs.queue)
+        };
+        drop(queue);
+        self.available.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(Thread::join);
+    }
+}
