@@ -15,12 +15,16 @@
 //!    process.
 //! 2. An operator makes [`SpillBuffers`] from a reservation: all of its files share them. They bound what is on its way
 //!    to the disk.
-//! 3. It fills [`SpillWriter`]s: a partition file or a run each, with bytes. Full
-//!    clusters leave at once (write-behind), or in groups that lie side by side on the disk, when the operator says so.
+//! 3. It fills [`SpillWriter`]s: a partition file or a run each, with bytes. Full clusters leave at once
+//!    (write-behind), or in groups that lie side by side on the disk, when the operator says so.
 //! 4. `finish` gives a [`SpillFile`]; its [`SpillReader`]s read ahead and may free each cluster once it is read.
 //!
 //! What waits gives a waker, like everything that packets do; [`block_on`] waits for tests and benchmarks. All calls of
 //! the system happen on the I/O threads of temp space, or in an io_uring that one thread drives ([`transfers`]).
+//!
+//! The rooms, of which each imports only those before it: `files`, `options`, `info`, `failures`, `extents`, `wait`,
+//! `pool`, `volumes`, `transfers`, `request_log`, `space`, `spill`. No room knows what the bytes say: rows in spill
+//! files are the engine's.
 //!
 //! Invariants:
 //! * Every buffer is reserved, wherever it is: filled, queued, read ahead, or under bytes that somebody keeps.
@@ -47,8 +51,7 @@ mod volumes;
 mod wait;
 
 pub use files::{
-    Bell, Completion, Fault, LocalTempFiles, Memory, MemoryTempFiles, PAGE_BYTES, Request, TEMP_FILE_PREFIX, TempFile,
-    TempFiles, TempQueue, Transfer, transfer_now,
+    Bell, Completion, Fault, LocalTempFiles, Memory, MemoryTempFiles, Request, TempFile, TempFiles, TempQueue, Transfer,
 };
 pub use info::{DirectoryInfo, TempInfo, TempIoInfo};
 pub use options::{Compression, TempIo, TempOptions};

@@ -34,7 +34,8 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Does it now, and blocks meanwhile. Says how many bytes were read or written.
+    /// Does it now, and blocks meanwhile. Says how many bytes were read or written. Fails as the file
+    /// does.
     pub fn run(self) -> io::Result<usize> {
         match self.memory {
             Memory::Read(buffer) => self.file.read_at(buffer, self.offset),

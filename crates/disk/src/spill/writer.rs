@@ -90,7 +90,7 @@ impl SpillWriter {
     }
 
     /// Appends some of the bytes, across clusters, and says how many: all, unless it has to wait after the first of
-    /// them.
+    /// them. Fails as [`Self::poll_room`] does.
     pub fn poll_append(&mut self, bytes: &[u8], waker: &Waker) -> Poll<Result<usize>> {
         let mut taken = 0;
         while taken < bytes.len() {

@@ -108,3 +108,81 @@ impl Driver for Shuttle {
         super::own_waker()
     }
 }
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn locks_taken_in_opposite_orders_are_found() {
+    super::interleave(1_000, || {
+        let locks = Arc::new([sync::Mutex::new(()), sync::Mutex::new(())]);
+        let own = locks.clone();
+        let other = thread::spawn(move || {
+            let _first = own[0].lock();
+            let _second = own[1].lock();
+        });
+        let second = locks[1].lock();
+        let first = locks[0].lock();
+        drop((first, second));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_notification_that_nobody_waits_for_yet_is_found() {
+    super::interleave(1_000, || {
+        let shared = Arc::new((sync::Mutex::new(()), sync::Condvar::new()));
+        let own = shared.clone();
+        let other = thread::spawn(move || own.1.notify_one());
+        shared.1.wait(&mut shared.0.lock());
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_notification_ends_one_wait_or_all() {
+    super::interleave(1_000, || {
+        let shared = Arc::new((sync::Mutex::new(0), sync::Condvar::new()));
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let mut given = shared.0.lock();
+                    while *given == 0 {
+                        shared.1.wait(&mut given);
+                    }
+                    *given -= 1;
+                })
+            })
+            .collect();
+        *shared.0.lock() += 1;
+        shared.1.notify_one();
+        *shared.0.lock() += 2;
+        shared.1.notify_all();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(*shared.0.lock(), 0);
+    });
+}
+
+#[test]
+fn memory_and_disk_give_way_at_their_locks() {
+    use diligence_base::ids::QueryId;
+    use diligence_disk::{MemoryTempFiles, TempOptions, TempSpace};
+    use diligence_memory::Broker;
+
+    /// How often others might have gone first meanwhile.
+    fn steps<T>(act: impl FnOnce() -> T) -> usize {
+        let before = shuttle::current::context_switches();
+        drop(act());
+        shuttle::current::context_switches() - before
+    }
+
+    super::interleave(10, || {
+        let broker = Broker::new(1_000);
+        let mut reservation = broker.account(QueryId(1), None).reservation("Sort");
+        assert!(steps(|| reservation.grow(10)) > 2);
+        let files = Arc::new(MemoryTempFiles::default());
+        let options = TempOptions { directories: vec!["/a".into()], threads: 0, files, ..TempOptions::default() };
+        let space = TempSpace::open(&options).unwrap();
+        assert!(steps(|| space.info()) > 2);
+    });
+}

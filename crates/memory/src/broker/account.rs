@@ -364,7 +364,7 @@ impl QueryMemory {
     }
 
     /// Has the state at rest that can give back most do some of what is asked. Ready with true when nothing is asked
-    /// any more.
+    /// any more. Fails if that state does: then the query ends.
     pub fn poll_reclaim(&self, waker: &Waker) -> Poll<Result<bool>> {
         let asked = self.0.asked_at_rest();
         if asked == 0 {

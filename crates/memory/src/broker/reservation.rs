@@ -86,7 +86,8 @@ impl Reservation {
     }
 
     /// Reserves `bytes` more if they are free, or because spare memory is dropped for them, and a little of the budget
-    /// is left then. Nobody is asked to give back anything.
+    /// is left then. Nobody is asked to give back anything. Fails with kind `Resource` if they are not, and reserves
+    /// nothing then.
     pub fn grow_if_free(&mut self, bytes: usize) -> Result<()> {
         let account = &self.account;
         let take = |beyond| account.broker.try_take_modestly(beyond);
@@ -137,7 +138,7 @@ impl Reservation {
     }
 
     /// Reserves `bytes` more of what can be given back, as firmly as if it could not: the operator has given back all
-    /// that it had, and needs them to go on.
+    /// that it had, and needs them to go on. Fails as [`grow`](Self::grow) does for a firm one.
     pub fn grow_firm(&mut self, bytes: usize) -> Result<()> {
         let mut firm = Self::new(self.account.clone(), self.account.holder(self.holder.operator, Kind::Firm));
         firm.grow(bytes)?;
@@ -146,7 +147,7 @@ impl Reservation {
     }
 
     /// Reserves `bytes` more for buffers with which much more is given back: overdraws if they are refused, but not
-    /// more than a quarter of what the query may have.
+    /// more than a quarter of what the query may have. Fails with kind `Resource` if that is not enough.
     pub fn grow_to_spill(&mut self, bytes: usize) -> Result<()> {
         /// The part, as its divisor.
         const PART: usize = 4;
@@ -159,7 +160,7 @@ impl Reservation {
     }
 
     /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the
-    /// query may have.
+    /// query may have. Fails with kind `Resource` if that is not enough.
     pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
         let Err(error) = self.grow(bytes) else { return Ok(()) };
         if self.account.reserved_bytes().saturating_add(bytes) > self.account.most_bytes().saturating_mul(2) {
@@ -179,7 +180,7 @@ impl Reservation {
         self.account.release(bytes);
     }
 
-    /// Reserves or gives back until exactly `bytes` are reserved.
+    /// Reserves or gives back until exactly `bytes` are reserved. Fails as [`grow`](Self::grow) does.
     pub fn resize(&mut self, bytes: usize) -> Result<()> {
         if bytes > self.bytes {
             self.grow(bytes - self.bytes)
