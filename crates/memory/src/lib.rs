@@ -16,8 +16,8 @@
 //!   It is granted out of a small slack above the budget, and its query's packets wait before their next batch until
 //!   memory is back. Where several packets use up the slack within one batch, twice as much may be taken while somebody
 //!   gives back.
-//! * What is *spare*, because no query needs it (retained states), is dropped at once by whoever is short, before any of
-//!   this.
+//! * What is *spare*, because no query needs it (retained states), is dropped at once by whoever is short, before any
+//!   of this.
 //! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the
 //!   slack, and a little one all of it. Then it is refused with an error of kind `Resource`, which ends its query.
 //!

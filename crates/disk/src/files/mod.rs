@@ -1,5 +1,5 @@
-//! Temp files as a seam: files that one process makes for itself and that nobody finds after it, and queues of reads and
-//! writes of them. Space takes them from here, so that a test can put files in their place that fail.
+//! Temp files as a seam: files that one process makes for itself and that nobody finds after it, and queues of reads
+//! and writes of them. Temp space takes them from here, so that a test can put files in their place that fail.
 
 mod local;
 mod memory;

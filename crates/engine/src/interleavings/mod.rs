@@ -2,9 +2,9 @@
 //! space and sorts that go there.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of
-//! the threads' locks, atomic accesses and wake-ups (see [`diligence_base::sync`]): half of them at random, half with a few
-//! changes of priority at random moments (PCT), which keep a thread from running for as long as it takes to make its
-//! absence felt. A lost wake-up ends as a deadlock, which shuttle reports.
+//! the threads' locks, atomic accesses and wake-ups (see [`diligence_base::sync`]): half of them at random, half with a
+//! few changes of priority at random moments (PCT), which keep a thread from running for as long as it takes to make
+//! its absence felt. A lost wake-up ends as a deadlock, which shuttle reports.
 //!
 //! A failing test prints its seed and its schedule; CONTRIBUTING.md says how to replay them. So a body must not depend
 //! on anything but the schedule: no time, no unseeded randomness, no thread of the system.
