@@ -15,7 +15,7 @@ use datafusion_expr::Expr;
 use diligence_base::Result;
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Disk;
-use diligence_storage::external::{ExternalTable, OpenOptions, Staging};
+use diligence_storage::external::{ExternalTable, FileSet, OpenOptions, Staging};
 use parking_lot::Mutex;
 
 /// A file that changed less than this before it was looked at may change once more without another time: file systems
@@ -87,18 +87,6 @@ impl FileRelation {
         Ok(table)
     }
 
-    /// Moves new files to the others; with `replace`, in the place of all that are there. The next statement sees them.
-    /// Fails with kind `File` if they cannot be moved.
-    pub fn add(&self, staging: Staging, replace: bool) -> Result<()> {
-        // Two that replace the same files: one after the other.
-        let _writer = self.writer.lock();
-        let replaced = if replace { self.table()?.file_names().map(PathBuf::from).collect() } else { Vec::new() };
-        // Nobody opens the table while files come and go.
-        let mut opened = self.opened.lock();
-        *opened = None;
-        staging.commit(&replaced)
-    }
-
     /// What is looked at: the location, and folders and files of the table.
     fn places(&self, table: &ExternalTable) -> Vec<PathBuf> {
         if self.location.contains("://") && !self.location.starts_with("file:") {
@@ -112,6 +100,18 @@ impl FileRelation {
 
     fn look(&self, places: &[PathBuf]) -> Vec<Seen> {
         places.iter().map(|path| self.files.meta(path).ok().map(|meta| (meta.bytes, meta.modified))).collect()
+    }
+}
+
+impl FileSet for FileRelation {
+    fn add(&self, staging: Staging, replace: bool) -> Result<()> {
+        // Two that replace the same files: one after the other.
+        let _writer = self.writer.lock();
+        let replaced = if replace { self.table()?.file_names().map(PathBuf::from).collect() } else { Vec::new() };
+        // Nobody opens the table while files come and go.
+        let mut opened = self.opened.lock();
+        *opened = None;
+        staging.commit(&replaced)
     }
 }
 

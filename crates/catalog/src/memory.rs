@@ -106,6 +106,11 @@ impl MemoryRelation {
         Ok(Self { declared, rows: Arc::new(MemoryRows { table, memory }) })
     }
 
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.declared.name
+    }
+
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.declared.schema

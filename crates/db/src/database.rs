@@ -112,7 +112,8 @@ impl Database {
         let postgres = Arc::new(postgres::tables());
         let rights = Arc::new(Rights::all());
         let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
-        let planning = PlannerOptions { paths_are_tables: false, files: files.clone() };
+        let tables = engine.table_memory().clone();
+        let planning = PlannerOptions { paths_are_tables: false, files: files.clone(), tables };
         let inner = Inner {
             defaults: Defaults::new(&engine),
             engine,

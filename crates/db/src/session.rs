@@ -78,7 +78,8 @@ impl Session {
             system.extend(database.more_system_tables());
             let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
             let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
-            let planning = PlannerOptions { paths_are_tables: options.files, files: database.files().clone() };
+            let (files, tables) = (database.files().clone(), database.engine().table_memory().clone());
+            let planning = PlannerOptions { paths_are_tables: options.files, files, tables };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
             Parts { planner, settings, database }

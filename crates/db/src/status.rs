@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use diligence_engine::Engine;
 
-pub use diligence_engine::flow::profile::display_ns;
 pub use diligence_base::units::display_bytes;
-pub use diligence_memory::HolderInfo;
+pub use diligence_disk::{DirectoryInfo, TempInfo};
+pub use diligence_engine::flow::profile::display_ns;
 pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
 pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
 pub use diligence_engine::stages::{StageInfo, WorkerInfo};
-pub use diligence_disk::{DirectoryInfo, TempInfo};
+pub use diligence_memory::HolderInfo;
 
 /// The status of a database's engine. Cheap to clone; each method tells of the moment when it is called, and none of
 /// them runs a query or waits for one.

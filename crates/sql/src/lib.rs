@@ -38,5 +38,5 @@ mod write;
 
 pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, parameter_value};
 pub use rewrite::Facts;
-pub use statement::{Command, FileWrite, Query, Statement, Target, Write};
-pub use write::FileTarget;
+pub use statement::{Command, Query, Statement, Write};
+pub use write::memory::MemoryWriter;

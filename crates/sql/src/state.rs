@@ -11,14 +11,13 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
-use crate::write::parquet::BoundedRowGroups;
 use crate::{bounded, rules};
 
 /// How deep the parser's own recursion may go. The nesting guard of [`parse`](crate::parse) is the limit that users
 /// meet; it provides the stack for what it lets through.
 pub(crate) const PARSER_DEPTH_MAX: usize = 100_000;
 
-/// A state for one session, which knows no tables. `runtime` holds the object stores that COPY writes to.
+/// A state for one session, which knows no tables.
 pub fn session_state(runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS_MAX);
     set_defaults(config.options_mut());
@@ -37,9 +36,6 @@ pub fn session_state(runtime: Arc<RuntimeEnv>) -> SessionState {
     state
 }
 
-/// Bytes of a file that are written with one request: the fewest that object stores take.
-const FILE_PART_BYTES: usize = 5 << 20;
-
 /// Rows of a row group that is written.
 const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
 
@@ -53,7 +49,6 @@ pub fn set_defaults(options: &mut ConfigOptions) {
     let parquet = &mut options.execution.parquet;
     parquet.compression = Some("snappy".to_owned());
     parquet.max_row_group_size = PARQUET_ROW_GROUP_ROWS;
-    options.execution.objectstore_writer_buffer_size = FILE_PART_BYTES;
 }
 
 /// Options that our lowering and engine rely on. Set at the start and again after every SET of a DataFusion option.
@@ -99,5 +94,5 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     // Our scans have every filter that they can take from the logical plan already.
     rules.retain(|rule| !USELESS.contains(&rule.name()) && !rule.name().starts_with("FilterPushdown"));
     let rules = rules.into_iter().flat_map(|rule| rules::physical(rule.name()).into_iter().chain([rule]));
-    rules.chain([Arc::new(BoundedRowGroups) as _]).collect()
+    rules.collect()
 }

@@ -1,21 +1,14 @@
 //! What a statement asks for, ready to be done.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Constraints;
-use datafusion::logical_expr::Expr;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
-    Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change,
-    no_schema,
+    FileRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
 };
 use diligence_engine::plan::Plan;
-use diligence_memory::Reservation;
-
-use crate::write::FileTarget;
+use diligence_storage::Writer;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -33,10 +26,8 @@ pub enum Statement {
         /// DataFusion's plans, for EXPLAIN VERBOSE.
         details: Option<String>,
     },
-    /// Runs a query, then does something with all of its rows.
+    /// Writes the rows of a query: COPY … TO, INSERT, CREATE TABLE.
     Write(Write),
-    /// COPY … TO, or INSERT into a folder of files.
-    WriteFiles(FileWrite),
     /// Changes the catalog.
     Command(Command),
     /// Changes a setting of the session.
@@ -79,77 +70,19 @@ impl Query {
     }
 }
 
-/// A query that writes its rows itself, and gives one row with their number.
-#[derive(Debug)]
-pub struct FileWrite {
-    /// What writes.
-    pub query: Query,
-    /// Where to.
-    pub target: FileTarget,
-}
-
-/// A query whose rows go into a table.
+/// A query that writes its rows, and gives one row with their number.
 #[derive(Debug)]
 pub struct Write {
-    /// Where the rows come from.
+    /// What the statement is called when it is done, as PostgreSQL says it.
+    pub tag: &'static str,
+    /// What writes.
     pub query: Query,
-    /// Where they go.
-    pub target: Target,
 }
 
-/// Where a query's rows go.
-#[derive(Debug)]
-pub enum Target {
-    /// CREATE TABLE, with or without AS.
-    Create {
-        /// The table's name.
-        name: RelationName,
-        /// Whether an existing table gives way.
-        or_replace: bool,
-        /// Whether an existing table is left alone.
-        if_not_exists: bool,
-        /// The columns.
-        schema: SchemaRef,
-        /// As declared.
-        constraints: Constraints,
-        /// Values for columns that an INSERT leaves out.
-        column_defaults: HashMap<String, Expr>,
-    },
-    /// INSERT INTO, or INSERT OVERWRITE.
-    Insert {
-        /// The table.
-        table: ObjectRef,
-        /// Whether the present rows give way.
-        replace: bool,
-    },
-}
-
-impl Target {
-    /// Takes all rows: all or none of them are there afterwards. `memory` is what they are counted in, as long as they
-    /// are there. The command's tag and the number of rows. Fails as [`Catalog::create`] and [`Catalog::insert`] do.
-    pub fn finish(
-        self,
-        batches: &[RecordBatch],
-        memory: Reservation,
-        catalog: &Catalog,
-    ) -> Result<(&'static str, u64)> {
-        let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-        match self {
-            Target::Create { name, or_replace, if_not_exists, schema, constraints, column_defaults } => {
-                let table =
-                    MemoryRelation::new(name.to_string(), &schema, batches, memory, catalog.next_table_version())?;
-                let table = table.declared_with(constraints, column_defaults);
-                match catalog.create(&name, Relation::Memory(Arc::new(table)), or_replace) {
-                    // Somebody else made it while our query ran.
-                    Err(_) if if_not_exists && catalog.snapshot().get(&name).is_some() => Ok(("CREATE TABLE", 0)),
-                    made => made.map(|()| ("CREATE TABLE", rows)),
-                }
-            }
-            Target::Insert { table, replace } => {
-                catalog.insert(&table, batches, memory, replace)?;
-                Ok(("INSERT", rows))
-            }
-        }
+impl Write {
+    /// Gives the rows of a query to a writer.
+    pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
+        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) } }
     }
 }
 

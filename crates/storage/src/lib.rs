@@ -10,14 +10,19 @@
 //!    most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with the scan's [`RowFilter`]s applied as
 //!    early as the format allows. It says first how much memory that needs.
 //!
+//! Rows go the other way by a [`Writer`]: begun once for a run, a [`WritePart`] for each packet, prepared and committed
+//! when all have ended. [`external`] has those of files.
+//!
 //! Invariant: this crate knows no query, no packet and no thread; the engine decides who calls what when.
 
 pub mod external;
 pub mod foreign_error;
 pub mod memory;
 mod table;
+mod writer;
 
 pub use table::{
     AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
     SharedItem, Table, TableScan,
 };
+pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

@@ -50,7 +50,6 @@ impl PlannedStatement {
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { query, analyze: true, .. } => query.plan.needs(),
                 Statement::Write(write) => write.query.plan.needs(),
-                Statement::WriteFiles(write) => write.query.plan.needs(),
                 _ => Needs::default(),
             },
         };
@@ -94,9 +93,7 @@ impl PlannedStatement {
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
             Planned::Query(..) => true,
-            Planned::Other(statement) => {
-                !matches!(statement.as_ref(), Statement::Write(_) | Statement::WriteFiles(_) | Statement::Command(_))
-            }
+            Planned::Other(statement) => !matches!(statement.as_ref(), Statement::Write(_) | Statement::Command(_)),
         }
     }
 

@@ -1,35 +1,104 @@
-//! Append: rows that a client sends go into a table without a statement that has them, as COPY … FROM STDIN has it.
+//! Rows that a client sends into a table: COPY … FROM STDIN, and appending from code.
+//!
+//! They go the way of an INSERT's: a plan takes them as they come, and its writer commits when they have ended. So no
+//! more of them wait than fit into a short queue, and the table has all of them or none.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use arrow::array::{Array, RecordBatch, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{DEFAULT_SCHEMA, MemoryRelation, ObjectRef, Relation, RelationName, Resolved};
+use diligence_engine::plan::Plan;
+use diligence_sql::MemoryWriter;
 use diligence_sql::errors::suggest;
+use diligence_sql::tables::{RowsSender, incoming};
 use diligence_storage::foreign_error::from_arrow;
 
+use super::result::{QueryResult, ResultKind};
 use crate::session::Session;
+
+/// Rows on their way into a table. Dropped before [`finish`](Self::finish), none of them stay.
+pub struct Append {
+    /// Cancelled before its rows end.
+    result: QueryResult,
+    rows: RowsSender,
+    /// Where each of the table's columns is in what is sent; those that are not are NULL.
+    places: Vec<Option<usize>>,
+    schema: SchemaRef,
+}
+
+impl Append {
+    /// Sends rows, when there is room for them. Fails with kind `Value` if a value does not fit its column, and with
+    /// the error of the statement if that has ended.
+    pub async fn send(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let rows = self.as_table(batch)?;
+        poll_fn(|context| self.poll_room(context)).await?;
+        self.rows.send(rows);
+        Ok(())
+    }
+
+    /// All rows were sent: the table has them when this returns, with their number. Fails with the error of the
+    /// statement; then the table is as it was.
+    pub async fn finish(mut self) -> Result<u64> {
+        poll_fn(|context| self.poll_room(context)).await?;
+        self.rows.end();
+        self.result.settle_async().await?;
+        match self.result.kind() {
+            ResultKind::Command { rows, .. } => Ok(rows.unwrap_or(0)),
+            ResultKind::Rows => Err(Error::bug("appending gives rows")),
+        }
+    }
+
+    /// Ready when there is room for a batch; fails with the statement's error.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Poll::Ready(true) = self.rows.poll_room(context) {
+            return Poll::Ready(Ok(()));
+        }
+        // Where the engine runs on the thread that reads, this is what has the rows taken.
+        let ended = ready!(self.result.poll_batch(context));
+        Poll::Ready(Err(match ended {
+            Some(Err(error)) => error,
+            Some(Ok(_)) | None => Error::bug("a statement has ended before its rows"),
+        }))
+    }
+
+    /// The rows with all of the table's columns, in their types.
+    fn as_table(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| match place {
+            None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+            Some(place) => {
+                let column = batch.columns().get(*place).ok_or_else(|| Error::bug("a column is missing"))?;
+                if column.data_type() == field.data_type() {
+                    return Ok(column.clone());
+                }
+                cast_with_options(column, field.data_type(), &options).map_err(from_arrow)
+            }
+        });
+        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(from_arrow)
+    }
+}
 
 impl Session {
     /// The columns of a table that [`append`](Self::append) can add to. Fails with kind `Input` if there is no such
-    /// table or the session may not write it, and with kind `Unsupported` if its rows are not in memory.
+    /// table, or it may not be changed, `Unsupported` if it is not in memory.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {
         Ok(self.memory_relation(schema, table)?.1.schema().clone())
     }
 
-    /// Adds rows to a table in memory: all of them or none. `columns` names the batches' columns, which are converted
-    /// to the table's types; columns that are not named are NULL. Gives the number of rows. Fails with kind `Input` if
-    /// there is no such table or column or the session may not write it, with kind `Unsupported` if the table's rows
-    /// are not in memory or a column that is left out has a default, with kind `Value` if a value does not fit its
-    /// column, and with kind `Resource` if there is no memory for the rows.
-    pub fn append(
-        &self,
-        schema: Option<&str>,
-        table: &str,
-        columns: &[String],
-        batches: &[RecordBatch],
-    ) -> Result<u64> {
+    /// Begins to add rows to a table in memory. `columns` names the columns of what is sent, which are converted to the
+    /// table's types; columns that are not named are NULL. Fails as [`appendable`](Self::appendable), and with kind
+    /// `Input` if the table has no such column.
+    pub fn begin_append(&self, schema: Option<&str>, table: &str, columns: &[String]) -> Result<Append> {
         let (object, relation) = self.memory_relation(schema, table)?;
         let places = relation.schema().fields().iter().map(|field| {
             let place = columns.iter().position(|column| column == field.name());
@@ -47,29 +116,35 @@ impl Session {
                 return Err(suggest(error, column, &names));
             }
         }
-        let mut memory = self.database().engine().table_memory().reservation("a table in memory");
-        let mut rows = 0;
-        let mut full = Vec::with_capacity(batches.len());
-        for batch in batches {
-            rows += batch.num_rows() as u64;
-            let arrays = places.iter().zip(relation.schema().fields()).map(|(place, field)| match place {
-                Some(place) => batch.column(*place).clone(),
-                None => new_null_array(field.data_type(), batch.num_rows()),
-            });
-            let arrays = arrays.collect::<Vec<_>>();
-            memory.grow(arrays.iter().map(|array| array.get_array_memory_size()).sum())?;
-            let fields = relation
-                .schema()
-                .fields()
-                .iter()
-                .zip(&arrays)
-                .map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true));
-            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-            full.push(RecordBatch::try_new(schema, arrays).map_err(from_arrow)?);
-        }
-        drop(relation);
-        self.database().catalog().insert(&object, &full, memory, false)?;
-        Ok(rows)
+        // What may not be NULL is looked at when the table gets the rows.
+        let fields = relation.schema().fields().iter().map(|field| Field::clone(field).with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let (rows, plan) = incoming(schema.clone());
+        let engine = self.database().engine();
+        let writer = MemoryWriter::insert(object, engine.table_memory().clone(), self.database().catalog().clone());
+        let plan = Plan::write(plan, Arc::new(writer));
+        let options = self.query_options(&format!("COPY {table} FROM STDIN"));
+        let stream = self.in_runtime(|| engine.run(&plan, options))?;
+        let result = QueryResult::write("COPY", stream);
+        Ok(Append { result, rows, places, schema })
+    }
+
+    /// Adds rows to a table in memory: all of them or none. Gives their number. Not for async code. Fails as
+    /// [`begin_append`](Self::begin_append) and [`Append::finish`].
+    pub fn append(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        columns: &[String],
+        batches: &[RecordBatch],
+    ) -> Result<u64> {
+        let mut append = self.begin_append(schema, table, columns)?;
+        futures::executor::block_on(async move {
+            for batch in batches {
+                append.send(batch).await?;
+            }
+            append.finish().await
+        })
     }
 
     fn memory_relation(&self, schema: Option<&str>, table: &str) -> Result<(ObjectRef, Arc<MemoryRelation>)> {
@@ -91,6 +166,51 @@ impl Session {
                 let error = Error::input(format!("no table is named '{name}'")).with_code("42P01");
                 Err(suggest(error, &name.to_string(), &names))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Int64Array, StringViewArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+    use crate::{Database, DatabaseOptions};
+
+    fn count(session: &Session) -> i64 {
+        let rows = session.execute("SELECT count(*) FROM t").unwrap().collect().unwrap();
+        rows[0].column(0).as_primitive::<Int64Type>().value(0)
+    }
+
+    fn batch(values: std::ops::Range<i64>) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(values)) as ArrayRef)]).unwrap()
+    }
+
+    #[test]
+    fn many_rows_go_through_a_short_queue_and_stay_when_they_have_ended() {
+        for inline_seed in [None, Some(7)] {
+            let database = Database::open(DatabaseOptions { inline_seed, ..DatabaseOptions::default() }).unwrap();
+            let session = database.session();
+            session.execute("CREATE TABLE t (a BIGINT, b VARCHAR)").unwrap();
+            let columns = ["a".to_owned()];
+            let batches = (0..50).map(|index| batch(index * 1000..index * 1000 + 1000)).collect::<Vec<_>>();
+            assert_eq!(session.append(None, "t", &columns, &batches).unwrap(), 50_000);
+            assert_eq!(count(&session), 50_000);
+            // One that goes away before the end leaves nothing.
+            let mut append = session.begin_append(None, "t", &columns).unwrap();
+            futures::executor::block_on(append.send(&batches[0])).unwrap();
+            drop(append);
+            assert_eq!(count(&session), 50_000);
+            // Nor does one whose values do not fit, or that does not name what must not be NULL.
+            let words: ArrayRef = Arc::new(StringViewArray::from_iter_values(["x"]));
+            let words = RecordBatch::try_from_iter([("a", words)]).unwrap();
+            let error = session.append(None, "t", &columns, &[batches[0].clone(), words]).unwrap_err();
+            assert!(error.message().contains('x'), "{error}");
+            session.execute("CREATE TABLE u (a BIGINT, b VARCHAR NOT NULL)").unwrap();
+            let error = session.append(None, "u", &columns, &batches[..1]).unwrap_err();
+            assert!(error.message().contains("'b' does not allow NULL"), "{error}");
+            assert_eq!(count(&session), 50_000);
         }
     }
 }

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use diligence_base::{Error, Result};
 
+pub use append::Append;
 pub use pending::PendingStatement;
 pub use result::{CancelToken, QueryResult, ResultKind};
 

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
-use diligence_catalog::Catalog;
-use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::plan::Plan;
 use diligence_engine::query::{CancelToken as QueryToken, QueryStream};
-use diligence_memory::Reservation;
-use diligence_sql::{FileTarget, Statement, Target};
+use diligence_sql::Statement;
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
@@ -73,10 +70,8 @@ enum Body {
     Ready(VecDeque<RecordBatch>),
     /// Rows of a running query.
     Query(QueryStream),
-    /// A query whose rows go into a table when all are there.
-    Write(Box<WriteBody>),
-    /// A query that writes by itself and gives a count, and where it writes.
-    WriteFiles(QueryStream, Box<FileTarget>),
+    /// A query that writes, and gives the number of rows.
+    Write(QueryStream),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
 }
@@ -89,36 +84,17 @@ pub(crate) enum Explained {
     Json(Plan),
 }
 
-struct WriteBody {
-    stream: QueryStream,
-    batches: Vec<RecordBatch>,
-    memory: Reservation,
-    target: Target,
-    catalog: Arc<Catalog>,
-}
-
 impl QueryResult {
     pub(crate) fn query(stream: QueryStream) -> Self {
         Self::of(stream.schema(), None, stream, Body::Query)
-    }
-
-    pub(crate) fn write_files(stream: QueryStream, target: FileTarget) -> Self {
-        let command = Done { tag: target.tag(), rows: None };
-        let body = |stream| Body::WriteFiles(stream, Box::new(target));
-        Self::of(Arc::new(Schema::empty()), Some(command), stream, body)
     }
 
     pub(crate) fn analyze(stream: QueryStream, plan: Explained) -> Self {
         Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
-    pub(crate) fn write(stream: QueryStream, memory: Reservation, target: Target, catalog: Arc<Catalog>) -> Self {
-        let tag = match target {
-            Target::Create { .. } => "CREATE TABLE",
-            Target::Insert { .. } => "INSERT",
-        };
-        let body = |stream| Body::Write(Box::new(WriteBody { stream, batches: vec![], memory, target, catalog }));
-        Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, body)
+    pub(crate) fn write(tag: &'static str, stream: QueryStream) -> Self {
+        Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, Body::Write)
     }
 
     pub(crate) fn done(tag: &'static str) -> Self {
@@ -259,8 +235,7 @@ impl QueryResult {
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
             Body::Ready(_) => None,
-            Body::Query(stream) | Body::WriteFiles(stream, _) | Body::Analyze(stream, _) => Some(stream),
-            Body::Write(write) => Some(&write.stream),
+            Body::Query(stream) | Body::Write(stream) | Body::Analyze(stream, _) => Some(stream),
         }
     }
 
@@ -273,12 +248,7 @@ impl QueryResult {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
                 Body::Query(stream) => return pull(stream),
-                Body::Write(write) => match ready!(pull(&mut write.stream)) {
-                    Some(Ok(batch)) => write.take(batch),
-                    Some(Err(error)) => Err(error),
-                    None => Ok(true),
-                },
-                Body::WriteFiles(stream, target) => match ready!(pull(stream)) {
+                Body::Write(stream) => match ready!(pull(stream)) {
                     Some(Ok(batch)) => {
                         let count = count_of(&batch);
                         if let Some(done) = &mut self.command {
@@ -286,7 +256,7 @@ impl QueryResult {
                         }
                         Ok(false)
                     }
-                    Some(Err(error)) => Err(target.blame(error)),
+                    Some(Err(error)) => Err(error),
                     None => Ok(true),
                 },
                 Body::Analyze(stream, _) => match ready!(pull(stream)) {
@@ -314,11 +284,6 @@ impl QueryResult {
     fn end(&mut self) -> Result<()> {
         self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
         match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
-            Body::Write(write) => {
-                let WriteBody { stream: _, batches, memory, target, catalog } = *write;
-                let (tag, rows) = target.finish(&batches, memory, &catalog)?;
-                self.command = Some(Done { tag, rows: Some(rows) });
-            }
             Body::Analyze(stream, plan) => {
                 let text = match plan {
                     Explained::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
@@ -326,26 +291,9 @@ impl QueryResult {
                 };
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
-            Body::WriteFiles(_, target) => {
-                let rows = self.command.as_ref().and_then(|done| done.rows);
-                target.commit(rows.unwrap_or(0))?;
-            }
-            Body::Ready(_) | Body::Query(_) => {}
+            Body::Ready(_) | Body::Query(_) | Body::Write(_) => {}
         }
         Ok(())
-    }
-}
-
-impl WriteBody {
-    /// Keeps a batch; false, because the end is not there yet. It is compacted, since views may refer to much that is
-    /// the query's, and counted as what it holds then.
-    fn take(&mut self, batch: RecordBatch) -> Result<bool> {
-        self.memory.grow(batch.columns().iter().map(|column| bytes_needed(column)).sum())?;
-        let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
-        self.batches.push(batch);
-        Ok(false)
     }
 }
 

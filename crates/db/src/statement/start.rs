@@ -54,15 +54,7 @@ impl Session {
                 }
                 QueryResult::lines(&text)?
             }
-            Statement::Write(write) => {
-                let stream = engine.run(&write.query.plan, options)?;
-                let memory = engine.table_memory().reservation("a table in memory");
-                QueryResult::write(stream, memory, write.target, self.database().catalog().clone())
-            }
-            Statement::WriteFiles(write) => {
-                write.target.begin()?;
-                QueryResult::write_files(engine.run(&write.query.plan, options)?, write.target)
-            }
+            Statement::Write(write) => QueryResult::write(write.tag, engine.run(&write.query.plan, options)?),
             Statement::Command(command) => QueryResult::done(command.apply(self.planner().catalogs())?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;

@@ -374,6 +374,7 @@ impl Writer {
             | Node::Recursive(_)
             | Node::Common(_)
             | Node::Mask(_)
+            | Node::Write(_)
             | Node::Foreign(_) => None,
         }
     }

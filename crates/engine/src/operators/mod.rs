@@ -20,5 +20,6 @@ pub mod values;
 pub(crate) mod widening;
 pub mod window;
 mod work_table;
+pub mod write;
 
 pub(crate) use work_table::MEMORY_DIVISOR;

@@ -32,6 +32,7 @@ use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
+use crate::operators::write::write;
 use crate::plan::{Foreign, HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId};
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
@@ -314,6 +315,14 @@ impl Compiler<'_> {
                 self.node(&window.input, Tail::new(sink))?;
                 let source = WindowSource::new(window, &plan.schema, receiver)?;
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
+            }
+            Node::Write(node) => {
+                let (sink, written) =
+                    write(node.writer.clone(), node.input.schema.clone(), self.surroundings.io.clone());
+                let sink = self.sink(sink, &name, StageId::Exchange);
+                self.node(&node.input, Tail::new(sink))?;
+                tail.after_sinks.push(sink);
+                Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
             Node::Recursive(query) => {
                 let exchange = Exchange::new(Pact::Gather, 1);

@@ -182,6 +182,7 @@ impl fmt::Display for Node {
                 }
                 Ok(())
             }
+            Node::Write(write) => write!(f, "Write {}", write.writer.describe()),
             Node::Union { inputs } => write!(f, "Union of {}", inputs.len()),
             Node::ScalarSubqueries { subqueries, .. } => write!(f, "ScalarSubqueries {}", subqueries.len()),
             Node::Mask(mask) => {

@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, WindowFrame};
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_plan::ExecutionPlan;
 use diligence_base::Result;
-use diligence_storage::Table;
 use diligence_storage::foreign_error::from_datafusion;
+use diligence_storage::{Table, Writer};
 
 use crate::expressions::Expr;
 
@@ -102,6 +102,8 @@ pub enum Node {
     Aggregate(Aggregate),
     /// Functions of the rows around each row.
     Window(Window),
+    /// Gives rows to a place that takes them: files, or a table. Output: one row with their number.
+    Write(Write),
     /// The rows of all inputs, in no order.
     Union {
         /// Where rows come from; all with this plan's column types.
@@ -375,6 +377,15 @@ pub struct CommonPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkTableId(pub u32);
 
+/// Rows that go somewhere. Output: one column, the number of rows.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Where rows come from. If it is ordered, they are written in its order.
+    pub input: Box<Plan>,
+    /// Where they go.
+    pub writer: Arc<dyn Writer>,
+}
+
 /// A DataFusion operator.
 #[derive(Clone, Debug)]
 pub struct Foreign {
@@ -417,6 +428,13 @@ impl AggregateCall {
 }
 
 impl Plan {
+    /// A plan that gives the rows of `input` to a writer.
+    pub fn write(input: Plan, writer: Arc<dyn Writer>) -> Self {
+        let node = Node::Write(Write { input: Box::new(input), writer });
+        let count = Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]));
+        Self { rows_estimate: Some(1), ..Self::new(node, count) }
+    }
+
     /// A plan without an estimate and without an order to keep.
     pub fn new(node: Node, schema: SchemaRef) -> Self {
         Self { node, schema, rows_estimate: None, ordered: false }
@@ -436,6 +454,7 @@ impl Plan {
             Node::Aggregate(aggregate) => vec![&aggregate.input],
             Node::Window(window) => vec![&window.input],
             Node::Mask(mask) => vec![&mask.input],
+            Node::Write(write) => vec![&write.input],
             Node::Union { inputs } => inputs.iter().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()
@@ -460,6 +479,7 @@ impl Plan {
             Node::Aggregate(aggregate) => vec![&mut aggregate.input],
             Node::Window(window) => vec![&mut window.input],
             Node::Mask(mask) => vec![&mut mask.input],
+            Node::Write(write) => vec![&mut write.input],
             Node::Union { inputs } => inputs.iter_mut().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_mut()).chain(subqueries).collect()

@@ -59,6 +59,7 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
         }
         Node::Filter { input, .. } => (add(input, None, needs), 0),
         Node::Mask(mask) => (add(&mask.input, None, needs), 0),
+        Node::Write(write) => (add(&write.input, None, needs), 0),
         Node::Union { inputs } => (sum(inputs.iter().map(|input| add(input, wanted, needs))), 0),
         Node::ScalarSubqueries { input, subqueries, .. } => {
             subqueries.iter().for_each(|subquery| {

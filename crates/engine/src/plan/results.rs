@@ -46,6 +46,7 @@ impl Slots<'_> {
             }
             Node::Limit { input, .. } => self.plan(input),
             Node::Mask(mask) => self.plan(&mut mask.input),
+            Node::Write(write) => self.plan(&mut write.input),
             Node::Sort { input, keys, .. } => {
                 self.keys(keys, &input.schema)?;
                 self.plan(input)

@@ -12,8 +12,11 @@ use diligence_db::postgres::column_type;
 use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions};
 use crate::encoding::parameters::{from_binary, from_text};
 
-/// Bytes that one COPY may bring at most: they are all in memory before the table has them.
-pub const COPY_BYTES_MAX: usize = 1 << 30;
+/// Bytes that a row of a COPY may have at most: they are in memory before it is read.
+pub const ROW_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes of rows that are read before they make a batch, unless it has its number of rows before.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Reads rows of a COPY … FROM STDIN, whose bytes come in pieces of any size.
 pub struct CopyDecoder {
@@ -25,8 +28,9 @@ pub struct CopyDecoder {
     texts: Vec<StringViewBuilder>,
     values: Vec<Vec<ArrayRef>>,
     rows: usize,
-    batches: Vec<RecordBatch>,
+    /// Bytes of the rows that are no batch yet.
     bytes: usize,
+    batches: Vec<RecordBatch>,
     line: u64,
     started: bool,
     ended: bool,
@@ -44,45 +48,38 @@ impl CopyDecoder {
             texts,
             values,
             rows: 0,
-            batches: Vec::new(),
             bytes: 0,
+            batches: Vec::new(),
             line: 0,
             started: false,
             ended: false,
         }
     }
 
-    /// Takes bytes.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
-        self.bytes += bytes.len();
-        if self.bytes > COPY_BYTES_MAX {
-            return Err(Error::resource(format!("a COPY brings at most {COPY_BYTES_MAX} bytes"))
-                .with_code("54000")
-                .with_hint("cut the data into several COPY statements"));
-        }
-        self.pending.extend_from_slice(bytes);
-        let pending = std::mem::take(&mut self.pending);
-        let read = self.read(&pending)?;
-        self.pending = pending[read..].to_vec();
-        Ok(())
-    }
-
-    /// The rows, after the last bytes.
-    pub fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    /// Takes bytes, with `is_end` the last ones, and gives the rows that are complete, as far as they make batches.
+    /// Fails with kind `Value` on what is no row, `Resource` on one of too many bytes.
+    pub fn feed(&mut self, bytes: &[u8], is_end: bool) -> Result<Vec<RecordBatch>> {
         let mut pending = std::mem::take(&mut self.pending);
-        if self.options.format != CopyFormat::Binary {
-            if !pending.is_empty() {
-                pending.push(b'\n');
-                let read = self.read(&pending)?;
-                if read < pending.len() {
-                    return Err(self.wrong("a quote is open at the end"));
-                }
-            }
-        } else if !pending.is_empty() || !self.ended {
-            return Err(self.wrong("the data ends in the middle"));
+        pending.extend_from_slice(bytes);
+        let is_text = self.options.format != CopyFormat::Binary;
+        if is_end && is_text && !pending.is_empty() {
+            pending.push(b'\n');
         }
-        self.complete_batch()?;
-        Ok(self.batches)
+        let read = self.read(&pending)?;
+        pending.drain(..read);
+        if pending.len() > ROW_BYTES_MAX {
+            let error = Error::resource(format!("a row of a COPY has at most {ROW_BYTES_MAX} bytes"));
+            return Err(error.with_code("54000"));
+        }
+        self.pending = pending;
+        if is_end {
+            match (is_text, self.pending.is_empty()) {
+                (true, false) => return Err(self.wrong("a quote is open at the end")),
+                (false, is_all) if !is_all || !self.ended => return Err(self.wrong("the data ends in the middle")),
+                _ => self.complete_batch()?,
+            }
+        }
+        Ok(std::mem::take(&mut self.batches))
     }
 
     /// Reads all rows that are whole; gives how many bytes they have.
@@ -209,6 +206,7 @@ impl CopyDecoder {
             let text = format!("expected {} columns, found {}", self.texts.len(), fields.len());
             return Err(self.wrong(&text));
         }
+        self.bytes += fields.iter().flatten().map(Vec::len).sum::<usize>();
         for (index, field) in fields.into_iter().enumerate() {
             match field {
                 None => self.texts[index].append_null(),
@@ -219,7 +217,7 @@ impl CopyDecoder {
             }
         }
         self.rows += 1;
-        if self.rows == BATCH_ROWS_MAX { self.complete_batch() } else { Ok(()) }
+        if self.is_batch() { self.complete_batch() } else { Ok(()) }
     }
 
     fn read_binary(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -275,19 +273,24 @@ impl CopyDecoder {
                 };
                 self.values[index].push(value);
             }
+            self.bytes += next - at;
             at = next;
             self.rows += 1;
-            if self.rows == BATCH_ROWS_MAX {
+            if self.is_batch() {
                 self.complete_batch()?;
             }
         }
+    }
+
+    fn is_batch(&self) -> bool {
+        self.rows >= BATCH_ROWS_MAX || self.bytes >= BATCH_BYTES
     }
 
     fn complete_batch(&mut self) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.texts.len());
         for index in 0..self.texts.len() {
             let data_type = self.schema.field(index).data_type().clone();
@@ -391,8 +394,13 @@ mod tests {
             out.extend(encoder.trailer().into_iter().flatten());
             for size in [1, 3, 1000] {
                 let mut decoder = CopyDecoder::new(options(format), schema());
-                out.chunks(size).for_each(|piece| decoder.feed(piece).unwrap());
-                let read = decoder.finish().unwrap();
+                let pieces = out.chunks(size).chain([&[][..]]).collect::<Vec<_>>();
+                let last = pieces.len() - 1;
+                let read = pieces
+                    .into_iter()
+                    .enumerate()
+                    .flat_map(|(index, piece)| decoder.feed(piece, index == last).unwrap());
+                let read = read.collect::<Vec<_>>();
                 assert_eq!(read, std::slice::from_ref(&batch), "{format:?} in pieces of {size}");
             }
         }
@@ -401,13 +409,22 @@ mod tests {
     #[test]
     fn mistakes_name_their_line() {
         let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
-        let error = decoder.feed(b"1\ta\n2\tb\tc\n").unwrap_err();
+        let error = decoder.feed(b"1\ta\n2\tb\tc\n", false).unwrap_err();
         assert!(error.message().contains("expected 2 columns, found 3: COPY, line 2"), "{error}");
         let mut decoder = CopyDecoder::new(options(CopyFormat::Csv), schema());
-        decoder.feed(b"number,text\n1,\"open\n").unwrap();
-        assert!(decoder.finish().unwrap_err().message().contains("quote"));
+        assert!(decoder.feed(b"number,text\n1,\"open\n", false).unwrap().is_empty());
+        assert!(decoder.feed(b"", true).unwrap_err().message().contains("quote"));
         let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
-        decoder.feed(b"x\ta\n").unwrap();
-        assert_eq!(decoder.finish().unwrap_err().code(), Some("22P02"));
+        assert_eq!(decoder.feed(b"x\ta\n", true).unwrap_err().code(), Some("22P02"));
+    }
+
+    #[test]
+    fn rows_make_batches_of_bounded_bytes_as_they_come() {
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+        let row = format!("1\t{}\n", "x".repeat(100_000));
+        let batches = (0..40).flat_map(|_| decoder.feed(row.as_bytes(), false).unwrap()).collect::<Vec<_>>();
+        assert!(batches.len() >= 3 && batches.iter().all(|batch| batch.num_rows() <= 11));
+        let rest = decoder.feed(b"", true).unwrap();
+        assert_eq!(batches.iter().chain(&rest).map(RecordBatch::num_rows).sum::<usize>(), 40);
     }
 }

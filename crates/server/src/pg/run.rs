@@ -588,9 +588,11 @@ impl PgSession {
             })
         });
         let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        let code = i16::from(copy.options.format == CopyFormat::Binary);
-        let formats = vec![code; columns.len()];
-        self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, columns.len() as i16, formats)));
+        let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
+        let (session, deadline) = (self.session.clone(), self.deadline());
+        let (table, target) = (copy.table.clone(), copy.schema.clone());
+        let mut append = execution.compute(move || session.begin_append(target.as_deref(), &table, &columns)).await?;
+        self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
         self.outbox.flush(|| {}).await?;
         let mut decoder = CopyDecoder::new(copy.options.clone(), schema);
         let mut taken = BytesMut::new();
@@ -617,14 +619,23 @@ impl PgSession {
                 }
             };
             failure = failure.or(ended);
-            if failure.is_none() && (taken.len() >= COPY_BYTES || done) && !taken.is_empty() {
+            if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
                 let bytes = taken.split();
                 let fed = execution.compute(move || {
-                    decoder.feed(&bytes)?;
-                    Ok(decoder)
+                    let rows = decoder.feed(&bytes, done)?;
+                    Ok((decoder, rows))
                 });
                 match fed.await {
-                    Ok(fed) => decoder = fed,
+                    Ok((fed, rows)) => {
+                        decoder = fed;
+                        let sent = async {
+                            for batch in &rows {
+                                append.send(batch).await?;
+                            }
+                            Ok(())
+                        };
+                        failure = sent.await.err();
+                    }
                     Err(error) => {
                         failure = Some(error);
                         // A decoder that failed reads no more: what still comes is thrown away.
@@ -639,12 +650,7 @@ impl PgSession {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        let (session, schema, table) = (self.session.clone(), copy.schema.clone(), copy.table.clone());
-        let added = execution.compute(move || {
-            let batches = decoder.finish()?;
-            session.append(schema.as_deref(), &table, &columns, &batches)
-        });
-        let rows = added.await?;
+        let rows = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, append.finish()).await?;
         self.complete(format!("COPY {rows}"));
         Ok(())
     }

@@ -74,7 +74,8 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         Node::Recursive(_) | Node::WorkTable(_) => false,
         // Found when a query starts, after this.
         Node::Common(_) => false,
-        Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Foreign(_) => false,
+        Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Write(_) => false,
+        Node::Foreign(_) => false,
     }
 }
 

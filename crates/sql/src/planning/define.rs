@@ -15,9 +15,9 @@ use super::names::relation_name;
 use super::{Planner, Planning};
 use crate::parse::Parsed;
 use crate::rewrite::duplicates;
-use crate::statement::{Command, FileWrite, Statement, Target, Write, nullable};
+use crate::statement::{Command, Statement, Write, nullable};
 use crate::tables::StoredTable;
-use crate::write::FileTarget;
+use crate::write::memory::{MemoryTarget, MemoryWriter, NewTable};
 use crate::write::plan::insert_plan;
 use crate::{errors, external};
 
@@ -92,15 +92,19 @@ impl Planner {
             _ => nullable(input.schema().as_arrow()),
         };
         let query = self.query(at, input, None)?;
-        let target = Target::Create {
+        let target = MemoryTarget::Create(NewTable {
             name,
             or_replace: create.or_replace,
             if_not_exists: create.if_not_exists,
             schema,
             constraints: create.constraints,
             column_defaults: create.column_defaults.into_iter().collect(),
-        };
-        Ok(Statement::Write(Write { query, target }))
+        });
+        Ok(Statement::Write(Write::new("CREATE TABLE", query, self.memory_writer(target))))
+    }
+
+    fn memory_writer(&self, target: MemoryTarget) -> Arc<MemoryWriter> {
+        Arc::new(MemoryWriter::new(target, self.options.tables.clone(), self.catalogs.catalog.clone()))
     }
 
     pub(super) fn create_external_table(
@@ -152,19 +156,15 @@ impl Planner {
             (WriteOp::Insert(op), Some(table), _) => {
                 let replace = replaces(&op)?;
                 let query = self.query(at, Arc::unwrap_or_clone(dml.input), None)?;
-                Ok(Statement::Write(Write { query, target: Target::Insert { table, replace } }))
+                let writer = self.memory_writer(MemoryTarget::Insert { table, replace });
+                Ok(Statement::Write(Write::new("INSERT", query, writer)))
             }
             (WriteOp::Insert(op), None, Some(relation)) => {
                 self.may_use_files("INSERT into files")?;
                 let replace = replaces(&op)?;
-                let table = relation.table()?;
-                let options = &relation.options;
-                let runtime = at.session.state.runtime_env().clone();
-                let target = FileTarget::of_insert(&table, relation.clone(), replace, runtime)?;
-                let input = Arc::unwrap_or_clone(dml.input);
-                let plan = insert_plan(&at.session.state, input, &table, options, &target)?;
-                let query = self.query(at, plan, None)?;
-                Ok(Statement::WriteFiles(FileWrite { query, target }))
+                let (input, disk) = (Arc::unwrap_or_clone(dml.input), self.options.files.clone());
+                let (rows, writer) = insert_plan(&at.session.state, input, &relation, replace, disk)?;
+                Ok(Statement::Write(Write::new("INSERT", self.query(at, rows, None)?, Arc::new(writer))))
             }
             (WriteOp::Truncate, Some(table), _) => Ok(Statement::Command(Command::Truncate(table))),
             (_, None, None) => {

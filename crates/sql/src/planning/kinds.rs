@@ -1,5 +1,7 @@
 //! What kind of statement it is, and what comes of each kind.
 
+use std::sync::Arc;
+
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::sql::parser::{ResetStatement, Statement as ParsedStatement};
@@ -8,10 +10,9 @@ use diligence_base::{Error, Result};
 
 use super::settings::{set_statement, setting_name};
 use super::{Planner, Planning, execute};
-use crate::errors;
 use crate::parse::Parsed;
-use crate::statement::{Command, FileWrite, Statement};
-use crate::write::FileTarget;
+use crate::statement::{Command, Statement, Write};
+use crate::write::CopyTarget;
 use crate::write::plan::copy_plan;
 
 impl Planner {
@@ -63,15 +64,13 @@ impl Planner {
             },
             ParsedStatement::CopyTo(mut copy) => {
                 self.may_use_files("COPY … TO a file")?;
-                let target = FileTarget::of_copy(&mut copy, at.session.state.runtime_env().clone())?;
+                let target = CopyTarget::of(&mut copy)?;
                 self.logical(at, ParsedStatement::CopyTo(copy), |plan, _| {
                     let LogicalPlan::Copy(plan) = plan else {
                         return Err(Error::bug("COPY planned to something else"));
                     };
-                    let plan =
-                        copy_plan(&at.session.state, plan, &target).map_err(|error| errors::planning(error, at))?;
-                    let query = self.query(at, plan, None)?;
-                    Ok(Statement::WriteFiles(FileWrite { query, target }))
+                    let (rows, writer) = copy_plan(&at.session.state, plan, target, self.options.files.clone())?;
+                    Ok(Statement::Write(Write::new("COPY", self.query(at, rows, None)?, Arc::new(writer))))
                 })
             }
             statement => {
@@ -118,9 +117,8 @@ impl Planner {
             }
             statement => match self.statement(at, Parsed { statement, depth: parsed.depth })? {
                 Statement::Query(query) => query,
-                Statement::WriteFiles(copy) if !analyze => copy.query,
                 Statement::Write(write) if !analyze => write.query,
-                Statement::Write(_) | Statement::WriteFiles(_) => {
+                Statement::Write(_) => {
                     let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
                     return Err(error.with_hint("explain the query alone"));
                 }

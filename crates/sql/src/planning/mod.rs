@@ -45,6 +45,7 @@ use datafusion::execution::session_state::SessionState;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
+use diligence_memory::QueryMemory;
 use diligence_storage::foreign_error::from_datafusion;
 use parking_lot::{Mutex, RwLock};
 
@@ -68,6 +69,8 @@ pub struct PlannerOptions {
     pub paths_are_tables: bool,
     /// Where local files are.
     pub files: Arc<dyn Disk>,
+    /// What tables in memory are counted in.
+    pub tables: QueryMemory,
 }
 
 /// A planned statement.

@@ -253,6 +253,7 @@ mod tests {
     use datafusion::execution::runtime_env::RuntimeEnv;
     use diligence_base::seams::LocalDisk;
     use diligence_catalog::{Catalog, Rights, SessionCatalogs};
+    use diligence_memory::QueryMemory;
 
     use super::*;
     use crate::planning::golden::statement;
@@ -262,7 +263,8 @@ mod tests {
     fn names(sql: &str) -> String {
         let (catalog, rights) = (Arc::new(Catalog::default()), Arc::new(Rights::all()));
         let catalogs = SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights);
-        let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalDisk) };
+        let tables = QueryMemory::unbounded();
+        let options = PlannerOptions { paths_are_tables: false, files: Arc::new(LocalDisk), tables };
         match statement(&Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options), sql) {
             Ok(Planned::Query(query)) => {
                 let names = query.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();

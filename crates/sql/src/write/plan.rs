@@ -1,5 +1,5 @@
-//! The plans that write rows as files. INSERT's is COPY's; what is added: the columns that are folders' names become
-//! text as it is read back, and a NULL in a column that allows none is an error.
+//! What comes before a writer of files: the columns that are folders' names become text as it is read back, and a NULL
+//! in a column that allows none is an error of INSERT.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use arrow::array::{Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Column, DataFusionError, plan_datafusion_err};
-use datafusion::datasource::file_format::format_as_file_type;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::dml::CopyTo;
@@ -16,33 +15,41 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
+use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
+use diligence_catalog::FileRelation;
 use diligence_storage::Table;
-use diligence_storage::external::{Compression, ExternalTable, Format, OpenOptions, PARTITION_NULL_NAME};
+use diligence_storage::external::{Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME};
 use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
 
-use super::FileTarget;
+use super::CopyTarget;
+use super::formats::{file_rows_max, write_format};
+use crate::errors::suggest;
+use crate::rewrite::duplicates;
 
 /// The option of COPY that leaves partition columns in the files, too.
 const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
 
-/// The plan that writes the rows of `input`, which has the table's columns, into `target`.
+/// What writes the rows of an INSERT into a folder, and the plan of the rows as they are written. `input` has the
+/// table's columns. Fails with kind `Unsupported` if the table takes no rows.
 pub(crate) fn insert_plan(
     state: &SessionState,
     input: LogicalPlan,
-    table: &ExternalTable,
-    options: &OpenOptions,
-    target: &FileTarget,
-) -> Result<LogicalPlan> {
+    relation: &Arc<FileRelation>,
+    replace: bool,
+    disk: Arc<dyn Disk>,
+) -> Result<(LogicalPlan, FileWriter)> {
+    let table = relation.table()?;
+    let (folder, ending) = table.folder_for_new(relation.options.compression.unwrap_or(Compression::Plain))?;
     let partitions = table.partition_columns();
     let schema = table.schema();
     let in_files = schema.fields().iter().filter(|field| !partitions.contains(field.name())).collect::<Vec<_>>();
     if in_files.is_empty() {
-        return Err(Error::unsupported(
-            "all columns of the table are in the names of folders: there is nothing to write",
-        ));
+        return Err(nothing_to_write());
     }
-    let build = || {
+    let format = write_format(state, table.format(), &writing_options(table.format(), &relation.options, &in_files));
+    let format = format.map_err(from_datafusion)?;
+    let project = || {
         let columns = input.schema().iter().map(Column::from).collect::<Vec<_>>();
         let exprs = columns.into_iter().zip(schema.fields()).map(|(column, field)| {
             let value = Expr::Column(column);
@@ -51,42 +58,76 @@ pub(crate) fn insert_plan(
             Ok(value.alias(field.name()))
         });
         let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
-        let input = LogicalPlanBuilder::from(input.clone()).project(exprs)?.build()?;
-        let factory = state
-            .get_file_format_factory(&table.format().name().to_ascii_lowercase())
-            .ok_or_else(|| plan_datafusion_err!("no writer of {}", table.format().name()))?;
-        let mut writing = writing_options(table.format(), options, &in_files);
-        if target.single {
-            writing.insert("single_file_output".to_owned(), "true".to_owned());
-        } else {
-            writing.insert(KEEP_PARTITION_COLUMNS.to_owned(), "false".to_owned());
-        }
-        let file_type = format_as_file_type(factory);
-        let copy = CopyTo::new(Arc::new(input), target.url().to_string(), partitions.to_vec(), file_type, writing);
-        Ok(LogicalPlan::Copy(copy))
+        LogicalPlanBuilder::from(input.clone()).project(exprs)?.build()
     };
-    build().map_err(|error: DataFusionError| from_datafusion(error))
+    let plan = project().map_err(|error: DataFusionError| from_datafusion(error))?;
+    let writer = FileWriter {
+        name: relation.location.clone(),
+        format,
+        destination: Destination::Table { folder, ending, files: relation.clone(), replace },
+        partition_columns: partitions.to_vec(),
+        keeps_partition_columns: false,
+        file_rows_max: file_rows_max(state),
+        disk,
+    };
+    Ok((plan, writer))
 }
 
-/// COPY … PARTITIONED BY with the names of folders as they are read back: DataFusion writes NULL like an empty string
-/// or 0. Nested values become text in CSV.
-pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &FileTarget) -> DataFusionResult<LogicalPlan> {
-    let mut copy = copy;
-    if target.single {
-        copy.options.insert("single_file_output".to_owned(), "true".to_owned());
+/// What writes the rows of a COPY, and the plan of the rows as they are written. With PARTITIONED BY, values become the
+/// names of folders as they are read back: DataFusion writes NULL like an empty string or 0. Nested values become text
+/// in CSV.
+pub(crate) fn copy_plan(
+    state: &SessionState,
+    copy: CopyTo,
+    target: CopyTarget,
+    disk: Arc<dyn Disk>,
+) -> Result<(LogicalPlan, FileWriter)> {
+    let CopyTo { input, partition_by, options, .. } = copy;
+    let format = target.format;
+    if format == Format::Parquet {
+        writable_to_parquet(input.schema().fields()).map_err(from_datafusion)?;
     }
-    if target.format == Format::Parquet {
-        writable_to_parquet(copy.input.schema().fields())?;
+    if format != Format::Csv {
+        duplicates::refused(input.schema())?;
     }
-    let kept = copy.options.get(KEEP_PARTITION_COLUMNS).map(|value| value.trim() == "true");
-    let renames = !kept.unwrap_or(state.config_options().execution.keep_partition_by_columns);
-    let is_text = |field: &FieldRef| target.format == Format::Csv && field.data_type().is_nested();
-    if (copy.partition_by.is_empty() || !renames) && !copy.input.schema().fields().iter().any(is_text) {
-        return Ok(LogicalPlan::Copy(copy));
+    let names = input.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    if let Some(unknown) = partition_by.iter().find(|column| !names.contains(column)) {
+        let error = Error::input(format!("PARTITIONED BY names the column '{unknown}', which the rows do not have"));
+        return Err(suggest(error, unknown, &names));
     }
-    let exprs = copy.input.schema().iter().map(|(qualifier, field)| {
+    let keeps = match options.get(KEEP_PARTITION_COLUMNS).map(|value| value.trim()) {
+        None => state.config_options().execution.keep_partition_by_columns,
+        Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            return Err(Error::input(format!("{KEEP_PARTITION_COLUMNS}: expected true or false, found '{other}'")));
+        }
+    };
+    if !keeps && !partition_by.is_empty() && names.iter().all(|name| partition_by.contains(name)) {
+        return Err(nothing_to_write());
+    }
+    let plan = as_written(Arc::unwrap_or_clone(input), format, if keeps { &[] } else { &partition_by });
+    let writer = FileWriter {
+        destination: target.destination(disk.as_ref())?,
+        name: target.name,
+        format: write_format(state, format, &options).map_err(from_datafusion)?,
+        partition_columns: partition_by,
+        keeps_partition_columns: keeps,
+        file_rows_max: file_rows_max(state),
+        disk,
+    };
+    Ok((plan.map_err(from_datafusion)?, writer))
+}
+
+/// The rows with the values of folders' names as text, and in CSV with all nested ones.
+fn as_written(input: LogicalPlan, format: Format, folders: &[String]) -> DataFusionResult<LogicalPlan> {
+    let is_text = |field: &FieldRef| format == Format::Csv && field.data_type().is_nested();
+    if folders.is_empty() && !input.schema().fields().iter().any(is_text) {
+        return Ok(input);
+    }
+    let exprs = input.schema().iter().map(|(qualifier, field)| {
         let value = Expr::Column(Column::from((qualifier, field)));
-        Ok(if renames && copy.partition_by.contains(field.name()) {
+        Ok(if folders.contains(field.name()) {
             folder_text(value)?.alias(field.name())
         } else if is_text(field) {
             ScalarUDF::from(NestedText::default()).call(vec![value]).alias(field.name())
@@ -95,9 +136,11 @@ pub(crate) fn copy_plan(state: &SessionState, copy: CopyTo, target: &FileTarget)
         })
     });
     let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
-    let input = LogicalPlanBuilder::from(copy.input.as_ref().clone()).project(exprs)?.build()?;
-    let CopyTo { output_url, partition_by, file_type, options, .. } = copy;
-    Ok(LogicalPlan::Copy(CopyTo::new(Arc::new(input), output_url, partition_by, file_type, options)))
+    LogicalPlanBuilder::from(input).project(exprs)?.build()
+}
+
+fn nothing_to_write() -> Error {
+    Error::unsupported("all columns of the table are in the names of folders: there is nothing to write")
 }
 
 /// A value as it stands in a folder's name.

@@ -7,10 +7,9 @@
 //!
 //! Invariants: a file is untrusted; whatever is in it gives rows or an error that names it, never a panic, and no
 //! length in it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds
-//! files (`insert`), and COPY puts a whole file in the place of another.
+//! files, and COPY puts a whole file in the place of another (`write`).
 
 mod batches;
-mod insert;
 mod ipc;
 mod location;
 mod nested;
@@ -26,10 +25,11 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod text;
+mod write;
 
-pub use insert::{Staging, StagingGuard};
 pub use location::{Discovered, discover};
 pub use options::{Compression, CsvOptions, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};
+pub use write::{Destination, FileSet, FileWriter, Packing, Staging, WriteFormat};

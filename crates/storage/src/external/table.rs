@@ -14,7 +14,6 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
-use super::insert::Staging;
 use super::ipc::ArrowTable;
 use super::location::{Located, locate, locate_in_store};
 use super::options::{Compression, Format, OpenOptions};
@@ -179,10 +178,10 @@ impl ExternalTable {
         self.partitions.as_ref().map_or(&[], |partitions| &partitions.names)
     }
 
-    /// Begins to write new files of this table: beside the others, where nobody sees them.
+    /// The folder that new files of this table go into, and how their names end.
     ///
-    /// Errors: `Unsupported` if the table is not a local folder.
-    pub fn begin_insert(&self, compression: Compression) -> Result<Staging> {
+    /// Fails with kind `Unsupported` if the table is not a local folder.
+    pub fn folder_for_new(&self, compression: Compression) -> Result<(PathBuf, String)> {
         let Some(folder) = &self.folder else {
             let what = format!("{} is no local folder, and only a folder takes new files", self.location);
             return Err(Error::unsupported(format!("rows cannot be added here: {what}"))
@@ -194,7 +193,7 @@ impl ExternalTable {
             true => String::new(),
             false => self.format.ending(compression),
         };
-        Staging::new(folder, ending)
+        Ok((folder.clone(), ending))
     }
 
     /// The bytes of its files.

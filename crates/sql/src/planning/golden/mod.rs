@@ -58,7 +58,7 @@ pub(crate) fn planner_over(tables: Vec<(&str, Vec<(&str, ArrayRef)>)>) -> Planne
         catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
     }
     let catalogs = SessionCatalogs::new(catalog, Arc::default(), Arc::default(), Arc::new(Rights::all()));
-    let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalDisk) };
+    let options = PlannerOptions { paths_are_tables: true, files: Arc::new(LocalDisk), tables: memory };
     Planner::new(catalogs, Arc::new(RuntimeEnv::default()), options)
 }
 
@@ -73,7 +73,6 @@ pub(crate) fn statement(planner: &Planner, sql: &str) -> Result<Statement> {
 fn plan_text(planner: &Planner, sql: &str) -> String {
     match statement(planner, sql) {
         Ok(Statement::Query(query)) => query.plan.to_string(),
-        Ok(Statement::WriteFiles(write)) => write.query.plan.to_string(),
         Ok(Statement::Write(write)) => write.query.plan.to_string(),
         Ok(other) => format!("{other:?}"),
         Err(error) => format!("error: {error}"),

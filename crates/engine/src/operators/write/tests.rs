@@ -1,0 +1,114 @@
+//! Whole queries that write, on workers and inline: everything is there, or nothing; little memory is enough.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::UInt64Type;
+use diligence_base::Result;
+use diligence_base::seams::CrashDisk;
+use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteFormat};
+
+use crate::plan::{Node, Plan};
+use crate::query::tests::{exchange, expr, numbers, options, schema, sort};
+use crate::{Engine, EngineOptions};
+
+const BUDGET: usize = 2 << 20;
+
+fn engines() -> Vec<Arc<Engine>> {
+    let threads = [1, 2, 4].map(|workers| EngineOptions { workers, ..EngineOptions::default() });
+    let inline = (0..4).map(EngineOptions::inline);
+    let all = threads.into_iter().chain(inline);
+    all.map(|options| Engine::start(EngineOptions { memory_bytes: BUDGET, ..options }).unwrap()).collect()
+}
+
+fn to_csv(input: Plan, disk: &CrashDisk) -> Plan {
+    let packing = Packing { compression: Compression::Plain, level: None };
+    let writer = FileWriter {
+        name: "out".to_owned(),
+        format: WriteFormat::Csv(WriterBuilder::new().with_header(false), packing),
+        destination: Destination::File("/out".into()),
+        partition_columns: Vec::new(),
+        keeps_partition_columns: false,
+        file_rows_max: u64::MAX,
+        disk: Arc::new(disk.clone()),
+    };
+    Plan::write(input, Arc::new(writer))
+}
+
+/// The number of rows that a statement says it has written.
+fn run(engine: &Arc<Engine>, plan: &Plan) -> Result<u64> {
+    let mut stream = engine.run(plan, options(1000))?;
+    let mut rows = 0;
+    while let Some(batch) = stream.next_blocking() {
+        rows += batch?.column(0).as_primitive::<UInt64Type>().value(0);
+    }
+    Ok(rows)
+}
+
+fn written(disk: &CrashDisk) -> Vec<i64> {
+    let text = String::from_utf8(disk.files().remove(Path::new("/out")).unwrap()).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// Memory is free, and no file is left but these, once the I/O threads are done.
+fn settles(engine: &Engine, disk: &CrashDisk, files: usize) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while engine.broker().reserved_bytes() > 0 || disk.files().len() > files {
+        assert!(Instant::now() < end, "{} bytes, {:?}", engine.broker().reserved_bytes(), disk.files().keys());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn more_rows_than_the_budget_holds_are_written_by_all_packets() {
+    const ROWS: i64 = 1_000_000;
+    for engine in engines() {
+        let disk = CrashDisk::default();
+        assert_eq!(run(&engine, &to_csv(numbers(ROWS), &disk)).unwrap(), ROWS as u64);
+        let mut rows = written(&disk);
+        rows.sort_unstable();
+        assert!(rows.into_iter().eq(0..ROWS), "{engine:?}");
+        settles(&engine, &disk, 1);
+    }
+}
+
+#[test]
+fn rows_in_an_order_are_written_in_it() {
+    for engine in engines() {
+        let disk = CrashDisk::default();
+        let mut sorted = sort(exchange(numbers(30_000), crate::plan::Pact::RoundRobin, 3), None);
+        sorted.ordered = true;
+        assert_eq!(run(&engine, &to_csv(sorted, &disk)).unwrap(), 30_000);
+        assert!(written(&disk).into_iter().eq(0..30_000), "{engine:?}");
+        assert_eq!(run(&engine, &to_csv(numbers(0), &disk)).unwrap(), 0);
+        assert!(written(&disk).is_empty(), "no rows are a file without rows");
+    }
+}
+
+#[test]
+fn a_statement_that_fails_or_is_dropped_leaves_nothing() {
+    let not_a_number = || {
+        use datafusion_common::ScalarValue;
+        use datafusion_expr::Operator;
+        use datafusion_physical_expr::expressions::{BinaryExpr, Literal};
+        let number = |number| Arc::new(Literal::new(ScalarValue::Int64(Some(number)))) as _;
+        let below = BinaryExpr::new(crate::query::tests::column(), Operator::Minus, number(150_000));
+        expr(Arc::new(BinaryExpr::new(number(1), Operator::Divide, Arc::new(below))))
+    };
+    for engine in engines() {
+        let disk = CrashDisk::holding([("/out", "7\n")]);
+        let divided = Node::Project { input: Box::new(numbers(200_000)), expressions: vec![not_a_number()] };
+        let error = run(&engine, &to_csv(Plan::new(divided, schema()), &disk)).unwrap_err();
+        assert!(error.message().to_lowercase().contains("divi"), "{error}");
+        settles(&engine, &disk, 1);
+        let mut stream = engine.run(&to_csv(numbers(200_000), &disk), options(1000)).unwrap();
+        let _ = stream.next_within(Duration::from_millis(1));
+        drop(stream);
+        settles(&engine, &disk, 1);
+        let kept = written(&disk);
+        assert!(kept == [7] || kept.len() == 200_000, "{} rows", kept.len());
+    }
+}

@@ -1,0 +1,57 @@
+//! How files are written, from the options of a statement and the settings of its session.
+
+use std::collections::HashMap;
+
+use datafusion::common::config::ConfigFileType;
+use datafusion::common::file_options::csv_writer::CsvWriterOptions;
+use datafusion::common::parsers::CompressionTypeVariant;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use diligence_storage::external::{Compression, Format, Packing, WriteFormat};
+
+/// A format with what the options say, which have DataFusion's names.
+pub(super) fn write_format(
+    state: &SessionState,
+    format: Format,
+    options: &HashMap<String, String>,
+) -> Result<WriteFormat> {
+    let mut all = state.default_table_options();
+    let mut set = |kind| {
+        all.set_config_format(kind);
+        all.alter_with_string_hash_map(options)
+    };
+    match format {
+        Format::Parquet => {
+            set(ConfigFileType::PARQUET)?;
+            Ok(WriteFormat::Parquet(Box::new(all.parquet)))
+        }
+        Format::Arrow => Ok(WriteFormat::Arrow),
+        Format::Csv => {
+            set(ConfigFileType::CSV)?;
+            let mut csv = all.csv;
+            csv.has_header.get_or_insert(state.config_options().catalog.has_header);
+            let packing = packing(csv.compression, csv.compression_level);
+            Ok(WriteFormat::Csv(CsvWriterOptions::try_from(&csv)?.writer_options, packing))
+        }
+        Format::Json => {
+            set(ConfigFileType::JSON)?;
+            Ok(WriteFormat::Json(packing(all.json.compression, all.json.compression_level)))
+        }
+    }
+}
+
+/// Another file of a folder is begun when one has so many rows.
+pub(super) fn file_rows_max(state: &SessionState) -> u64 {
+    state.config_options().execution.soft_max_rows_per_output_file.get() as u64
+}
+
+fn packing(compression: CompressionTypeVariant, level: Option<u32>) -> Packing {
+    let compression = match compression {
+        CompressionTypeVariant::GZIP => Compression::Gzip,
+        CompressionTypeVariant::BZIP2 => Compression::Bzip2,
+        CompressionTypeVariant::XZ => Compression::Xz,
+        CompressionTypeVariant::ZSTD => Compression::Zstandard,
+        CompressionTypeVariant::UNCOMPRESSED => Compression::Plain,
+    };
+    Packing { compression, level }
+}

@@ -1,0 +1,203 @@
+//! How files are written: what COPY and the options of a table say about it.
+
+use std::io::Write;
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::SchemaRef;
+use arrow::json::LineDelimitedWriter;
+use bzip2::write::BzEncoder;
+use datafusion_common::config::TableParquetOptions;
+use diligence_base::{Error, Result};
+use flate2::write::GzEncoder;
+use liblzma::write::XzEncoder;
+
+use crate::external::options::{Compression, Format};
+use crate::foreign_error::from_arrow;
+
+/// A format with all that is said about how it is written.
+#[derive(Clone, Debug)]
+pub enum WriteFormat {
+    /// Apache Parquet.
+    Parquet(Box<TableParquetOptions>),
+    /// The file format of Arrow IPC, compressed with LZ4.
+    Arrow,
+    /// Separated values.
+    Csv(WriterBuilder, Packing),
+    /// One JSON object per line.
+    Json(Packing),
+}
+
+/// How a whole file of text is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The compression.
+    pub compression: Compression,
+    /// Its level; its own default if `None`.
+    pub level: Option<u32>,
+}
+
+impl WriteFormat {
+    /// The format alone.
+    pub fn format(&self) -> Format {
+        match self {
+            WriteFormat::Parquet(_) => Format::Parquet,
+            WriteFormat::Arrow => Format::Arrow,
+            WriteFormat::Csv(..) => Format::Csv,
+            WriteFormat::Json(_) => Format::Json,
+        }
+    }
+}
+
+/// Rows as text. One for each packet and file.
+pub(super) struct TextEncoder {
+    form: TextForm,
+    packing: Packing,
+    packer: Option<Packer>,
+    /// What is packed is not in here.
+    text: Vec<u8>,
+}
+
+#[derive(Clone)]
+enum TextForm {
+    Csv(WriterBuilder),
+    Json,
+}
+
+/// A compressed piece of a file. Files are made of many, one after the other: every reader takes that for one.
+enum Packer {
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstandard(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Bzip2(BzEncoder<Vec<u8>>),
+    Xz(XzEncoder<Vec<u8>>),
+}
+
+/// Of gzip, bzip2 and xz, as their programs have it.
+const LEVEL_DEFAULT: u32 = 6;
+
+/// A piece ends when it has so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl TextEncoder {
+    /// For CSV and JSON; `None` for other formats.
+    pub fn new(format: &WriteFormat) -> Option<Self> {
+        let (form, packing) = match format {
+            WriteFormat::Csv(builder, packing) => (TextForm::Csv(builder.clone()), *packing),
+            WriteFormat::Json(packing) => (TextForm::Json, *packing),
+            WriteFormat::Parquet(_) | WriteFormat::Arrow => return None,
+        };
+        Some(Self::of(form, packing))
+    }
+
+    fn of(form: TextForm, packing: Packing) -> Self {
+        Self { form, packing, packer: None, text: Vec::new() }
+    }
+
+    /// What a file begins with, whether it has rows or not.
+    pub fn header(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
+        let mut own = Self::of(self.form.clone(), self.packing);
+        if matches!(&self.form, TextForm::Csv(builder) if builder.header()) {
+            own.add(&RecordBatch::new_empty(schema.clone()), true)?;
+        }
+        own.take()
+    }
+
+    /// What a file consists of in which there is nothing.
+    pub fn empty(&self) -> Result<Vec<u8>> {
+        let packer = Packer::new(self.packing).and_then(|packer| packer.map_or(Ok(Vec::new()), Packer::finish));
+        packer.map_err(|error| packing_failed(&error))
+    }
+
+    /// Adds rows. Fails with kind `Unsupported` or `Value` if the format has no form for a value.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.add(rows, false)
+    }
+
+    fn add(&mut self, rows: &RecordBatch, header: bool) -> Result<()> {
+        match &self.form {
+            TextForm::Csv(builder) => {
+                let mut writer = builder.clone().with_header(header).build(&mut self.text);
+                writer.write(rows).map_err(from_arrow)?;
+            }
+            TextForm::Json => LineDelimitedWriter::new(&mut self.text).write(rows).map_err(from_arrow)?,
+        }
+        if self.packing.compression == Compression::Plain || self.text.is_empty() {
+            return Ok(());
+        }
+        if self.packer.is_none() {
+            self.packer = Packer::new(self.packing).map_err(|error| packing_failed(&error))?;
+        }
+        if let Some(packer) = &mut self.packer {
+            packer.write_all(&self.text).map_err(|error| packing_failed(&error))?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    /// Bytes of the piece.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.packer.as_ref().map_or(0, Packer::bytes)
+    }
+
+    /// Whether it is time to take them.
+    pub fn is_full(&self) -> bool {
+        self.bytes() >= PIECE_BYTES
+    }
+
+    /// Takes the piece out.
+    pub fn take(&mut self) -> Result<Vec<u8>> {
+        match self.packer.take() {
+            Some(packer) => packer.finish().map_err(|error| packing_failed(&error)),
+            None => Ok(std::mem::take(&mut self.text)),
+        }
+    }
+}
+
+impl Packer {
+    fn new(packing: Packing) -> std::io::Result<Option<Self>> {
+        let level = packing.level.unwrap_or(LEVEL_DEFAULT);
+        Ok(match packing.compression {
+            Compression::Plain => None,
+            Compression::Gzip => Some(Packer::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::new(level.min(9))))),
+            Compression::Zstandard => {
+                let level = packing.level.map_or(zstd::DEFAULT_COMPRESSION_LEVEL, |level| level as i32);
+                Some(Packer::Zstandard(zstd::stream::write::Encoder::new(Vec::new(), level)?))
+            }
+            Compression::Bzip2 => {
+                Some(Packer::Bzip2(BzEncoder::new(Vec::new(), bzip2::Compression::new(level.clamp(1, 9)))))
+            }
+            Compression::Xz => Some(Packer::Xz(XzEncoder::new(Vec::new(), level.min(9)))),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Packer::Gzip(encoder) => encoder.get_ref().len(),
+            Packer::Zstandard(encoder) => encoder.get_ref().len(),
+            Packer::Bzip2(encoder) => encoder.get_ref().len(),
+            Packer::Xz(encoder) => encoder.get_ref().len(),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Packer::Gzip(encoder) => encoder.write_all(bytes),
+            Packer::Zstandard(encoder) => encoder.write_all(bytes),
+            Packer::Bzip2(encoder) => encoder.write_all(bytes),
+            Packer::Xz(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    fn finish(self) -> std::io::Result<Vec<u8>> {
+        match self {
+            Packer::Gzip(encoder) => encoder.finish(),
+            Packer::Zstandard(encoder) => encoder.finish(),
+            Packer::Bzip2(encoder) => encoder.finish(),
+            Packer::Xz(encoder) => encoder.finish(),
+        }
+    }
+}
+
+fn packing_failed(error: &std::io::Error) -> Error {
+    Error::resource(format!("rows cannot be compressed: {error}"))
+}

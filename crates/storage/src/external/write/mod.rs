@@ -1,0 +1,436 @@
+//! Rows that go into files: COPY … TO, and INSERT into a folder.
+//!
+//! The life of a row: a packet's [`FilePart`](output::FilePart) encodes it (`format`, `row_groups`), the
+//! [`OutputFile`](output::OutputFile) that it shares with the other packets puts what is encoded in order and cuts it
+//! into blocks (`blocks`), which go to the disk (`local`) or to an object store. Where files come to are folders beside
+//! the target (`staging`): so nothing takes the target's place before all rows are written and synced, and nothing is
+//! left of a statement that fails. Objects of a store appear when they are complete.
+//!
+//! Rows with partition columns go to a file for each of their values, in folders with these names. Packets share files,
+//! so a statement writes one for each folder, or a few where it would have very many rows.
+
+mod blocks;
+#[cfg(test)]
+mod crash_tests;
+mod format;
+mod local;
+mod output;
+mod row_groups;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{CastOptions, cast_with_options, take_record_batch};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use object_store::ObjectStore;
+use object_store::path::{Path as StorePath, PathPart};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+pub use format::{Packing, WriteFormat};
+pub use staging::Staging;
+
+use self::blocks::Due;
+use self::local::{CACHED_BYTES, LocalOutput};
+use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, unwritable};
+use self::row_groups::RowGroupBounds;
+use super::partitions::NULL_NAME;
+use crate::foreign_error::from_arrow;
+use crate::writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+
+/// A row group has one part in so many of what the query may have: each packet has one, beside what is on its way.
+const ROW_GROUP_PART: usize = 24;
+/// And within these bounds.
+const ROW_GROUP_BYTES_MIN: usize = 1 << 20;
+const ROW_GROUP_BYTES_MAX: usize = 64 << 20;
+
+/// Files of a table that take the place of others when they are committed.
+pub trait FileSet: Send + Sync + std::fmt::Debug {
+    /// Moves new files to the others; with `replace`, in the place of all that are there. The next statement sees them.
+    /// Fails with kind `File`; then all is as it was.
+    fn add(&self, staging: Staging, replace: bool) -> Result<()>;
+}
+
+/// Where rows go.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// One local file, which takes the place of what is there.
+    File(PathBuf),
+    /// New files in a local folder, whose names end so.
+    Folder(PathBuf, String),
+    /// New files of a table over a local folder, whose names end so.
+    Table {
+        /// The folder.
+        folder: PathBuf,
+        /// How their names end.
+        ending: String,
+        /// The table.
+        files: Arc<dyn FileSet>,
+        /// Whether all that the table has gives way.
+        replace: bool,
+    },
+    /// One object of a store.
+    Object(Arc<dyn ObjectStore>, StorePath),
+    /// New objects of a store whose names begin and end so.
+    Objects(Arc<dyn ObjectStore>, StorePath, String),
+}
+
+/// Writes rows into files.
+#[derive(Clone, Debug)]
+pub struct FileWriter {
+    /// As the statement names it, or where the table is.
+    pub name: String,
+    /// How files are written.
+    pub format: WriteFormat,
+    /// Where they go.
+    pub destination: Destination,
+    /// Columns whose values are in the names of folders, outermost first.
+    pub partition_columns: Vec<String>,
+    /// Whether these columns are in the files, too.
+    pub keeps_partition_columns: bool,
+    /// Another file of a folder is begun when one has so many rows.
+    pub file_rows_max: u64,
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Writer for FileWriter {
+    fn begin(&self, request: &WriteRequest) -> Result<Arc<dyn WriteOperation>> {
+        FileOperation::begin(self, request).map(|operation| operation as _)
+    }
+
+    fn describe(&self) -> String {
+        let format = self.format.format().name();
+        match self.partition_columns.as_slice() {
+            [] => format!("{format} to {}", self.name),
+            columns => format!("{format} to {} by {}", self.name, columns.join(", ")),
+        }
+    }
+}
+
+/// One run of a [`FileWriter`].
+struct FileOperation {
+    name: Arc<str>,
+    writer: FileWriter,
+    /// The columns of the files, by place in the rows.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    /// The columns that are in the names of folders, by place in the rows.
+    partitions: Vec<usize>,
+    bounds: RowGroupBounds,
+    /// `None` when it is committed, or for objects.
+    staging: Mutex<Option<Staging>>,
+    files: Mutex<OperationFiles>,
+    rows: AtomicU64,
+    held: Arc<AtomicUsize>,
+    is_prepared: AtomicBool,
+    /// For what is to be dropped in a store.
+    runtime: Option<Handle>,
+}
+
+#[derive(Default)]
+struct OperationFiles {
+    /// The file of each folder that takes rows.
+    open: HashMap<PathBuf, Arc<OutputFile>>,
+    /// All of them.
+    all: Vec<Arc<OutputFile>>,
+}
+
+impl FileOperation {
+    fn begin(writer: &FileWriter, request: &WriteRequest) -> Result<Arc<Self>> {
+        let place = |name: &String| {
+            let place = request.schema.index_of(name);
+            place.map_err(|_| Error::input(format!("PARTITIONED BY names the column '{name}', which is not there")))
+        };
+        let partitions = writer.partition_columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let is_in_files = |index: &usize| writer.keeps_partition_columns || !partitions.contains(index);
+        let columns = (0..request.schema.fields().len()).filter(is_in_files).collect::<Vec<_>>();
+        let fields = columns.iter().map(|&column| request.schema.fields()[column].clone()).collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new_with_metadata(fields, request.schema.metadata().clone()));
+        let disk = || writer.disk.clone();
+        let staging = match &writer.destination {
+            Destination::File(path) => {
+                Some(Staging::new(path.parent().unwrap_or(Path::new("")), String::new(), disk())?)
+            }
+            Destination::Folder(folder, ending) | Destination::Table { folder, ending, .. } => {
+                Some(Staging::new(folder, ending.clone(), disk())?)
+            }
+            Destination::Object(..) | Destination::Objects(..) => None,
+        };
+        if let Some(staging) = &staging {
+            staging.make().map_err(|error| unwritable(&writer.name, &error))?;
+        }
+        let rows = match &writer.format {
+            WriteFormat::Parquet(options) => options.global.max_row_group_size.max(1),
+            _ => usize::MAX,
+        };
+        let bytes = (request.memory_bytes / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX);
+        let operation = Arc::new(Self {
+            name: writer.name.as_str().into(),
+            writer: writer.clone(),
+            columns,
+            schema,
+            partitions,
+            bounds: RowGroupBounds { rows, bytes },
+            staging: Mutex::new(staging),
+            files: Mutex::default(),
+            rows: AtomicU64::new(0),
+            held: Arc::default(),
+            is_prepared: AtomicBool::new(false),
+            runtime: Handle::try_current().ok(),
+        });
+        if matches!(writer.destination, Destination::File(_) | Destination::Object(..)) {
+            // Of no rows, there is a file without any.
+            operation.file(Path::new(""))?;
+        }
+        Ok(operation)
+    }
+
+    /// The file of a folder that takes rows at present.
+    fn file(&self, below: &Path) -> Result<Arc<OutputFile>> {
+        let mut files = self.files.lock();
+        if let Some(file) = files.open.get(below)
+            && !self.is_full(file)
+        {
+            return Ok(file.clone());
+        }
+        let place = self.place(below, files.all.len())?;
+        let file = OutputFile::new(self.name.clone(), place, &self.writer.format, &self.schema, self.held.clone())?;
+        let file = Arc::new(file);
+        files.open.insert(below.to_owned(), file.clone());
+        files.all.push(file.clone());
+        Ok(file)
+    }
+
+    fn place(&self, below: &Path, index: usize) -> Result<OutputPlace> {
+        let object = |store: &Arc<dyn ObjectStore>, path| {
+            let object = ObjectOutput::new(self.name.clone(), store.clone(), path, self.held.clone());
+            OutputPlace::Object(Arc::new(object))
+        };
+        Ok(match &self.writer.destination {
+            Destination::Object(store, path) => object(store, path.clone()),
+            Destination::Objects(store, path, ending) => {
+                let mut path = path.clone();
+                for part in below.iter().filter_map(OsStr::to_str) {
+                    let part = PathPart::parse(part);
+                    path = path.join(part.map_err(|error| Error::bug(format!("a folder's name: {error}")))?);
+                }
+                object(store, path.join(format!("part-{}-{index}{ending}", new_number())))
+            }
+            _ => {
+                let staging = self.staging.lock();
+                let staging = staging.as_ref().ok_or_else(|| Error::bug("rows are written after the commit"))?;
+                let path = staging.add_file(below);
+                let output = LocalOutput::new(path, self.writer.disk.clone(), CACHED_BYTES, staging.guard());
+                OutputPlace::Local(Arc::new(output))
+            }
+        })
+    }
+
+    /// Whether further rows go to another file.
+    fn is_full(&self, file: &OutputFile) -> bool {
+        let is_single = matches!(self.writer.destination, Destination::File(_) | Destination::Object(..));
+        !is_single && file.rows() >= self.writer.file_rows_max
+    }
+
+    fn new_part(&self, below: &Path) -> Result<FilePart> {
+        Ok(FilePart::new(self.file(below)?, &self.writer.format, self.bounds))
+    }
+
+    fn is_remote(&self) -> bool {
+        matches!(self.writer.destination, Destination::Object(..) | Destination::Objects(..))
+    }
+
+    fn objects(&self) -> Vec<Arc<ObjectOutput>> {
+        self.files.lock().all.iter().filter_map(|file| file.object()).collect()
+    }
+
+    /// Rows by the folder that they go to, with the columns that the files have.
+    fn divided(&self, rows: &RecordBatch) -> Result<Vec<(PathBuf, RecordBatch)>> {
+        let in_files = rows.project(&self.columns).map_err(from_arrow)?;
+        let in_files = in_files.with_schema(self.schema.clone()).map_err(from_arrow)?;
+        if self.partitions.is_empty() {
+            return Ok(vec![(PathBuf::new(), in_files)]);
+        }
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let text = |&column: &usize| cast_with_options(rows.column(column), &DataType::Utf8, &options);
+        let texts = self.partitions.iter().map(text).collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
+        let texts = texts.iter().map(|text| text.as_string::<i32>()).collect::<Vec<_>>();
+        let mut places: HashMap<Vec<Option<&str>>, usize> = HashMap::new();
+        let mut groups: Vec<(PathBuf, Vec<u32>)> = Vec::new();
+        for row in 0..rows.num_rows() {
+            let values = texts.iter().map(|text| text.is_valid(row).then(|| text.value(row))).collect::<Vec<_>>();
+            let place = *places.entry(values).or_insert_with_key(|values| {
+                let names = self.writer.partition_columns.iter().zip(values);
+                let names = names.map(|(name, value)| format!("{name}={}", value.unwrap_or(NULL_NAME)));
+                groups.push((names.map(|name| PathPart::from(name).as_ref().to_owned()).collect(), Vec::new()));
+                groups.len() - 1
+            });
+            groups[place].1.push(row as u32);
+        }
+        let taken = groups.into_iter().map(|(below, rows)| {
+            Ok((below, take_record_batch(&in_files, &UInt32Array::from(rows)).map_err(from_arrow)?))
+        });
+        taken.collect()
+    }
+
+    fn move_in(&self) -> Result<u64> {
+        let rows = self.rows.load(Ordering::Acquire);
+        let staging = self.staging.lock().take().ok_or_else(|| Error::bug("an operation is committed twice"))?;
+        match &self.writer.destination {
+            Destination::File(path) => {
+                staging.commit_as(path).map_err(|error| unwritable(&self.name, &error))?;
+            }
+            Destination::Folder(..) => staging.commit(&[])?,
+            // Of no rows, no file is left; only OVERWRITE has something to do.
+            Destination::Table { files, replace, .. } if rows > 0 || *replace => files.add(staging, *replace)?,
+            Destination::Table { .. } | Destination::Object(..) | Destination::Objects(..) => {}
+        }
+        Ok(rows)
+    }
+}
+
+/// A number that no other file's name has had.
+fn new_number() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{:016x}-{:x}-{:x}", now.as_nanos() as u64, std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl WriteOperation for FileOperation {
+    fn part(self: Arc<Self>) -> Result<Box<dyn WritePart>> {
+        if self.is_prepared.load(Ordering::Acquire) {
+            return Err(Error::bug("a part is begun after the operation was prepared"));
+        }
+        Ok(Box::new(FilesPart { operation: self, parts: HashMap::new(), held: 0, due: VecDeque::new() }))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn prepare(self: Arc<Self>) -> WriteIo<()> {
+        self.is_prepared.store(true, Ordering::Release);
+        let files = self.files.lock().all.clone();
+        if self.is_remote() {
+            return WriteIo::Waiting(Box::pin(async move {
+                for file in files {
+                    file.finish(self.bounds)?;
+                    for due in file.due(Due::All) {
+                        if let WriteIo::Waiting(send) = due.io {
+                            send.await?;
+                        }
+                    }
+                }
+                Ok(())
+            }));
+        }
+        WriteIo::Blocking(Box::new(move || {
+            files.iter().try_for_each(|file| {
+                file.finish(self.bounds)?;
+                file.sync()
+            })
+        }))
+    }
+
+    fn commit(self: Arc<Self>) -> WriteIo<u64> {
+        if !self.is_remote() {
+            return WriteIo::Blocking(Box::new(move || self.move_in()));
+        }
+        WriteIo::Waiting(Box::pin(async move {
+            for object in self.objects() {
+                object.complete().await?;
+            }
+            Ok(self.rows.load(Ordering::Acquire))
+        }))
+    }
+}
+
+impl Drop for FileOperation {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        for object in self.objects() {
+            runtime.spawn(async move { object.abort().await });
+        }
+    }
+}
+
+/// What one packet writes.
+struct FilesPart {
+    operation: Arc<FileOperation>,
+    /// By the folder that the file is in.
+    parts: HashMap<PathBuf, FilePart>,
+    /// What they hold.
+    held: usize,
+    due: VecDeque<PartIo>,
+}
+
+impl FilesPart {
+    fn write_to(&mut self, below: PathBuf, rows: &RecordBatch) -> Result<()> {
+        let Self { operation, parts, held, due } = self;
+        let part = match parts.entry(below) {
+            Entry::Occupied(part) => {
+                let (below, part) = (part.key().clone(), part.into_mut());
+                if operation.is_full(part.file()) {
+                    *held -= part.bytes();
+                    part.hand_over(true)?;
+                    due.extend(part.due(Due::Full));
+                    *part = operation.new_part(&below)?;
+                }
+                part
+            }
+            Entry::Vacant(place) => {
+                let part = operation.new_part(place.key())?;
+                place.insert(part)
+            }
+        };
+        *held -= part.bytes();
+        let written = part.write(rows);
+        *held += part.bytes();
+        due.extend(part.due(Due::Full));
+        written
+    }
+
+    fn hand_over(&mut self, is_end: bool, due: Due) -> Result<()> {
+        for part in self.parts.values_mut() {
+            part.hand_over(is_end)?;
+            self.due.extend(part.due(due));
+        }
+        self.held = 0;
+        Ok(())
+    }
+}
+
+impl WritePart for FilesPart {
+    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.operation.rows.fetch_add(rows.num_rows() as u64, Ordering::AcqRel);
+        let divided = self.operation.divided(rows)?;
+        divided.into_iter().try_for_each(|(below, rows)| self.write_to(below, &rows))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.held + self.due.iter().map(|due| due.bytes).sum::<usize>()
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        self.hand_over(false, Due::Pages)
+    }
+
+    fn next_io(&mut self) -> Option<PartIo> {
+        self.due.pop_front()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.hand_over(true, Due::Full)
+    }
+}

@@ -1,0 +1,325 @@
+//! New files of a folder: written where no table sees them, then moved among the others, or into the place of one.
+//!
+//! ```text
+//! folder/_insert-<number>/year=2024/0.parquet  --commit-->      folder/year=2024/part-<number>.parquet
+//! folder/_insert-<number>/0                    --commit_as-->   folder/name.parquet
+//! ```
+//!
+//! Names that begin with `_` are part of no table.
+//!
+//! Invariants: a file appears whole or not at all; when a commit has returned, the files and their names are where a
+//! crash leaves them, if the files were synced before. What is not committed is removed, at the latest when the last
+//! writer that holds a [`StagingGuard`] has ended. No file is overwritten but by `commit_as`. Files that give way go
+//! when the new ones are there: a crash in between leaves both, and one while several files are moved some of them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use parking_lot::Mutex;
+
+/// Files that are being written for a folder. Dropped without [`commit`](Self::commit), they are removed.
+#[derive(Debug)]
+pub struct Staging {
+    room: Arc<StagingFolder>,
+    /// Differs from that of any other staging, and grows with time.
+    number: String,
+    ending: String,
+    /// Where each file is, and in which folder of the target it belongs.
+    files: Mutex<Vec<(PathBuf, PathBuf)>>,
+}
+
+/// A writer's hold on a staging folder. A writer that is given up may still be busy in it, or make it anew: when the
+/// last guard is dropped, the folder is cleared again.
+#[derive(Clone, Debug)]
+pub struct StagingGuard {
+    _room: Arc<StagingFolder>,
+}
+
+/// The folder of a staging. Dropped, it is cleared.
+#[derive(Debug)]
+struct StagingFolder {
+    disk: Arc<dyn Disk>,
+    /// Where the files belong.
+    folder: PathBuf,
+    /// Where they are until then.
+    path: PathBuf,
+    /// The folders above it that were made for it, from the top.
+    made: Mutex<Vec<PathBuf>>,
+    /// Whether the folder stays as it is, because it holds files that could not be moved back.
+    kept: AtomicBool,
+}
+
+impl Staging {
+    /// Room for new files of a folder, whose names will have this ending. Nothing is made yet. Fails with kind `File`
+    /// if the process has no folder that it works in.
+    pub fn new(folder: &Path, ending: String, disk: Arc<dyn Disk>) -> Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = std::path::absolute(folder).map_err(|error| failed("finding", folder, &error))?;
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let number = format!("{now_ns:016x}-{:x}-{count:x}", std::process::id());
+        let path = folder.join(format!("_insert-{number}"));
+        let room = StagingFolder { disk, folder, path, made: Mutex::default(), kept: AtomicBool::new(false) };
+        Ok(Self { room: Arc::new(room), number, ending, files: Mutex::default() })
+    }
+
+    /// The folder that files are written into. It is not there before [`make`](Self::make).
+    pub fn path(&self) -> &Path {
+        &self.room.path
+    }
+
+    /// For a writer, as long as it may be busy in the folder.
+    pub fn guard(&self) -> StagingGuard {
+        StagingGuard { _room: self.room.clone() }
+    }
+
+    /// Makes the folder to write into, so that one that cannot be written to is known before the work. Fails with what
+    /// the disk says.
+    pub fn make(&self) -> io::Result<()> {
+        let made = self.room.disk.create_folders(self.path())?;
+        self.room.made.lock().extend(made.into_iter().filter(|folder| folder != self.path()));
+        Ok(())
+    }
+
+    /// Where to write a new file that belongs into this folder of the target; the target itself if that is empty.
+    pub fn add_file(&self, below: &Path) -> PathBuf {
+        let mut files = self.files.lock();
+        let path = self.path().join(below).join(files.len().to_string());
+        files.push((path.clone(), below.to_owned()));
+        path
+    }
+
+    /// Moves the one file to `target`, in the place of what is there. Fails with what the disk says; then the target is
+    /// as it was, unless the disk does not say whether it is.
+    pub fn commit_as(self, target: &Path) -> io::Result<()> {
+        let disk = &self.room.disk;
+        let target = std::path::absolute(target)?;
+        // Whoever made it a link, or gave it permissions, meant it.
+        let target = disk.resolve(&target).unwrap_or(target);
+        let written = self.files.lock().first().map(|(path, _)| path.clone());
+        let written = written.ok_or(io::ErrorKind::NotFound)?;
+        if disk.meta(&target).is_ok() {
+            disk.copy_permissions(&target, &written)?;
+        }
+        disk.rename(&written, &target)?;
+        let mut changed = self.room.changed_by_making();
+        changed.extend(target.parent().map(Path::to_owned));
+        changed.iter().try_for_each(|folder| disk.sync_folder(folder))
+    }
+
+    /// Moves the files to their folder. `replaced` are files of the folder that give way to them. Fails with kind
+    /// `File`; then all is where it was, unless the disk refuses that, too.
+    pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
+        let files = std::mem::take(&mut *self.files.lock());
+        let mut moves = Vec::with_capacity(replaced.len() + files.len());
+        for (index, (path, below)) in files.into_iter().enumerate() {
+            let name = match index {
+                0 => format!("part-{}{}", self.number, self.ending),
+                _ => format!("part-{}-{index}{}", self.number, self.ending),
+            };
+            moves.push((path, self.room.folder.join(below).join(name)));
+        }
+        let news = moves.len();
+        let trash = self.path().join("_replaced");
+        for (index, path) in replaced.iter().enumerate() {
+            let path = std::path::absolute(path).map_err(|error| failed("finding", path, &error))?;
+            moves.push((path, trash.join(index.to_string())));
+        }
+        let mut done = Vec::with_capacity(moves.len());
+        let (new, old) = moves.split_at(news);
+        let mut changed = self.room.changed_by_making();
+        let moved = self.move_all(new, &mut changed, &mut done).and_then(|()| {
+            let mut emptied = BTreeSet::new();
+            self.move_all(old, &mut emptied, &mut done)
+        });
+        moved.map_err(|error| {
+            // What cannot be moved back stays in the staging folder, which then is kept.
+            match done.iter().rev().try_for_each(|(from, to)| self.room.disk.rename(to, from)) {
+                Ok(()) => error,
+                Err(_) => {
+                    self.room.kept.store(true, Ordering::Relaxed);
+                    error.with_hint(format!("files of the table are left in {}", self.path().display()))
+                }
+            }
+        })
+    }
+
+    /// Moves files, and has that where a crash leaves it: `changed` are folders that have changed before.
+    fn move_all(
+        &self,
+        moves: &[(PathBuf, PathBuf)],
+        changed: &mut BTreeSet<PathBuf>,
+        done: &mut Vec<(PathBuf, PathBuf)>,
+    ) -> Result<()> {
+        let disk = &self.room.disk;
+        for (from, to) in moves {
+            let moved = |error| failed("moving", from, &error);
+            let folder = to.parent().unwrap_or(&self.room.folder);
+            if !folder.starts_with(self.path()) {
+                let made = disk.create_folders(folder).map_err(moved)?;
+                changed.extend(made.iter().filter_map(|made| made.parent()).map(Path::to_owned));
+                changed.insert(folder.to_owned());
+            } else {
+                disk.create_folders(folder).map_err(moved)?;
+                changed.extend(from.parent().into_iter().chain([folder]).map(Path::to_owned));
+            }
+            disk.rename(from, to).map_err(moved)?;
+            done.push((from.clone(), to.clone()));
+        }
+        changed
+            .iter()
+            .try_for_each(|folder| disk.sync_folder(folder).map_err(|error| failed("syncing", folder, &error)))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.room.clear();
+    }
+}
+
+impl StagingFolder {
+    /// The folders that have got folders of ours.
+    fn changed_by_making(&self) -> BTreeSet<PathBuf> {
+        self.made.lock().iter().filter_map(|made| made.parent()).map(Path::to_owned).collect()
+    }
+
+    fn clear(&self) {
+        if self.kept.load(Ordering::Relaxed) {
+            return;
+        }
+        // It may not be there, or a writer may put a file into it meanwhile: then it is cleared again.
+        let _ = self.disk.remove_tree(&self.path);
+        for made in self.made.lock().iter().rev() {
+            // Only if it is empty: then nothing was committed.
+            let _ = self.disk.remove_folder(made);
+        }
+    }
+}
+
+impl Drop for StagingFolder {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
+    Error::file(format!("{}: {what} it failed: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use diligence_base::seams::{LocalDisk, OpenMode};
+
+    use super::*;
+
+    fn staging(folder: &Path, ending: &str) -> Staging {
+        Staging::new(folder, ending.to_owned(), Arc::new(LocalDisk)).unwrap()
+    }
+
+    /// The files below a folder, in order.
+    fn names(folder: &Path) -> Vec<String> {
+        fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+            for path in LocalDisk.list(folder).unwrap() {
+                if path.is_dir() { find(&path, found) } else { found.push(path) }
+            }
+        }
+        let mut found = Vec::new();
+        find(folder, &mut found);
+        found.sort();
+        found.iter().map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
+    }
+
+    fn write(path: &Path, text: &str) {
+        LocalDisk.create_folders(path.parent().unwrap()).unwrap();
+        LocalDisk.open(path, OpenMode::CREATE_NEW).unwrap().write_all_at(text.as_bytes(), 0).unwrap();
+    }
+
+    #[test]
+    fn files_appear_when_committed_and_else_never() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("t");
+        let begun = staging(&folder, ".csv");
+        begun.make().unwrap();
+        write(&begun.add_file(Path::new("")), "2");
+        write(&begun.add_file(Path::new("y=1")), "1");
+        let number = begun.number.clone();
+        begun.commit(&[]).unwrap();
+        assert_eq!(names(&folder), [format!("part-{number}.csv"), format!("y=1/part-{number}-1.csv")]);
+        let dropped = staging(&folder, ".csv");
+        dropped.make().unwrap();
+        write(&dropped.add_file(Path::new("")), "3");
+        drop(dropped);
+        assert_eq!(names(&folder).len(), 2);
+        assert_eq!(LocalDisk.list(&folder).unwrap().len(), 2);
+        let elsewhere = root.path().join("u/v");
+        let dropped = staging(&elsewhere, "");
+        dropped.make().unwrap();
+        write(&dropped.add_file(Path::new("")), "3");
+        drop(dropped);
+        assert!(!root.path().join("u").exists());
+    }
+
+    #[test]
+    fn what_a_late_writer_leaves_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let begun = staging(&root.path().join("t"), "");
+        begun.make().unwrap();
+        let late = begun.path().join("b=1/late");
+        write(&begun.path().join("early"), "1");
+        let (guard, other) = (begun.guard(), begun.guard());
+        drop(begun);
+        assert!(!root.path().join("t").exists());
+        write(&late, "2");
+        drop(guard);
+        assert!(late.exists(), "the other still writes");
+        drop(other);
+        assert!(!root.path().join("t").exists());
+    }
+
+    #[test]
+    fn one_file_takes_the_place_of_another() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, link) = (root.path().join("a.csv"), root.path().join("link.csv"));
+        let text = || String::from_utf8(std::fs::read(&file).unwrap()).unwrap();
+        write(&file, "old");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let begun = staging(root.path(), "");
+        begun.make().unwrap();
+        write(&begun.add_file(Path::new("")), "new");
+        assert_eq!(text(), "old");
+        begun.commit_as(&link).unwrap();
+        assert_eq!(text(), "new");
+        assert_eq!(names(root.path()), ["a.csv", "link.csv"]);
+        assert!(link.is_symlink());
+        assert!(staging(&file, "").make().is_err(), "a file is no folder");
+    }
+
+    #[test]
+    fn replaced_files_come_back_if_the_new_ones_do_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("old.csv");
+        write(&old, "old");
+        let begun = staging(folder.path(), ".csv");
+        begun.make().unwrap();
+        write(&begun.add_file(Path::new("")), "new");
+        write(&begun.add_file(Path::new("x")), "new");
+        // A file where a folder must be.
+        write(&folder.path().join("x"), "");
+        assert!(begun.commit(std::slice::from_ref(&old)).is_err());
+        assert_eq!(names(folder.path()), ["old.csv", "x"]);
+        let begun = staging(folder.path(), ".csv");
+        begun.make().unwrap();
+        write(&begun.add_file(Path::new("")), "new");
+        let number = begun.number.clone();
+        begun.commit(&[old]).unwrap();
+        assert_eq!(names(folder.path()), [format!("part-{number}.csv"), "x".to_owned()]);
+    }
+}

@@ -1,0 +1,325 @@
+//! What is written is what was given, in every format, by any number of packets, with any memory.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow::csv::WriterBuilder;
+use arrow::util::display::array_value_to_string;
+use bytes::Bytes;
+use datafusion_common::config::TableParquetOptions;
+use diligence_base::seams::{CrashDisk, DiskFault, FaultyDisk};
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::*;
+use crate::external::testing::{all, try_read_all};
+use crate::external::{Compression, ExternalTable, OpenOptions, open};
+use crate::{ScanRequest, Table};
+
+/// Runs I/O as the engine would.
+pub(super) fn done<T>(io: WriteIo<T>) -> Result<T> {
+    match io {
+        WriteIo::Ready(done) => done,
+        WriteIo::Blocking(write) => write(),
+        WriteIo::Waiting(write) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(write)
+        }
+    }
+}
+
+/// Runs an operation to its end: these rows by a packet each, all at the same time. With `revokes`, memory is short.
+pub(super) fn run(
+    writer: &FileWriter,
+    packets: &[Vec<RecordBatch>],
+    memory_bytes: usize,
+    revokes: bool,
+) -> Result<u64> {
+    let operation = prepared(writer, packets, memory_bytes, revokes)?;
+    done(operation.commit())
+}
+
+/// The same up to the commit.
+pub(super) fn prepared(
+    writer: &FileWriter,
+    packets: &[Vec<RecordBatch>],
+    memory_bytes: usize,
+    revokes: bool,
+) -> Result<Arc<dyn WriteOperation>> {
+    let schema = packets[0][0].schema();
+    let operation = writer.begin(&WriteRequest { schema, memory_bytes })?;
+    let mut parts = packets.iter().map(|_| operation.clone().part()).collect::<Result<Vec<_>>>()?;
+    let longest = packets.iter().map(Vec::len).max().unwrap_or(0);
+    for index in 0..longest {
+        for (part, batches) in parts.iter_mut().zip(packets) {
+            let Some(batch) = batches.get(index) else { continue };
+            part.write(batch)?;
+            if revokes && index % 2 == 1 {
+                part.revoke()?;
+            }
+            std::iter::from_fn(|| part.next_io()).try_for_each(|due| done(due.io))?;
+        }
+    }
+    for part in &mut parts {
+        part.finish()?;
+        std::iter::from_fn(|| part.next_io()).try_for_each(|due| done(due.io))?;
+        assert_eq!(part.held_bytes(), 0);
+    }
+    drop(parts);
+    done(operation.clone().prepare())?;
+    let is_local = !matches!(writer.destination, Destination::Object(..) | Destination::Objects(..));
+    assert!(!is_local || operation.held_bytes() == 0, "a store's buffers stay until the commit");
+    Ok(operation)
+}
+
+pub(super) fn packing(compression: Compression) -> Packing {
+    Packing { compression, level: None }
+}
+
+/// Every format, with the ending that shows it.
+pub(super) fn formats() -> Vec<(&'static str, WriteFormat)> {
+    let csv = |compression| WriteFormat::Csv(WriterBuilder::new().with_header(true), packing(compression));
+    let mut chunked = TableParquetOptions::default();
+    chunked.global.content_defined_chunking.enabled = true;
+    vec![
+        ("parquet", WriteFormat::Parquet(Box::default())),
+        ("pq", WriteFormat::Parquet(Box::new(chunked))),
+        ("arrow", WriteFormat::Arrow),
+        ("csv", csv(Compression::Plain)),
+        ("csv.gz", csv(Compression::Gzip)),
+        ("csv.zst", csv(Compression::Zstandard)),
+        ("csv.bz2", csv(Compression::Bzip2)),
+        ("csv.xz", csv(Compression::Xz)),
+        ("json", WriteFormat::Json(packing(Compression::Plain))),
+        ("json.gz", WriteFormat::Json(packing(Compression::Gzip))),
+    ]
+}
+
+/// Rows of numbers from one on, with a text for each.
+pub(super) fn rows(first: i64, count: i64) -> RecordBatch {
+    let numbers = first..first + count;
+    let texts = numbers.clone().map(|number| (number % 5 != 0).then(|| format!("text, {number}")));
+    RecordBatch::try_from_iter_with_nullable([
+        ("a", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef, true),
+        ("b", Arc::new(StringViewArray::from_iter(texts)) as ArrayRef, true),
+    ])
+    .unwrap()
+}
+
+pub(super) fn writer(destination: Destination, format: WriteFormat, disk: Arc<dyn Disk>) -> FileWriter {
+    FileWriter {
+        name: "out".to_owned(),
+        format,
+        destination,
+        partition_columns: Vec::new(),
+        keeps_partition_columns: false,
+        file_rows_max: u64::MAX,
+        disk,
+    }
+}
+
+/// All rows of what is at a location, as text.
+pub(super) fn read(location: &str, disk: Arc<dyn Disk>) -> Result<BTreeSet<String>> {
+    let table = open(location, &OpenOptions::default(), disk)?;
+    read_table(&table)
+}
+
+fn read_table(table: &ExternalTable) -> Result<BTreeSet<String>> {
+    // In JSON, a column's place is where it is met first.
+    let mut columns = all(table);
+    columns.sort_by_key(|&column| table.schema().field(column).name().clone());
+    let batch = try_read_all(table, &ScanRequest { columns, predicate: None }, &[], 1000, false)?;
+    let text = |row| {
+        let values = batch.columns().iter().map(|column| array_value_to_string(column, row).unwrap());
+        values.collect::<Vec<_>>().join("|")
+    };
+    let read = (0..batch.num_rows()).map(text).collect::<BTreeSet<_>>();
+    assert_eq!(read.len(), batch.num_rows(), "no row is there twice");
+    Ok(read)
+}
+
+pub(super) fn texts(batches: &[RecordBatch]) -> BTreeSet<String> {
+    let text = |batch: &RecordBatch, row| {
+        let values = batch.columns().iter().map(|column| array_value_to_string(column, row).unwrap());
+        values.collect::<Vec<_>>().join("|")
+    };
+    batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| text(batch, row))).collect()
+}
+
+#[test]
+fn what_is_written_is_read_back_in_every_format() {
+    let packets =
+        [vec![rows(0, 700), rows(700, 1)], vec![rows(1000, 0), rows(1000, 500), rows(2000, 300)], vec![rows(5000, 9)]];
+    for (ending, format) in formats() {
+        for revokes in [false, true] {
+            let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+            let path = format!("/f/out.{ending}");
+            let to_file = writer(Destination::File(path.clone().into()), format.clone(), disk.clone());
+            assert_eq!(run(&to_file, &packets, 1 << 30, revokes).unwrap(), 1510, "{ending}");
+            assert_eq!(read(&path, disk.clone()).unwrap(), texts(&packets.concat()), "{ending}");
+            // A statement of no rows leaves a file with its columns.
+            assert_eq!(run(&to_file, &[vec![rows(0, 0)]], 1 << 30, false).unwrap(), 0);
+            if !ending.starts_with("json") {
+                assert_eq!(read(&path, disk.clone()).unwrap().len(), 0, "{ending}");
+            }
+            assert_eq!(disk.list(Path::new("/f")).unwrap().len(), 1, "{ending}: nothing else is left");
+        }
+    }
+}
+
+#[test]
+fn folders_have_a_file_for_each_value_and_none_for_no_rows() {
+    let numbers = |batch: RecordBatch| {
+        let values = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter();
+        let kinds = values.map(|value| value.filter(|value| value % 3 > 0).map(|value| format!("k/{}", value % 3)));
+        RecordBatch::try_from_iter_with_nullable([
+            ("a", batch.column(0).clone(), true),
+            ("kind", Arc::new(StringViewArray::from_iter(kinds)) as ArrayRef, true),
+        ])
+        .unwrap()
+    };
+    for (ending, format) in formats() {
+        let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+        let folder = Destination::Folder("/t".into(), format!(".{ending}"));
+        let by_kind = FileWriter { partition_columns: vec!["kind".to_owned()], ..writer(folder, format, disk.clone()) };
+        assert_eq!(run(&by_kind, &[vec![numbers(rows(0, 0))]], 1 << 30, false).unwrap(), 0);
+        assert!(!disk.is_folder(Path::new("/t")), "no rows, no file");
+        let packets = [vec![numbers(rows(0, 100))], vec![numbers(rows(100, 100)), numbers(rows(200, 100))]];
+        assert_eq!(run(&by_kind, &packets, 1 << 30, false).unwrap(), 300);
+        let names = disk.list(Path::new("/t")).unwrap();
+        let names = names.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(names, [format!("kind={NULL_NAME}").as_str(), "kind=k%2F1", "kind=k%2F2"]);
+        assert!(names.iter().all(|name| disk.list(&Path::new("/t").join(name)).unwrap().len() == 1));
+        assert_eq!(read("/t", disk).unwrap(), texts(&packets.concat()), "{ending}");
+    }
+    let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+    let folder = Destination::Folder("/t".into(), ".arrow".to_owned());
+    let many = FileWriter { file_rows_max: 150, ..writer(folder, WriteFormat::Arrow, disk.clone()) };
+    let packets = [vec![rows(0, 100), rows(100, 100), rows(200, 100), rows(300, 100)]];
+    run(&many, &packets, 1 << 30, false).unwrap();
+    assert_eq!(disk.list(Path::new("/t")).unwrap().len(), 2);
+    assert_eq!(read("/t", disk).unwrap(), texts(&packets.concat()));
+}
+
+#[test]
+fn objects_appear_when_they_are_complete() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for (ending, format) in formats() {
+        let store = Arc::new(InMemory::new());
+        let path = StorePath::from(format!("below/out.{ending}"));
+        let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+        let to_object = writer(Destination::Object(store.clone(), path.clone()), format, disk.clone());
+        let packets = [vec![rows(0, 5000)], vec![rows(5000, 5000)]];
+        let operation =
+            to_object.begin(&WriteRequest { schema: packets[0][0].schema(), memory_bytes: 1 << 30 }).unwrap();
+        let mut part = operation.clone().part().unwrap();
+        part.write(&packets[0][0]).unwrap();
+        part.revoke().unwrap();
+        std::iter::from_fn(|| part.next_io()).for_each(|due| done(due.io).unwrap());
+        assert!(runtime.block_on(store.get(&path)).is_err(), "{ending}");
+        drop((part, operation));
+        assert_eq!(run(&to_object, &packets, 1 << 30, true).unwrap(), 10_000);
+        let bytes = runtime.block_on(async { store.get(&path).await.unwrap().bytes().await.unwrap() });
+        let name = format!("/out.{ending}");
+        let read = read(&name, Arc::new(CrashDisk::holding([(&name, bytes)])));
+        assert_eq!(read.unwrap(), texts(&packets.concat()), "{ending}");
+    }
+}
+
+const ROWS: usize = 40_000;
+
+/// Numbers, which repeat, beside texts, which do not, written with so much memory: rows of each row group, and whether
+/// its columns have dictionaries.
+fn row_groups(memory_bytes: usize, packets: usize, revokes: bool) -> Vec<(usize, Vec<bool>)> {
+    let texts = (0..ROWS).map(|row| format!("{row:0>200}"));
+    let numbers = (0..ROWS as i64).map(|row| row % 10);
+    let batch = RecordBatch::try_from_iter([
+        ("a number", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef),
+        ("a.text", Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef),
+    ])
+    .unwrap();
+    let mut options = TableParquetOptions::default();
+    options.global.max_row_group_size = ROWS / 4;
+    options.global.compression = Some("snappy".to_owned());
+    let disk = CrashDisk::default();
+    let to_file = writer(
+        Destination::File("/out.parquet".into()),
+        WriteFormat::Parquet(Box::new(options)),
+        Arc::new(disk.clone()),
+    );
+    let batches = (0..ROWS).step_by(1000).map(|from| batch.slice(from, 1000)).collect::<Vec<_>>();
+    let dealt = (0..packets).map(|packet| batches.iter().skip(packet).step_by(packets).cloned().collect::<Vec<_>>());
+    assert_eq!(run(&to_file, &dealt.collect::<Vec<_>>(), memory_bytes, revokes).unwrap(), ROWS as u64);
+    let bytes = Bytes::from(disk.files().remove(Path::new("/out.parquet")).unwrap());
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().metadata().clone();
+    let row_group = |group: &parquet::file::metadata::RowGroupMetaData| {
+        let has_dictionary = group.columns().iter().map(|column| column.dictionary_page_offset().is_some());
+        (group.num_rows() as usize, has_dictionary.collect())
+    };
+    metadata.row_groups().iter().map(row_group).collect()
+}
+
+#[test]
+fn a_dictionary_that_was_of_no_use_is_not_tried_for_ever() {
+    let groups = row_groups(1 << 30, 1, false);
+    assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), [ROWS / 4; 4]);
+    assert_eq!(groups.first().unwrap().1, [true, true]);
+    assert_eq!(groups.last().unwrap().1, [true, false]);
+}
+
+#[test]
+fn with_little_memory_row_groups_are_small() {
+    for (memory_bytes, packets, revokes, rows_max) in [(24 << 20, 1, false, 8000), (2 << 20, 3, true, 8000)] {
+        let groups = row_groups(memory_bytes, packets, revokes);
+        let most = groups.iter().map(|group| group.0).max().unwrap();
+        assert!(most <= rows_max, "{memory_bytes}: {most}");
+    }
+}
+
+#[test]
+fn few_rows_of_many_packets_are_one_row_group() {
+    let disk = CrashDisk::default();
+    let path = Destination::File("/out.parquet".into());
+    let to_file = writer(path, WriteFormat::Parquet(Box::default()), Arc::new(disk.clone()));
+    let packets = (0..8).map(|packet| vec![rows(packet * 1000, 900)]).collect::<Vec<_>>();
+    run(&to_file, &packets, 1 << 30, false).unwrap();
+    let bytes = Bytes::from(disk.files().remove(Path::new("/out.parquet")).unwrap());
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().metadata().clone();
+    assert_eq!(metadata.num_row_groups(), 1);
+}
+
+#[test]
+fn whatever_fails_the_old_file_stays_and_nothing_else_is_left() {
+    let packets = [vec![rows(0, 400)], vec![rows(400, 400)]];
+    for (ending, format) in formats() {
+        let path = format!("/f/out.{ending}");
+        let start = || CrashDisk::holding([(&path, "old")]);
+        let attempt = |disk: &FaultyDisk| {
+            let place = Destination::File(path.clone().into());
+            run(&writer(place, format.clone(), Arc::new(disk.clone())), &packets, 1 << 30, true)
+        };
+        let counting = FaultyDisk::counting(Arc::new(start()));
+        attempt(&counting).unwrap();
+        for (at, fault) in (0..counting.operations()).flat_map(|at| [(at, DiskFault::Broken), (at, DiskFault::Full)]) {
+            let disk = start();
+            let faulty = FaultyDisk::failing(Arc::new(disk.clone()), fault, at);
+            let attempted = attempt(&faulty);
+            let what = format!("{ending}: {fault:?} at {at}: {:?}", faulty.first_fault());
+            let files = disk.files();
+            let is_old = files[Path::new(&path)] == b"old";
+            match attempted {
+                // Looking at what is there, and taking away what is left, may fail without harm.
+                Ok(_) => assert!(!is_old, "{what}"),
+                Err(error) => {
+                    assert!(error.message().starts_with("out: it cannot be written: "), "{error}, {what}");
+                    let was_late = faulty.first_fault().is_some_and(|fault| fault.starts_with("sync folder"));
+                    assert!(is_old || was_late, "{what}");
+                }
+            }
+            let cannot_clear = fault == DiskFault::Broken && at + 10 > counting.operations();
+            assert!(files.len() == 1 || cannot_clear, "{what}: {:?}", files.keys());
+        }
+    }
+}
