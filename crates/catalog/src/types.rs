@@ -2,7 +2,13 @@
 //!
 //! Numbers are those of PostgreSQL's `pg_type.dat`, which clients have built in.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
+
+/// The key of a field's metadata under which the front of our own notes its SQL type.
+const SQL_TYPE_KEY: &str = "sql_type";
+
+/// Digits and scale of the decimals that hold a `numeric` without parentheses.
+pub const UNBOUNDED_NUMERIC: (u8, i8) = (76, 38);
 
 /// A type of PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +39,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 27] = [
+pub const TYPES: [PostgresType; 28] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -61,6 +67,7 @@ pub const TYPES: [PostgresType; 27] = [
     base(2205, "regclass", "regclass", 4, 2210, "N"),
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),
+    base(3802, "jsonb", "jsonb", -1, 3807, "U"),
 ];
 
 /// `boolean`.
@@ -132,6 +139,9 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
         | DataType::Decimal256(precision, scale) => {
+            if (*precision, *scale) == UNBOUNDED_NUMERIC {
+                return plain(NUMERIC);
+            }
             let modifier = ((i32::from(*precision) << 16) | i32::from(*scale.max(&0))) + 4;
             ColumnType { modifier, ..plain(NUMERIC) }
         }
@@ -152,6 +162,31 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
         }
         DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) => plain(JSON),
         _ => plain(TEXT),
+    }
+}
+
+/// The type of a column: what its field says of its SQL type, where the front of our own noted one, else what the Arrow
+/// type tells.
+pub fn field_type(field: &Field) -> ColumnType {
+    let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
+    let (name, is_array) = match text.strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (text.as_str(), false),
+    };
+    let (name, modifier) = match name.split_once('(') {
+        Some((name, rest)) => {
+            let length = rest.trim_end_matches(')').parse::<i32>();
+            (name, length.map_or(-1, |length| length + 4))
+        }
+        None => (name, -1),
+    };
+    let known = TYPES.iter().find(|known| known.sql_name == name || known.name == name);
+    match known {
+        Some(element) if is_array => {
+            ColumnType { oid: element.array_oid, element: *element, is_array, modifier: -1 }
+        }
+        Some(element) => ColumnType { oid: element.oid, element: *element, is_array, modifier },
+        None => column_type(field.data_type()),
     }
 }
 

@@ -3,14 +3,19 @@
 //! A view keeps its statement, not its plan: every use plans it again, so that it follows its tables when they change
 //! or are made anew, and says so when they are gone.
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
-use sqlparser::ast::Statement;
+use diligence_base::{Error, Result};
+use sqlparser::ast::{Query, Statement};
 
 /// A query with a name.
 #[derive(Debug)]
 pub struct View {
     /// The `CREATE VIEW` statement.
     pub statement: Statement,
+    /// The statement as it was written.
+    pub source: Arc<Statement>,
     /// How deep that statement nests in levels of the parser.
     pub depth: usize,
     /// Its columns when it was made.
@@ -18,6 +23,28 @@ pub struct View {
 }
 
 impl View {
+    /// What it selects. Fails with kind `Bug` if its statement makes no view.
+    pub fn query(&self) -> Result<Arc<Query>> {
+        match self.source.as_ref() {
+            Statement::CreateView(create) => Ok(Arc::new(create.query.as_ref().clone())),
+            _ => Err(Error::bug("a view's statement makes no view")),
+        }
+    }
+
+    /// The names of its columns; none if they are those of its query.
+    pub fn column_names(&self) -> Vec<String> {
+        match self.source.as_ref() {
+            Statement::CreateView(create) => {
+                let name = |name: &sqlparser::ast::Ident| match name.quote_style {
+                    Some(_) => name.value.clone(),
+                    None => name.value.to_lowercase(),
+                };
+                create.columns.iter().map(|column| name(&column.name)).collect()
+            }
+            _ => vec![],
+        }
+    }
+
     /// The text of the statement that made it.
     pub fn definition(&self) -> String {
         self.statement.to_string()

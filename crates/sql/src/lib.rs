@@ -17,23 +17,30 @@
 //!
 //! Invariant: nothing here runs a query. Statements that change something describe the change; the database applies it.
 
+mod algebra;
+mod binder;
 mod bounded;
 pub mod errors;
 mod expression;
 pub mod external;
+mod front;
 mod information;
 mod inner_names;
 pub mod lower;
+mod lowering;
 mod messages;
+mod ordering;
 pub mod parse;
 mod planning;
 mod privileges;
 mod rewrite;
+mod rewrites;
 pub mod rules;
 pub mod state;
 mod statement;
 pub mod stores;
 pub mod tables;
+mod unnesting;
 mod write;
 
 pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, parameter_value};

@@ -5,12 +5,13 @@
 //! ([`with_stack`]).
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, DFParserBuilder, Statement};
 use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion::sql::sqlparser::ast::{TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, TableFactor, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -40,12 +41,25 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
+    /// As it was written, before anything was put right in it for DataFusion; of statements of SQL's own.
+    pub(crate) source: Option<Arc<ast::Statement>>,
+    /// Why DataFusion's front cannot be given the statement, if so.
+    pub(crate) refused: Option<Error>,
     /// Levels, at most [`NESTING_MAX`].
     pub depth: usize,
 }
 
-/// Parses exactly one statement. A semicolon at the end is allowed.
+/// Parses exactly one statement. A semicolon at the end is allowed. Fails with kind `Input` on anything else.
 pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
+    let mut parsed = parse_any(sql, dialect)?;
+    match parsed.refused.take() {
+        Some(error) => Err(error),
+        None => Ok(parsed),
+    }
+}
+
+/// The same for the front of our own: what only DataFusion's cannot be given is no error yet. Fails like [`parse_one`].
+pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
     let dialect = named(dialect)?;
     let tokens = with_explain_format(with_copy_options(tokens(sql, dialect.as_ref())?));
     let depth = depth(&tokens);
@@ -80,8 +94,18 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     })?;
     match (statements.pop_front(), statements.len()) {
         (Some(mut statement), 0) => {
-            with_stack(depth.levels, || rewrite::statement(&mut statement))?;
-            Ok(Parsed { statement, depth: depth.levels })
+            let source = match &statement {
+                Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
+                Statement::Explain(explain) => match explain.statement.as_ref() {
+                    Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
+                    _ => None,
+                },
+                _ => None,
+            };
+            // What DataFusion's front would refuse, ours may understand.
+            let rewritten = with_stack(depth.levels, || rewrite::statement(&mut statement));
+            let refused = rewritten.err();
+            Ok(Parsed { statement, source, refused, depth: depth.levels })
         }
         (None, _) => Err(Error::input("there is no statement in the text")),
         (Some(_), more) => {

@@ -134,7 +134,7 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for listed in relations(snapshot, true) {
         for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
-            let column = column_type(field.data_type());
+            let column = field_type(field);
             rows.push(vec![
                 listed.oid.into(),
                 field.name().as_str().into(),

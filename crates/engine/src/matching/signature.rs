@@ -375,6 +375,7 @@ impl Writer {
             | Node::Common(_)
             | Node::Mask(_)
             | Node::Write(_)
+            | Node::Unnest(_)
             | Node::Foreign(_) => None,
         }
     }

@@ -16,6 +16,7 @@ pub mod runtime_filter;
 pub mod scalar;
 pub mod scan;
 pub mod sort;
+pub mod unnest;
 pub mod values;
 pub(crate) mod widening;
 pub mod window;

@@ -30,6 +30,7 @@ use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
 use crate::operators::sort::{SpillTo, sort};
+use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
@@ -244,6 +245,7 @@ impl Compiler<'_> {
                 self.node(input, tail.with(Project::new(expressions.clone()), name))
             }
             Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
+            Node::Unnest(unnest) => self.node(&unnest.input, tail.with(UnnestRows::new(unnest)?, name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
                 let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;

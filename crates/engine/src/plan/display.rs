@@ -199,6 +199,17 @@ impl fmt::Display for Node {
                 let parts = common.parts.iter().map(|part| format!("part {} for {} places", part.table.0, part.places));
                 write!(f, "Common {}", list(parts))
             }
+            Node::Unnest(unnest) => {
+                let arrays = unnest.arrays.iter().map(|(array, _)| array.to_string());
+                write!(f, "Unnest {}", list(arrays))?;
+                if unnest.ordinality {
+                    f.write_str(", with ordinality")?;
+                }
+                if unnest.keeps_all {
+                    f.write_str(", keeping all rows")?;
+                }
+                Ok(())
+            }
             Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
         }
     }

@@ -132,6 +132,8 @@ pub enum Node {
     Mask(Mask),
     /// A base and a step that runs again and again on the rows of the step before.
     Recursive(Recursive),
+    /// Elements of arrays as rows.
+    Unnest(Unnest),
     /// The rows of the step before, or of a common part.
     WorkTable(WorkTable),
     /// Computes parts that the input has several times, once. Made where a query starts.
@@ -341,6 +343,22 @@ pub struct Recursive {
     pub is_distinct: bool,
 }
 
+/// Elements of arrays as rows, beside the rows that they are of. Output: the columns kept, the elements of each array (or
+/// the fields of its elements), the ordinal.
+#[derive(Clone, Debug)]
+pub struct Unnest {
+    /// Where rows come from.
+    pub input: Box<Plan>,
+    /// Columns of the input that come out.
+    pub kept: Vec<usize>,
+    /// Lists over the input, and whether their elements are records that become a column per field.
+    pub arrays: Vec<(Expr, bool)>,
+    /// Whether a column counts the elements of each row from 1.
+    pub ordinality: bool,
+    /// Whether a row without elements comes out with NULLs.
+    pub keeps_all: bool,
+}
+
 /// The rows of the step before, in one of the steps below a [`Recursive`] node; or, below a [`Common`] one, those of a
 /// part.
 #[derive(Clone, Debug)]
@@ -455,6 +473,7 @@ impl Plan {
             Node::Window(window) => vec![&window.input],
             Node::Mask(mask) => vec![&mask.input],
             Node::Write(write) => vec![&write.input],
+            Node::Unnest(unnest) => vec![&unnest.input],
             Node::Union { inputs } => inputs.iter().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_ref()).chain(subqueries).collect()
@@ -480,6 +499,7 @@ impl Plan {
             Node::Window(window) => vec![&mut window.input],
             Node::Mask(mask) => vec![&mut mask.input],
             Node::Write(write) => vec![&mut write.input],
+            Node::Unnest(unnest) => vec![&mut unnest.input],
             Node::Union { inputs } => inputs.iter_mut().collect(),
             Node::ScalarSubqueries { input, subqueries, .. } => {
                 std::iter::once(input.as_mut()).chain(subqueries).collect()

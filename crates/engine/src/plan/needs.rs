@@ -58,6 +58,7 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
             (add(input, wanted, needs), 0)
         }
         Node::Filter { input, .. } => (add(input, None, needs), 0),
+        Node::Unnest(unnest) => (add(&unnest.input, None, needs), 0),
         Node::Mask(mask) => (add(&mask.input, None, needs), 0),
         Node::Write(write) => (add(&write.input, None, needs), 0),
         Node::Union { inputs } => (sum(inputs.iter().map(|input| add(input, wanted, needs))), 0),

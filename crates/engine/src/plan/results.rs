@@ -47,6 +47,11 @@ impl Slots<'_> {
             Node::Limit { input, .. } => self.plan(input),
             Node::Mask(mask) => self.plan(&mut mask.input),
             Node::Write(write) => self.plan(&mut write.input),
+            Node::Unnest(unnest) => {
+                let schema = unnest.input.schema.clone();
+                unnest.arrays.iter_mut().try_for_each(|(array, _)| self.expression(array, &schema))?;
+                self.plan(&mut unnest.input)
+            }
             Node::Sort { input, keys, .. } => {
                 self.keys(keys, &input.schema)?;
                 self.plan(input)

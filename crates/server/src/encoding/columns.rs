@@ -18,7 +18,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::postgres as types;
-use diligence_db::postgres::{ColumnType, column_type};
+use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
 
 use super::text;
 
@@ -50,13 +50,13 @@ impl Columns {
         };
         let fields = schema.fields().iter().enumerate();
         Ok(Self(
-            fields.map(|(index, field)| Ok((column_type(field.data_type()), form(index)?))).collect::<Result<_>>()?,
+            fields.map(|(index, field)| Ok((field_type(field), form(index)?))).collect::<Result<_>>()?,
         ))
     }
 
     /// All columns in one form.
     pub fn all(schema: &Schema, form: Form) -> Self {
-        Self(schema.fields().iter().map(|field| (column_type(field.data_type()), form)).collect())
+        Self(schema.fields().iter().map(|field| (field_type(field), form)).collect())
     }
 
     /// The types and forms, in order.
@@ -394,6 +394,11 @@ impl Values {
             Values::Decimal(array, scale) => text::decimal(array.value(row), *scale, out),
             Values::WideDecimal(array, scale, precision) => {
                 let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
+                // The scale of a `numeric` without parentheses is each value's own.
+                let shown = match (*precision, *scale) == UNBOUNDED_NUMERIC {
+                    true => shown.trim_end_matches('0').trim_end_matches('.'),
+                    false => shown.as_str(),
+                };
                 out.put_slice(shown.as_bytes());
             }
             Values::Text(array) => out.put_slice(array.value(row).as_bytes()),

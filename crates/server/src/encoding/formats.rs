@@ -94,7 +94,7 @@ impl BodyWriter {
         match self.format {
             Format::Json => {
                 let columns = self.schema.fields().iter().map(|field| {
-                    json!({ "name": field.name(), "type": diligence_db::postgres::column_type(field.data_type()).element.sql_name })
+                    json!({ "name": field.name(), "type": diligence_db::postgres::field_type(field).element.sql_name })
                 });
                 let columns = serde_json::Value::Array(columns.collect());
                 format!("{{\"query\":{},\"columns\":{columns},\"rows\":[", json!(query)).into_bytes()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use diligence_db::postgres::column_type;
+use diligence_db::postgres::field_type;
 use diligence_db::{Description, ParsedStatement};
 
 use super::commands::Command;
@@ -46,7 +46,7 @@ impl Prepared {
 /// parentheses may differ: of a decimal it may depend on values, and clients read any.
 pub(super) fn same_columns(one: &Schema, other: &Schema) -> bool {
     let alike = |(one, other): (&FieldRef, &FieldRef)| {
-        let types = [one, other].map(|field| column_type(field.data_type()).oid);
+        let types = [one, other].map(|field| field_type(field).oid);
         one.name() == other.name() && types[0] == types[1]
     };
     one.fields().len() == other.fields().len() && one.fields().iter().zip(other.fields()).all(alike)

@@ -72,6 +72,10 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         }
         // What a step does not find at once, a later one may need.
         Node::Recursive(_) | Node::WorkTable(_) => false,
+        Node::Unnest(unnest) => match unnest.kept.get(column) {
+            Some(column) => attach(&mut unnest.input, *column, id),
+            None => false,
+        },
         // Found when a query starts, after this.
         Node::Common(_) => false,
         Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Write(_) => false,

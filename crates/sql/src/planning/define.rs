@@ -35,7 +35,7 @@ impl Planner {
                 return self.create_external_table(at, *create, definition);
             }
             DdlStatement::CreateView(create) => {
-                let Some(Parsed { statement: ParsedStatement::Statement(statement), depth }) = view else {
+                let Some(Parsed { statement: ParsedStatement::Statement(statement), source, depth, .. }) = view else {
                     return Err(Error::bug("a view without its statement"));
                 };
                 if create.temporary {
@@ -43,7 +43,12 @@ impl Planner {
                 }
                 duplicates::refused(create.input.schema())?;
                 let schema = create.input.schema().inner().clone();
-                let view = Arc::new(View { statement: *statement, depth, schema });
+                let view = Arc::new(View {
+                    source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
+                    statement: *statement,
+                    depth,
+                    schema,
+                });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
             }
             DdlStatement::DropTable(drop) => {

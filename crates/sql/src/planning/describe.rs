@@ -10,9 +10,10 @@ use diligence_catalog::SessionSnapshot;
 
 use super::optimize::optimize_types;
 use super::parameters::{cast_types, count as parameter_count, inner, prepare, syntax_of};
-use super::{Planned, Planner, Planning, guarded, kinds};
+use super::{Planned, Planner, Planning, guarded, kinds, own};
 use crate::errors;
 use crate::parse::{self, Parsed};
+use diligence_types::SqlType;
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ impl Planner {
         parsed: &Parsed,
         given: &[Option<DataType>],
     ) -> Result<(Description, Option<Planned>)> {
+        if let Some(query) = own::query_of(parsed).filter(|_| self.session().is_own) {
+            return self.describe_own(snapshot, parsed, query, given);
+        }
         let count = parameter_count(parsed)?.max(given.len());
         if count == 0 {
             if kinds::acts_when_planned(parsed) {
@@ -43,6 +47,28 @@ impl Planner {
         let at = self.planning(snapshot);
         let described = || self.described(&at, parsed, given, count);
         Ok((guarded(|| parse::with_stack(parsed.depth, described))?, None))
+    }
+
+    /// The same of a query, by the front of our own.
+    fn describe_own(
+        &self,
+        snapshot: &SessionSnapshot,
+        parsed: &Parsed,
+        query: &ast::Query,
+        given: &[Option<DataType>],
+    ) -> Result<(Description, Option<Planned>)> {
+        let at = self.planning(snapshot);
+        let types = given.iter().map(|given| match given {
+            Some(known) => SqlType::of_arrow(known).unwrap_or(SqlType::Text),
+            None => SqlType::Unknown,
+        });
+        let types = types.collect();
+        let described = || self.described_own(&at, query, types);
+        let described = guarded(|| parse::with_stack(parsed.depth, described))?;
+        let fields = described.columns.iter().map(|column| column.sql_type.field(&column.name, true));
+        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+        let parameters = described.parameters.iter().map(SqlType::arrow).collect();
+        Ok((Description { parameters, schema: Some(schema) }, None))
     }
 
     fn described(

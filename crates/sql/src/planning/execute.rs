@@ -26,7 +26,8 @@ impl Planner {
     pub(super) fn prepare(&self, at: &Planning<'_>, statement: ast::Statement, depth: usize) -> Result<Statement> {
         let ast::Statement::Prepare { name, .. } = &statement else { return Err(Error::bug("not a PREPARE")) };
         let name = name.value.to_lowercase();
-        let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), depth };
+        let parsed =
+            Parsed { statement: ParsedStatement::Statement(Box::new(statement)), source: None, refused: None, depth };
         // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         self.logical(at, parsed.statement.clone(), |_, _| Ok(()))?;
         let mut prepared = self.prepared.lock();

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
 
 use super::settings::{set_statement, setting_name};
-use super::{Planner, Planning, execute};
+use super::{Planner, Planning, execute, own};
 use crate::parse::Parsed;
 use crate::statement::{Command, Statement, Write};
 use crate::write::CopyTarget;
@@ -18,11 +18,13 @@ use crate::write::plan::copy_plan;
 impl Planner {
     /// Plans a statement without values.
     pub(super) fn statement(&self, at: &Planning<'_>, parsed: Parsed) -> Result<Statement> {
-        let Parsed { statement, depth } = parsed;
+        let Parsed { statement, source, depth, .. } = parsed;
         match statement {
-            ParsedStatement::Explain(explain) => {
-                self.explain(at, Parsed { statement: *explain.statement, depth }, &explain.options)
-            }
+            ParsedStatement::Explain(explain) => self.explain(
+                at,
+                Parsed { statement: *explain.statement, source, refused: None, depth },
+                &explain.options,
+            ),
             ParsedStatement::Reset(ResetStatement::Variable(name)) => {
                 let name = setting_name(&name);
                 Ok(Statement::Reset { name: (name != "all").then_some(name) })
@@ -57,7 +59,12 @@ impl Planner {
                 prepare @ ast::Statement::Prepare { .. } => self.prepare(at, prepare, depth),
                 statement => {
                     let view = matches!(statement, ast::Statement::CreateView(_)).then(|| Box::new(statement.clone()));
-                    let view = view.map(|statement| Parsed { statement: ParsedStatement::Statement(statement), depth });
+                    let view = view.map(|statement| Parsed {
+                        statement: ParsedStatement::Statement(statement),
+                        source: source.clone(),
+                        refused: None,
+                        depth,
+                    });
                     let statement = ParsedStatement::Statement(Box::new(statement));
                     self.logical(at, statement, |plan, _| self.planned(at, plan, view))
                 }
@@ -112,10 +119,23 @@ impl Planner {
         let mut details = options.verbose.then(String::new);
         let query = match parsed.statement {
             ParsedStatement::Statement(statement) if matches!(*statement, ast::Statement::Query(_)) => {
-                let statement = ParsedStatement::Statement(statement);
-                self.logical(at, statement, |plan, _| self.query(at, plan, details.as_mut()))?
+                match own::query_of_source(parsed.source.as_deref()).filter(|_| at.session.is_own) {
+                    Some(query) => {
+                        let (query, forms) = self.explained_own(at, query)?;
+                        if let Some(details) = &mut details {
+                            *details = forms;
+                        }
+                        query
+                    }
+                    None => {
+                        let statement = ParsedStatement::Statement(statement);
+                        self.logical(at, statement, |plan, _| self.query(at, plan, details.as_mut()))?
+                    }
+                }
             }
-            statement => match self.statement(at, Parsed { statement, depth: parsed.depth })? {
+            statement => match self
+                .statement(at, Parsed { statement, source: parsed.source, refused: None, depth: parsed.depth })?
+            {
                 Statement::Query(query) => query,
                 Statement::Write(write) if !analyze => write.query,
                 Statement::Write(_) => {

@@ -26,6 +26,7 @@ mod known;
 mod logical;
 mod names;
 mod optimize;
+mod own;
 mod parameters;
 mod reusable;
 mod settings;
@@ -111,6 +112,8 @@ pub(crate) struct SessionParts {
     task: Arc<TaskContext>,
     /// No other has had this number.
     id: u64,
+    /// Whether queries are planned by the front of our own instead of DataFusion's.
+    is_own: bool,
 }
 
 /// What one statement is planned under: the settings of its session, and the names that it sees.
@@ -128,10 +131,10 @@ impl Planning<'_> {
 }
 
 impl SessionParts {
-    fn new(state: SessionState) -> Arc<Self> {
+    fn new(state: SessionState, is_own: bool) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let task = state.task_ctx();
-        Arc::new(Self { state, task, id: NEXT.fetch_add(1, Ordering::Relaxed) })
+        Arc::new(Self { state, task, id: NEXT.fetch_add(1, Ordering::Relaxed), is_own })
     }
 }
 
@@ -139,7 +142,7 @@ impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
         let state = session_state(runtime);
-        Self::with_parts(catalogs, SessionParts::new(state), options)
+        Self::with_parts(catalogs, SessionParts::new(state, false), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
@@ -172,6 +175,19 @@ impl Planner {
         Planning { session: self.session(), snapshot, options: &self.options, facts: self.facts() }
     }
 
+    /// Whether queries are planned by the front of our own.
+    pub fn is_own(&self) -> bool {
+        self.session.read().is_own
+    }
+
+    /// Has queries planned by the front of our own, or by DataFusion's, from now on.
+    pub fn set_own(&self, is_own: bool) {
+        let mut session = self.session.write();
+        if session.is_own != is_own {
+            *session = SessionParts::new(session.state.clone(), is_own);
+        }
+    }
+
     /// What functions about the session answer, such as `current_user`.
     pub fn facts(&self) -> Arc<Facts> {
         self.facts.read().clone()
@@ -197,7 +213,10 @@ impl Planner {
     pub fn parse(&self, sql: &str) -> Result<Parsed> {
         let session = self.session();
         let dialect = session.state.config_options().sql_parser.dialect;
-        guarded(|| parse::parse_one(sql, dialect.as_ref()))
+        guarded(|| match session.is_own {
+            true => parse::parse_any(sql, dialect.as_ref()),
+            false => parse::parse_one(sql, dialect.as_ref()),
+        })
     }
 
     /// Plans a statement over the names of a snapshot, with values for `$1`, `$2`, …. May open files. Fails with kind
@@ -210,6 +229,12 @@ impl Planner {
     }
 
     fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+        if let Some(query) = own::query_of(parsed).filter(|_| at.session.is_own) {
+            return self.plan_own(at, query, values);
+        }
+        if let Some(refused) = &parsed.refused {
+            return Err(refused.clone());
+        }
         let count = parameters::count(parsed)?;
         if count > values.len() {
             let error = Error::input(format!("the statement has {count} parameters; found {} values", values.len()));

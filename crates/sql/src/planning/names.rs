@@ -149,7 +149,28 @@ impl<'a> Names<'a> {
         *self.uses.borrow_mut() = None;
     }
 
-    fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
+    /// The name stands for an object that is read as it is defined.
+    pub(super) fn uses_object(&self, name: &RelationName, object: &Object) {
+        self.used(|uses| uses.object(name, object, None));
+    }
+
+    /// The name stands for an object whose rows are in this table.
+    pub(super) fn uses_table(&self, name: &RelationName, object: &Object, table: &Arc<dyn Table>) {
+        let files = matches!(object.relation, Relation::Files(_)).then_some(table);
+        self.used(|uses| uses.object(name, object, files));
+    }
+
+    /// The name stands for the path of these files.
+    pub(super) fn uses_path(&self, name: &RelationName, table: &Arc<dyn Table>) {
+        self.used(|uses| uses.path(name, table));
+    }
+
+    /// The name stands for nothing.
+    pub(super) fn uses_nothing(&self, name: &RelationName) {
+        self.used(|uses| uses.nothing(name));
+    }
+
+    pub(super) fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
             self.not_reusable();
             let provider = Arc::new(SnapshotProvider(self.at.snapshot.clone()));
@@ -157,12 +178,20 @@ impl<'a> Names<'a> {
                 .with_table_functions(self.at.session.state.table_functions().clone());
             let known = match name.name.as_str() {
                 "columns" if self.at.snapshot.has_postgres_tables() => {
-                    let Parsed { statement, depth } = self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
+                    let Parsed { statement, depth, source, .. } =
+                        self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
                     let Statement::Statement(statement) = statement else {
                         return Err(to_datafusion(Error::bug("a view of information_schema is no CREATE VIEW")));
                     };
-                    return self
-                        .of_view(name, &View { statement: *statement, depth, schema: Arc::new(Schema::empty()) });
+                    return self.of_view(
+                        name,
+                        &View {
+                            source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
+                            statement: *statement,
+                            depth,
+                            schema: Arc::new(Schema::empty()),
+                        },
+                    );
                 }
                 views::COLUMNS_ALONE => "columns",
                 other => other,

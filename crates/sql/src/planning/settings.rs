@@ -84,7 +84,8 @@ impl Planner {
         for function in changed.collect::<Vec<_>>() {
             state.register_udf(function).map_err(from_datafusion)?;
         }
-        *session = SessionParts::new(state);
+        let is_own = session.is_own;
+        *session = SessionParts::new(state, is_own);
         Ok(())
     }
 }

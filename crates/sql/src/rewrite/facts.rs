@@ -87,12 +87,7 @@ fn answer(facts: &Facts, name: &str, arguments: &[Expr]) -> Option<Expr> {
         ("current_user" | "session_user" | "user" | "current_role" | "getpgusername", []) => string(&facts.user),
         ("current_catalog", []) => string(CATALOG_NAME),
         ("current_schema", []) => string(DEFAULT_SCHEMA),
-        ("version", []) => string(&format!(
-            "PostgreSQL 16.6 compatible, Diligence {}, {}-{}",
-            env!("CARGO_PKG_VERSION"),
-            std::env::consts::ARCH,
-            std::env::consts::OS
-        )),
+        ("version", []) => string(&version()),
         ("pg_backend_pid", []) => Expr::Value(Value::Number(facts.process_id.to_string(), false).into()),
         ("inet_client_addr" | "inet_server_addr", []) => null(),
         ("current_setting", [setting, ..]) => match text(setting) {
@@ -108,6 +103,12 @@ fn answer(facts: &Facts, name: &str, arguments: &[Expr]) -> Option<Expr> {
         ("set_config", [_, value, _]) => value.clone(),
         _ => return None,
     })
+}
+
+/// What `version()` answers.
+pub(crate) fn version() -> String {
+    let (version, processor, system) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH, std::env::consts::OS);
+    format!("PostgreSQL 16.6 compatible, Diligence {version}, {processor}-{system}")
 }
 
 /// The setting whose name comes with the query, as a parameter; NULL if there is none of that name.

@@ -11,7 +11,7 @@ pub(crate) mod facts;
 mod fields;
 mod function_columns;
 mod numbers;
-mod postgres;
+pub(crate) mod postgres;
 pub(crate) mod precedence;
 mod references;
 pub(crate) mod using;
@@ -28,6 +28,7 @@ use datafusion::sql::sqlparser::ast::{
 use diligence_base::{Error, Result, Span};
 
 pub use self::facts::Facts;
+pub(crate) use self::facts::version;
 use crate::errors;
 
 /// Rewrites a statement's queries; an error for what they ask for that would be ignored.

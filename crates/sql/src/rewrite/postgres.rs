@@ -462,6 +462,11 @@ pub(crate) fn filled(template: &str, arguments: &[Expr]) -> Expr {
 }
 
 /// An expression of this file.
+/// A function of PostgreSQL's as an expression of its arguments `$1`, `$2`, …, if it is one that is written so.
+pub(crate) fn template(name: &str) -> Option<Expr> {
+    FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| parsed(text))
+}
+
 fn parsed(text: &str) -> Expr {
     let dialect = GenericDialect {};
     let expr = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());

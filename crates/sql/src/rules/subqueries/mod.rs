@@ -4,7 +4,7 @@
 //! - [`places`]: subqueries inside of aggregates, windows, ORDER BY and join conditions move into a projection or a
 //!   filter below or above;
 //! - [`scalar`]: a scalar subquery with LIMIT 1 becomes an aggregate, and one that may have several rows, or none where
-//!   its column allows no NULL, gets the aggregate [`SingleValue`](single_value::SingleValue).
+//!   its column allows no NULL, gets the aggregate [`single_value`](diligence_types::functions::single_value_udaf).
 //!
 //! And what would take DataFusion for ever is refused.
 //!
@@ -13,7 +13,6 @@
 pub(super) mod marks;
 mod places;
 mod scalar;
-mod single_value;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -20,8 +20,7 @@ use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, EmptyRelation, Expr, FetchType, LogicalPlan, LogicalPlanBuilder, Operator, SkipType,
     SortExpr, Subquery, lit,
 };
-
-use super::single_value::SingleValue;
+use diligence_types::functions::single_value_udaf;
 
 /// Rewrites the scalar subqueries of a node, and those that are as good as one.
 pub(super) fn rewrite(node: LogicalPlan) -> Result<LogicalPlan> {
@@ -103,7 +102,7 @@ fn first(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Expr, Vec<SortExpr>)
 
 fn single(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let value = Expr::Column(plan.schema().columns().swap_remove(0));
-    let function = AggregateUDF::from(SingleValue::default());
+    let function = AggregateUDF::clone(&single_value_udaf());
     aggregate(plan.clone(), function.call(vec![value]), plan)
 }
 

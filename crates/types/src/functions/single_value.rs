@@ -1,18 +1,24 @@
 //! The aggregate behind scalar subqueries: the value of the only row, NULL if there is none, and an error if there are
 //! more.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use diligence_base::Error;
-use diligence_storage::foreign_error::to_datafusion;
-use std::sync::Arc;
+
+/// The function.
+pub fn single_value_udaf() -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::from(SingleValue::default()))
+}
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct SingleValue {
+struct SingleValue {
     signature: Signature,
 }
 
@@ -59,7 +65,8 @@ struct Value {
 impl Value {
     fn see(&mut self, values: &ArrayRef, row: usize) -> Result<()> {
         if self.seen {
-            return Err(to_datafusion(Error::value("a scalar subquery returned more than one row")));
+            let error = Error::value("a scalar subquery returned more than one row");
+            return Err(DataFusionError::External(Box::new(error.with_code("21000"))));
         }
         self.value = ScalarValue::try_from_array(values, row)?;
         self.seen = true;
@@ -92,6 +99,8 @@ impl Accumulator for Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::Int64Array;
 
     use super::*;

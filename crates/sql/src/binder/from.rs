@@ -1,0 +1,627 @@
+//! FROM: tables, subqueries, functions and joins, to a relation and the names of its columns.
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
+    TableAlias, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
+};
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::{has_function, scalars};
+
+use super::functions::{bare_name, is_row_function, written};
+use super::operators::{Way, common_of};
+use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::{
+    Binder, Named, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, unsupported,
+};
+use crate::algebra::{
+    Apply, Column, Comparison, Constant, FunctionItem, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
+};
+use crate::errors;
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
+
+/// A part of FROM: its rows and its names.
+pub(super) struct Side {
+    pub relation: Relation,
+    pub names: Namespace,
+}
+
+/// How two sides are joined, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Inner,
+    Left,
+    Right,
+    Full,
+    Semi,
+    Anti,
+    RightSemi,
+    RightAnti,
+}
+
+impl Binder<'_> {
+    /// FROM. Its parts with commas between them are joined; each may read those before it, if it is LATERAL or a function.
+    pub(super) fn from(&self, from: &[TableWithJoins], outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Side> {
+        let mut left = Side { relation: Relation::one_row(), names: Namespace::default() };
+        for (index, part) in from.iter().enumerate() {
+            let before = Level::new(outer, withs, left.names, Clause::From);
+            let right = self.joined(part, outer, &before, withs)?;
+            let is_lateral = before.is_read.get();
+            left.names = before.names;
+            left = match index {
+                0 => right,
+                _ => {
+                    let names = left.names.joined(right.names)?;
+                    let (left, right) = (left.relation, right.relation);
+                    Side { relation: combine(JoinKind::Inner, left, right, Scalar::boolean(true), is_lateral), names }
+                }
+            };
+        }
+        Ok(left)
+    }
+
+    /// A part of FROM with the joins behind it.
+    fn joined(
+        &self,
+        part: &TableWithJoins,
+        outer: Option<&Level<'_>>,
+        before: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Side> {
+        let mut left = self.factor(&part.relation, outer, before, withs)?;
+        for join in &part.joins {
+            let level = Level::new(Some(before), withs, left.names, Clause::From);
+            let right = self.factor(&join.relation, outer, &level, withs)?;
+            let is_lateral = level.is_read.get();
+            left.names = level.names;
+            left = self.join(left, right, &join.join_operator, is_lateral, outer, withs)?;
+        }
+        Ok(left)
+    }
+
+    fn join(
+        &self,
+        left: Side,
+        right: Side,
+        operator: &JoinOperator,
+        is_lateral: bool,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Side> {
+        let none = JoinConstraint::None;
+        let (kind, constraint) = match operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::StraightJoin(constraint) => (Kind::Inner, constraint),
+            JoinOperator::CrossJoin(constraint) => (Kind::Inner, constraint),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (Kind::Left, constraint),
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (Kind::Right, constraint),
+            JoinOperator::FullOuter(constraint) => (Kind::Full, constraint),
+            JoinOperator::Semi(constraint) | JoinOperator::LeftSemi(constraint) => (Kind::Semi, constraint),
+            JoinOperator::Anti(constraint) | JoinOperator::LeftAnti(constraint) => (Kind::Anti, constraint),
+            JoinOperator::RightSemi(constraint) => (Kind::RightSemi, constraint),
+            JoinOperator::RightAnti(constraint) => (Kind::RightAnti, constraint),
+            JoinOperator::CrossApply => (Kind::Inner, &none),
+            JoinOperator::OuterApply => (Kind::Left, &none),
+            JoinOperator::AsOf { .. } => return Err(unsupported("ASOF JOIN")),
+            JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
+                return Err(unsupported("ARRAY JOIN"));
+            }
+        };
+        if is_lateral && !matches!(kind, Kind::Inner | Kind::Left | Kind::Semi | Kind::Anti) {
+            let error = Error::input("invalid reference to the left side of a RIGHT or FULL JOIN").with_code("42P10");
+            return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
+        }
+        let has_condition = !matches!(constraint, JoinConstraint::None);
+        let needs_none =
+            matches!(operator, JoinOperator::CrossJoin(_) | JoinOperator::CrossApply | JoinOperator::OuterApply);
+        if !has_condition && !needs_none {
+            let error = Error::input("a JOIN needs a condition: ON … or USING (…)").with_code("42601");
+            return Err(error.with_hint("CROSS JOIN joins each row with each"));
+        }
+        let using = match constraint {
+            JoinConstraint::Using(names) => {
+                let names = names.iter().filter_map(|name| name.0.last()?.as_ident().cloned());
+                Some(names.collect::<Vec<Ident>>())
+            }
+            JoinConstraint::Natural => Some(left.names.common(&right.names)),
+            JoinConstraint::On(_) | JoinConstraint::None => None,
+        };
+        let left_range = (0..left.names.sources.len(), 0..left.names.merged_count());
+        let mut merged = Vec::new();
+        let mut conditions = Vec::new();
+        for name in using.iter().flatten() {
+            let (left_shown, right_shown) = (left.names.using(name, "left")?, right.names.using(name, "right")?);
+            let (left_column, right_column) = (left.names.shown(left_shown), right.names.shown(right_shown));
+            let equal = self.compare(Comparison::Equal, left_column.scalar(), right_column.scalar());
+            conditions.push(equal.map_err(|error| placed(error, || name_place(name)))?);
+            let pair = (left_column.clone(), right_column.clone());
+            merged.push((pair, left_shown, left.names.shifted(right_shown)));
+        }
+        let mut names = left.names.joined(right.names)?;
+        let right_range = (left_range.0.end..names.sources.len(), left_range.1.end..names.merged_count());
+        if let JoinConstraint::On(condition) = constraint {
+            let level = Level::new(outer, withs, names, Clause::On);
+            conditions.push(self.condition(condition, &level, "JOIN/ON")?);
+            names = level.names;
+        }
+        let on = Scalar::all(conditions);
+        let mut pad =
+            |(sources, merged): &(Range<usize>, Range<usize>)| names.pad(self, sources.clone(), merged.clone());
+        match kind {
+            Kind::Left => pad(&right_range),
+            Kind::Right => pad(&left_range),
+            Kind::Full => {
+                pad(&left_range);
+                pad(&right_range);
+            }
+            Kind::Inner | Kind::Semi | Kind::Anti | Kind::RightSemi | Kind::RightAnti => {}
+        }
+        let (left_relation, right_relation) = (left.relation, right.relation);
+        let relation = match kind {
+            Kind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
+            Kind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
+            Kind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
+            // The engine's left joins keep the left side.
+            Kind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
+            Kind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
+            Kind::Anti => combine(JoinKind::Anti, left_relation, right_relation, on, is_lateral),
+            Kind::RightSemi => combine(JoinKind::Semi, right_relation, left_relation, on, false),
+            Kind::RightAnti => combine(JoinKind::Anti, right_relation, left_relation, on, false),
+        };
+        match kind {
+            Kind::Semi | Kind::Anti => names.keep(left_range.0),
+            Kind::RightSemi | Kind::RightAnti => names.keep(right_range.0),
+            Kind::Inner | Kind::Left | Kind::Right | Kind::Full => {}
+        }
+        if merged.is_empty() || matches!(kind, Kind::Semi | Kind::Anti | Kind::RightSemi | Kind::RightAnti) {
+            return Ok(Side { relation, names });
+        }
+        let mut computed = Vec::new();
+        let mut columns = Vec::with_capacity(merged.len());
+        for ((left, right), left_shown, right_shown) in merged {
+            let common = common_of(&[left.sql_type.clone(), right.sql_type.clone()], "JOIN/USING")?;
+            let cast = |column: &Column| self.cast(column.scalar(), &common, Way::Implicit);
+            let column = match kind {
+                Kind::Full => {
+                    let both = Scalar::Coalesce(vec![cast(&left)?, cast(&right)?]);
+                    let column = self.numbers.named(&left.name, common, true);
+                    computed.push((column.clone(), both));
+                    column
+                }
+                _ => {
+                    let kept = if kind == Kind::Right { &right } else { &left };
+                    if kept.sql_type == common {
+                        Column { name: left.name.clone(), ..kept.clone() }
+                    } else {
+                        let scalar = cast(kept)?;
+                        let column = self.column_for(&left.name, &scalar);
+                        computed.push((column.clone(), scalar));
+                        column
+                    }
+                }
+            };
+            columns.push((column, left_shown, right_shown));
+        }
+        names.merge(columns);
+        Ok(Side { relation: relation.mapped(computed), names })
+    }
+
+    fn factor(
+        &self,
+        factor: &TableFactor,
+        outer: Option<&Level<'_>>,
+        before: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Side> {
+        stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match factor {
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
+                if args.settings.is_some() {
+                    return Err(unsupported("SETTINGS of a function in FROM"));
+                }
+                self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)
+            }
+            TableFactor::Function { name, args, with_ordinality, alias, .. } => {
+                self.table_function(name, args, *with_ordinality, alias.as_ref(), before, withs)
+            }
+            TableFactor::Table { name, alias, version, with_ordinality, partitions, sample, with_hints, .. } => {
+                if version.is_some() {
+                    return Err(unsupported("a table's past version"));
+                }
+                if *with_ordinality {
+                    let error = Error::input("WITH ORDINALITY follows a function").with_code("42601");
+                    return Err(error.with_hint("row_number() OVER () numbers rows"));
+                }
+                if !partitions.is_empty() || !with_hints.is_empty() {
+                    return Err(unsupported("what is behind the table's name"));
+                }
+                self.table(name, alias.as_ref(), sample.as_ref(), withs)
+            }
+            TableFactor::Derived { lateral, subquery, alias, sample } => {
+                let around = if *lateral { Some(before) } else { outer };
+                let rows = self.query(subquery, around, withs)?;
+                let rows = self.settled(rows)?;
+                let columns = rows.columns();
+                let relation = self.sampled(rows.relation, sample.as_ref())?;
+                named(relation, columns, alias.as_ref(), None)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let side = self.joined(table_with_joins, outer, before, withs)?;
+                let Some(alias) = alias else { return Ok(side) };
+                let columns = side.names.columns().cloned().collect();
+                let relation = self.with_markers(side.relation, &side.names);
+                named(relation, columns, Some(alias), None)
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset, with_ordinality, .. } => {
+                if *with_offset {
+                    return Err(unsupported("WITH OFFSET").with_hint("WITH ORDINALITY counts from 1"));
+                }
+                let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
+                let arrays = array_exprs.iter().map(|array| {
+                    let scalar = self.scalar(array, &level)?;
+                    self.row_array("unnest", vec![scalar]).map_err(|error| placed(error, || place(array)))
+                });
+                let arrays = arrays.collect::<Result<Vec<_>>>()?;
+                let items = arrays.into_iter().map(|array| ("unnest".to_owned(), array)).collect();
+                self.rows_of(items, *with_ordinality, alias.as_ref())
+            }
+            TableFactor::TableFunction { expr: Expr::Function(function), alias } => {
+                self.table_function(&function.name, written(function), false, alias.as_ref(), before, withs)
+            }
+            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => Err(unsupported("PIVOT")),
+            other => Err(unsupported(format!("{other} in FROM"))),
+        })
+    }
+
+    /// A table, a view or a common table expression. Fails with 42P01 if there is none of the name.
+    fn table(
+        &self,
+        name: &ObjectName,
+        alias: Option<&TableAlias>,
+        sample: Option<&TableSampleKind>,
+        withs: &Withs<'_>,
+    ) -> Result<Side> {
+        let parts = name.0.iter().filter_map(|part| part.as_ident()).collect::<Vec<_>>();
+        if let [only] = parts.as_slice()
+            && let Some(entry) = withs.find(&normalized(only))
+        {
+            entry.reads.set(entry.reads.get() + 1);
+            let columns = entry
+                .columns
+                .iter()
+                .map(|column| self.numbers.named(&column.name, column.sql_type.clone(), column.nullable));
+            let columns = columns.collect::<Vec<_>>();
+            let table = WithTable { id: entry.id, name: normalized(only), columns: columns.clone() };
+            let relation = self.sampled(Relation::With(table), sample)?;
+            return named(relation, columns, alias, Some((normalized(only), vec![])));
+        }
+        let at = |error| placed(error, || parts.first().and_then(|part| name_place(part)));
+        let Some(found) = self.context.table(name).map_err(at)? else { return Err(at(self.unknown_table(name))) };
+        let qualifiers = match parts.as_slice() {
+            [] | [_] => vec![DEFAULT_SCHEMA.to_owned(), CATALOG_NAME.to_owned()],
+            [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
+        };
+        match found {
+            Named::Table { table, name } => {
+                let mut columns = Vec::new();
+                for (position, field) in table.schema().fields().iter().enumerate() {
+                    let Some(sql_type) = SqlType::of_field(field) else {
+                        let message =
+                            format!("the column '{}' of '{name}' has a type that SQL does not know", field.name());
+                        return Err(at(Error::unsupported(message).with_code("0A000")));
+                    };
+                    columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
+                }
+                let shown = columns.iter().map(|(_, column)| column.clone()).collect();
+                let mut scan = Scan { table, name: name.clone(), columns, sample: None };
+                scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
+                named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))
+            }
+            Named::View { query, columns, name } => {
+                if self.view_depth.get() >= VIEW_DEPTH_MAX {
+                    let message = format!("infinite recursion detected in the view '{name}'");
+                    return Err(at(Error::input(message).with_code("42P17")));
+                }
+                self.view_depth.set(self.view_depth.get() + 1);
+                let bound = self.query(&query, None, &Withs::default()).and_then(|rows| self.settled(rows));
+                self.view_depth.set(self.view_depth.get() - 1);
+                // Places in the view's text are none in the statement's.
+                let rows = bound.map_err(|error| at(error.context(format!("the view '{name}'"))))?;
+                let mut shown = rows.columns();
+                for (column, name) in shown.iter_mut().zip(columns) {
+                    column.name = name;
+                }
+                let relation = self.sampled(rows.relation, sample)?;
+                named(relation, shown, alias, Some((name, qualifiers)))
+            }
+        }
+    }
+
+    fn unknown_table(&self, name: &ObjectName) -> Error {
+        let text = name.0.iter().filter_map(|part| part.as_ident()).map(normalized).collect::<Vec<_>>().join(".");
+        if let Some((message, hint)) = self.context.instead_of(&text) {
+            return Error::input(message).with_code("42P01").with_hint(hint);
+        }
+        let error = Error::input(format!("no table is named '{text}'")).with_code("42P01");
+        let known = self.context.relations();
+        if known.is_empty() {
+            return error.with_hint("there are no tables yet: open a folder with --data, or use CREATE TABLE");
+        }
+        errors::suggest(error, &text, &known)
+    }
+
+    /// A function in FROM, or several side by side.
+    fn table_function(
+        &self,
+        name: &ObjectName,
+        arguments: &[FunctionArg],
+        with_ordinality: bool,
+        alias: Option<&TableAlias>,
+        before: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Side> {
+        let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
+        let last = name.0.last().and_then(|part| part.as_ident());
+        let function = last.map(normalized).unwrap_or_default();
+        let mut items = Vec::new();
+        if function == "rows from" {
+            for argument in arguments {
+                let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(call))) = argument else {
+                    return Err(Error::input("ROWS FROM is a list of functions").with_code("42601"));
+                };
+                let arguments = match &call.args {
+                    FunctionArguments::Subquery(_) => return Err(unsupported("a subquery as a function's arguments")),
+                    _ => written(call),
+                };
+                let (start, call_name) = (items.len(), bare_name(call));
+                self.items_of(&call_name, arguments, &level, &mut items)
+                    .map_err(|error| placed(error, || call.name.0.last()?.as_ident().and_then(name_place)))?;
+                debug_assert!(items.len() > start, "a function gives a column");
+            }
+        } else {
+            if let Some(side) = self.foreign_table(&function, arguments, alias, &level)? {
+                return Ok(side);
+            }
+            self.items_of(&function, arguments, &level, &mut items)
+                .map_err(|error| placed(error, || last.and_then(name_place)))?;
+        }
+        self.rows_of(items, with_ordinality, alias)
+    }
+
+    /// A function that is a table of the catalog's, if its arguments are known.
+    fn foreign_table(
+        &self,
+        name: &str,
+        arguments: &[FunctionArg],
+        alias: Option<&TableAlias>,
+        level: &Level<'_>,
+    ) -> Result<Option<Side>> {
+        if is_row_function(name) || !scalars(name).is_empty() {
+            return Ok(None);
+        }
+        let mut known = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let (name, value) = match argument {
+                FunctionArg::Unnamed(value) => (None, value),
+                FunctionArg::Named { name, arg, .. } => (Some(normalized(name)), arg),
+                FunctionArg::ExprNamed { .. } => return Ok(None),
+            };
+            let scalar = self.typed(self.argument(value, level)?)?;
+            match scalar {
+                Scalar::Constant(constant) => known.push((name, constant)),
+                _ => return Ok(None),
+            }
+        }
+        match self.context.table_function(name, &known)? {
+            Some(Named::Table { table, name }) => {
+                let columns = table.schema();
+                let columns = columns.fields().iter().enumerate().filter_map(|(position, field)| {
+                    let sql_type = SqlType::of_field(field)?;
+                    Some((position, self.numbers.named(field.name(), sql_type, field.is_nullable())))
+                });
+                let columns = columns.collect::<Vec<_>>();
+                let shown = columns.iter().map(|(_, column)| column.clone()).collect();
+                let scan = Scan { table, name: name.clone(), columns, sample: None };
+                named(Relation::Scan(scan), shown, alias, Some((name, vec![]))).map(Some)
+            }
+            Some(Named::View { query, name, .. }) => {
+                let rows = self.query(&query, None, &Withs::default())?;
+                let rows = self.settled(rows)?;
+                let columns = rows.columns();
+                named(rows.relation, columns, alias, Some((name, vec![]))).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The arrays of a function's rows: several for `unnest` of several arrays.
+    fn items_of(
+        &self,
+        name: &str,
+        arguments: &[FunctionArg],
+        level: &Level<'_>,
+        items: &mut Vec<(String, Scalar)>,
+    ) -> Result<()> {
+        let arguments = self.arguments(name, arguments, level)?;
+        if name == "unnest" {
+            for array in arguments {
+                items.push((name.to_owned(), self.row_array(name, vec![array])?));
+            }
+            return Ok(());
+        }
+        if is_row_function(name) || name == "range" {
+            items.push((name.to_owned(), self.row_array(name, arguments)?));
+            return Ok(());
+        }
+        if !has_function(name) {
+            let types = arguments.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>();
+            let message = format!("function {name}({}) does not exist", types.join(", "));
+            return Err(Error::input(message).with_code("42883"));
+        }
+        // Any function is a table of one row.
+        let value = self.call(name, arguments)?;
+        let sql_type = SqlType::array_of(value.sql_type());
+        items.push((name.to_owned(), Scalar::Array { elements: vec![value], sql_type }));
+        Ok(())
+    }
+
+    /// Rows of arrays side by side.
+    fn rows_of(
+        &self,
+        arrays: Vec<(String, Scalar)>,
+        with_ordinality: bool,
+        alias: Option<&TableAlias>,
+    ) -> Result<Side> {
+        let is_single = arrays.len() == 1;
+        let mut items = Vec::with_capacity(arrays.len());
+        let mut shown = Vec::new();
+        let first = arrays.first().map(|(name, _)| name.clone()).unwrap_or_default();
+        let mut is_scalar = is_single && !with_ordinality;
+        for (name, array) in arrays {
+            // A function's only column has its alias' name.
+            let name = match alias {
+                Some(alias) if is_single => normalized(&alias.name),
+                _ => name,
+            };
+            let (columns, _) = self.element_columns(&name, &array);
+            is_scalar &= columns.len() == 1;
+            shown.extend(columns.iter().cloned());
+            items.push(FunctionItem { array, columns });
+        }
+        let ordinality = with_ordinality.then(|| self.numbers.named("ordinality", SqlType::BigInt, false));
+        shown.extend(ordinality.clone());
+        let has_types = alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some()));
+        let function = TableFunction { input: Box::new(Relation::one_row()), items, ordinality, keeps_all: false };
+        let mut relation = Relation::TableFunction(function);
+        if has_types && let Some(alias) = alias {
+            if is_scalar || alias.columns.len() != shown.len() {
+                let message = "a column definition list is only allowed for functions returning \"record\"";
+                return Err(errors::at(Error::input(message).with_code("42601"), name_place(&alias.name)));
+            }
+            let mut computed = Vec::new();
+            for (column, definition) in shown.iter_mut().zip(&alias.columns) {
+                let Some(data_type) = &definition.data_type else { continue };
+                let scalar = self.explicit(column.scalar(), &self.sql_type(data_type)?, false)?;
+                if scalar.as_column().is_none() {
+                    let cast = self.column_for(&column.name, &scalar);
+                    computed.push((cast.clone(), scalar));
+                    *column = cast;
+                }
+            }
+            relation = relation.mapped(computed);
+        }
+        let mut side = named(relation, shown, alias, Some((first, vec![])))?;
+        if let [source] = side.names.sources.as_mut_slice() {
+            source.is_scalar = is_scalar;
+        }
+        Ok(side)
+    }
+
+    /// TABLESAMPLE of rows that are no table's.
+    fn sampled(&self, relation: Relation, sample: Option<&TableSampleKind>) -> Result<Relation> {
+        let Some(sample) = sample else { return Ok(relation) };
+        let (share, _) = self.share(sample)?;
+        let random = self.call("random", vec![])?;
+        let value = datafusion::common::ScalarValue::Float64(Some(share));
+        let share = Scalar::Constant(Constant { value, sql_type: SqlType::Double });
+        Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
+    }
+
+    /// The share of rows of a TABLESAMPLE, and whether whole clusters are taken. Fails with 2202H for a share that is none.
+    fn share(&self, sample: &TableSampleKind) -> Result<(f64, bool)> {
+        let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
+        if sample.seed.is_some() {
+            return Err(unsupported("REPEATABLE"));
+        }
+        if sample.bucket.is_some() || sample.offset.is_some() {
+            return Err(unsupported("a sample of buckets"));
+        }
+        let Some(quantity) = &sample.quantity else {
+            return Err(Error::input("TABLESAMPLE needs a percentage").with_code("42601"));
+        };
+        if quantity.unit == Some(TableSampleUnit::Rows) {
+            return Err(unsupported("TABLESAMPLE of a number of rows").with_hint("LIMIT takes a number of rows"));
+        }
+        let percent = match &quantity.value {
+            Expr::Value(value) => match &value.value {
+                Value::Number(number, _) => number.parse::<f64>().ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| {
+            let error = Error::input("sample percentage must be between 0 and 100").with_code("2202H");
+            errors::at(error, place(&quantity.value))
+        })?;
+        let is_clusters = matches!(sample.name, Some(TableSampleMethod::System | TableSampleMethod::Block));
+        Ok((percent / 100.0, is_clusters))
+    }
+}
+
+/// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias names
+/// more columns than there are.
+fn named(
+    relation: Relation,
+    mut columns: Vec<Column>,
+    alias: Option<&TableAlias>,
+    own: Option<(String, Vec<String>)>,
+) -> Result<Side> {
+    let source = match alias {
+        None => {
+            let (name, qualifiers) = own.unzip();
+            let mut source = Source::new(name, columns);
+            source.qualifiers = qualifiers.unwrap_or_default();
+            source
+        }
+        Some(alias) => {
+            let name = normalized(&alias.name);
+            if alias.columns.len() > columns.len() {
+                let message = format!(
+                    "table \"{name}\" has {} columns available but {} columns specified",
+                    columns.len(),
+                    alias.columns.len()
+                );
+                return Err(errors::at(Error::input(message).with_code("42P10"), name_place(&alias.name)));
+            }
+            for (column, definition) in columns.iter_mut().zip(&alias.columns) {
+                column.name = normalized(&definition.name);
+            }
+            Source::new(Some(name), columns)
+        }
+    };
+    Ok(Side { relation, names: Namespace::of(source) })
+}
+
+/// A join; a dependent one if the right side reads the left. Functions of the left side's columns are put on top of it.
+fn combine(kind: JoinKind, left: Relation, right: Relation, on: Scalar, is_lateral: bool) -> Relation {
+    let (left, right) = (Box::new(left), Box::new(right));
+    if !is_lateral {
+        return Relation::Join(Join { kind, left, right, on });
+    }
+    let is_always = on.as_constant().and_then(Constant::as_bool) == Some(true);
+    match (&kind, *right) {
+        (JoinKind::Inner, Relation::TableFunction(function)) if *function.input == Relation::one_row() => {
+            let function = TableFunction { input: left, ..function };
+            Relation::TableFunction(function).filtered(on)
+        }
+        (JoinKind::Left, Relation::TableFunction(function)) if is_always && *function.input == Relation::one_row() => {
+            Relation::TableFunction(TableFunction { input: left, keeps_all: true, ..function })
+        }
+        (_, right) => Relation::Apply(Apply { kind, left, right: Box::new(right), on }),
+    }
+}
+
+/// The table of `TABLE name`.
+pub(super) fn table_of(table: &ast::Table) -> ObjectName {
+    let parts = table.schema_name.iter().chain(&table.table_name).map(|name| Ident::new(name.clone()));
+    ObjectName::from(parts.collect::<Vec<_>>())
+}
+
+impl Binder<'_> {
+    /// `TABLE name`: all rows of a table.
+    pub(super) fn whole_table(&self, table: &ast::Table, withs: &Withs<'_>) -> Result<Side> {
+        self.table(&table_of(table), None, None, withs)
+    }
+}

@@ -1,0 +1,382 @@
+//! Calls of functions: which kind of function a name is, and the functions that are written like calls but are none.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+};
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::{aggregates, has_function, scalars};
+
+use super::expressions::subquery_scalar;
+use super::operators::record;
+use super::scope::Level;
+use super::{Binder, name_place, normalized, unsupported, windows};
+use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
+use crate::errors;
+
+/// Functions that give a row per element of the array that the catalog's function of that name gives.
+const ROW_FUNCTIONS: [&str; 20] = [
+    "generate_series",
+    "generate_subscripts",
+    "json_array_elements",
+    "json_array_elements_text",
+    "json_each",
+    "json_each_text",
+    "json_object_keys",
+    "jsonb_array_elements",
+    "jsonb_array_elements_text",
+    "jsonb_each",
+    "jsonb_each_text",
+    "jsonb_object_keys",
+    "jsonb_path_query",
+    "pg_expandarray",
+    "_pg_expandarray",
+    "pg_timezone_names",
+    "regexp_matches",
+    "regexp_split_to_table",
+    "string_to_table",
+    "unnest",
+];
+
+/// What functions with names in front of their arguments call them, and what they are if left out.
+const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+
+/// Whether a function gives rows.
+pub(super) fn is_row_function(name: &str) -> bool {
+    ROW_FUNCTIONS.contains(&name)
+}
+
+/// A function's name without its schema.
+pub(super) fn bare_name(function: &Function) -> String {
+    function.name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default()
+}
+
+/// The arguments as they are written.
+pub(super) fn written(function: &Function) -> &[FunctionArg] {
+    match &function.args {
+        FunctionArguments::List(list) => &list.args,
+        FunctionArguments::None | FunctionArguments::Subquery(_) => &[],
+    }
+}
+
+/// DISTINCT.
+pub(super) fn is_distinct(function: &Function) -> bool {
+    matches!(&function.args, FunctionArguments::List(list)
+        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
+}
+
+impl Binder<'_> {
+    /// A call. Fails with 42883 if there is no such function.
+    pub(super) fn function(&self, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let name = bare_name(function);
+        if let FunctionArguments::Subquery(query) = &function.args {
+            return self.of_subquery(&name, query, level);
+        }
+        if function.over.is_some() {
+            return self.window_function(&name, function, level);
+        }
+        if name == "grouping" {
+            return self.grouping_call(function, level);
+        }
+        if !aggregates(&name).is_empty() {
+            return self.aggregate(&name, function, level);
+        }
+        if windows::is_window_function(&name) {
+            let error = Error::input(format!("{name}() is a window function: it needs OVER (…) behind it"));
+            return Err(error.with_code("42809").with_hint(format!("for example {name}() OVER (ORDER BY …)")));
+        }
+        let misplaced = [
+            ("DISTINCT", is_distinct(function)),
+            ("FILTER", function.filter.is_some()),
+            ("WITHIN GROUP", !function.within_group.is_empty()),
+        ];
+        if let Some((clause, _)) = misplaced.iter().find(|(_, is_there)| *is_there) {
+            if !has_function(&name) {
+                return Err(self.unknown_function(&name, &[]));
+            }
+            let message = format!("{clause} specified, but {name} is not an aggregate function");
+            return Err(Error::input(message).with_code("42809"));
+        }
+        if let Some(scalar) = self.special(&name, function, level)? {
+            return Ok(scalar);
+        }
+        let arguments = self.arguments(&name, written(function), level)?;
+        self.named_call(&name, arguments, level)
+    }
+
+    /// A function of bound arguments.
+    fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        if is_row_function(name) {
+            return self.row_function(name, arguments, level);
+        }
+        if let Some(template) = self.context.template(name, arguments.len()) {
+            let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
+            self.templates.borrow_mut().push(Arc::new(arguments));
+            let bound = self.scalar(&template, level);
+            self.templates.borrow_mut().pop();
+            return bound;
+        }
+        if arguments.is_empty()
+            && let Some(fact) = self.context.fact(name)
+        {
+            self.is_transient.set(true);
+            return Ok(Scalar::Constant(fact));
+        }
+        if !has_function(name) {
+            // A type's name is a function that casts.
+            if arguments.len() == 1
+                && let Some(to) = SqlType::named(name, &[])
+            {
+                let argument = arguments.into_iter().next().ok_or_else(|| Error::bug("no argument"))?;
+                return self.explicit(argument, &to, false);
+            }
+            return Err(self.unknown_function(name, &arguments));
+        }
+        self.call(name, arguments)
+    }
+
+    /// The error for a name that is no function's.
+    pub(super) fn unknown_function(&self, name: &str, arguments: &[Scalar]) -> Error {
+        let types = arguments.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
+        Error::input(format!("function {name}({types}) does not exist")).with_code("42883")
+    }
+
+    fn of_subquery(&self, name: &str, query: &Query, level: &Level<'_>) -> Result<Scalar> {
+        match name {
+            "array" => {
+                let rows = self.one_column(query, level)?;
+                Ok(subquery_scalar(SubqueryKind::Array, rows))
+            }
+            "exists" => Ok(subquery_scalar(SubqueryKind::Exists, self.subquery(query, level)?)),
+            _ => {
+                let rows = self.one_column(query, level)?;
+                self.named_call(name, vec![subquery_scalar(SubqueryKind::Value, rows)], level)
+            }
+        }
+    }
+
+    /// The arguments of a function, those with names put in their places.
+    pub(super) fn arguments(&self, name: &str, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
+        let is_named = arguments.iter().any(|argument| !matches!(argument, FunctionArg::Unnamed(_)));
+        if is_named && name == "make_interval" {
+            return self.interval_arguments(arguments, level);
+        }
+        let bound = arguments.iter().map(|argument| match argument {
+            FunctionArg::Unnamed(argument) => self.argument(argument, level),
+            other => Err(unsupported(format!("the name in {name}({other})"))),
+        });
+        bound.collect()
+    }
+
+    fn interval_arguments(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
+        let zero = || Scalar::Constant(Constant::integer(0));
+        let mut places = std::iter::repeat_with(zero).take(MAKE_INTERVAL.len()).collect::<Vec<_>>();
+        for (position, argument) in arguments.iter().enumerate() {
+            let (place, value) = match argument {
+                FunctionArg::Unnamed(value) => (Some(position), value),
+                FunctionArg::Named { name, arg, .. } => {
+                    (MAKE_INTERVAL.iter().position(|known| *known == normalized(name)), arg)
+                }
+                FunctionArg::ExprNamed { arg, .. } => (None, arg),
+            };
+            let Some(slot) = place.and_then(|place| places.get_mut(place)) else {
+                return Err(Error::input(format!("make_interval has no argument {argument}")).with_code("42883"));
+            };
+            *slot = self.argument(value, level)?;
+        }
+        Ok(places)
+    }
+
+    /// One argument; `t.*` is the row.
+    pub(super) fn argument(&self, argument: &FunctionArgExpr, level: &Level<'_>) -> Result<Scalar> {
+        match argument {
+            FunctionArgExpr::Expr(expression) => self.scalar(expression, level),
+            FunctionArgExpr::QualifiedWildcard(name) => {
+                let names = name.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<Ident>>();
+                self.whole_row(&names, level).ok_or_else(|| {
+                    let error = Error::input(format!("no table or alias is named '{name}' here")).with_code("42P01");
+                    errors::at(error, names.first().and_then(name_place))
+                })
+            }
+            FunctionArgExpr::Wildcard | FunctionArgExpr::WildcardWithOptions(_) => {
+                Err(Error::input("* stands for all columns of a SELECT or for the rows of count(*)").with_code("42601"))
+            }
+        }
+    }
+
+    /// What is written like a call but is an expression of its own.
+    fn special(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let bound = || self.arguments(name, written(function), level);
+        let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
+        Ok(Some(match name {
+            "coalesce" | "ifnull" | "nvl" if name == "coalesce" || !has_function(name) => {
+                let (values, _) = self.in_common(bound()?, "COALESCE")?;
+                match values.len() {
+                    0 => return Err(wrong("at least one argument")),
+                    1 => values.into_iter().next().ok_or_else(|| Error::bug("no argument"))?,
+                    _ => Scalar::Coalesce(values),
+                }
+            }
+            "nullif" => {
+                let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments"))?;
+                let left = self.evaluated_once(left, level)?;
+                let equal = self.compare(Comparison::Equal, left.clone(), right)?;
+                let left = self.typed(left)?;
+                let sql_type = left.sql_type();
+                let null = Scalar::Constant(Constant::null(sql_type.clone()));
+                Scalar::Case { arms: vec![(equal, null)], otherwise: Some(Box::new(left)), sql_type }
+            }
+            "if" | "iif" if !has_function(name) => {
+                let [condition, yes, no] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
+                let condition = self.wanted(condition, &SqlType::Boolean, |from| {
+                    format!("argument of {name} must be type boolean, not type {from}")
+                })?;
+                let (values, sql_type) = self.in_common(vec![yes, no], "CASE")?;
+                let [yes, no] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
+                Scalar::Case { arms: vec![(condition, yes)], otherwise: Some(Box::new(no)), sql_type }
+            }
+            "row" => record(bound()?, (1..).map(|index| format!("f{index}"))),
+            "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
+            "struct_pack" => {
+                let mut names = Vec::new();
+                let fields = written(function).iter().map(|argument| match argument {
+                    FunctionArg::Named { name, arg, .. } => {
+                        names.push(normalized(name));
+                        let scalar = self.argument(arg, level)?;
+                        self.typed(scalar)
+                    }
+                    _ => Err(wrong("arguments with names: struct_pack(a := 1)")),
+                });
+                let fields = fields.collect::<Result<Vec<_>>>()?;
+                record(fields, names.into_iter())
+            }
+            "named_struct" => {
+                let mut names = Vec::new();
+                let mut fields = Vec::new();
+                let mut arguments = bound()?.into_iter();
+                while let (Some(field), Some(value)) = (arguments.next(), arguments.next()) {
+                    names.push(Self::candidate(&field).literal.ok_or_else(|| wrong("names as literals"))?);
+                    fields.push(self.typed(value)?);
+                }
+                record(fields, names.into_iter())
+            }
+            "make_array" | "list_value" => self.array(bound()?)?,
+            "between symmetric" => {
+                let [value, one, other] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
+                let there = self.between(value.clone(), one.clone(), other.clone())?;
+                let back = self.between(value, other, one)?;
+                Scalar::any([there, back])
+            }
+            "now" | "transaction_timestamp" | "statement_timestamp" | "clock_timestamp" | "current_timestamp" => {
+                bound()?;
+                self.now()
+            }
+            "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
+            "current_time" | "localtime" => self.now().cast(SqlType::Time, true),
+            "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
+            "pg_typeof" => {
+                let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                let name = argument.sql_type().without_modifier().to_string();
+                let name = if name == "bpchar" { "character".to_owned() } else { name };
+                Scalar::Constant(Constant::text(name))
+            }
+            "current_setting" => {
+                let arguments = bound()?;
+                let literal = arguments.first().and_then(|argument| Self::candidate(argument).literal);
+                let Some(setting) = literal else { return Ok(None) };
+                self.is_transient.set(true);
+                match self.context.setting(&setting.to_lowercase()) {
+                    Some(value) => Scalar::Constant(Constant::text(value)),
+                    None if arguments.len() > 1 => Scalar::Constant(Constant::null(SqlType::Text)),
+                    None => {
+                        let message = format!("unrecognized configuration parameter \"{setting}\"");
+                        return Err(Error::input(message).with_code("42704"));
+                    }
+                }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// A function that gives rows, in a SELECT list: its column, which appears when the list's functions have been put
+    /// below it. Fails with 0A000 where rows have no place.
+    fn row_function(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        if !level.clause.get().has_row_functions() || level.in_aggregate.get() || level.in_window.get() {
+            let place = if level.in_aggregate.get() { "aggregate function calls" } else { level.clause.get().name() };
+            let message = format!("set-returning functions are not allowed in {place}");
+            return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
+        }
+        let array = self.row_array(name, arguments)?;
+        let (columns, scalar) = self.element_columns(name, &array);
+        let mut layers = level.row_functions.borrow_mut();
+        // It reads the rows of those in its arguments.
+        let read = array.columns();
+        let is_read =
+            |items: &Vec<FunctionItem>| items.iter().flat_map(|item| &item.columns).any(|c| read.contains(&c.id));
+        let layer = layers.iter().rposition(is_read).map_or(0, |layer| layer + 1);
+        if layers.len() <= layer {
+            layers.push(Vec::new());
+        }
+        layers[layer].push(FunctionItem { array, columns });
+        Ok(scalar)
+    }
+
+    /// The array whose elements are a function's rows. Fails like [`call`](Self::call).
+    pub(super) fn row_array(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
+        if name != "unnest" {
+            return self.call(name, arguments);
+        }
+        let [array] = one(arguments)
+            .ok_or_else(|| Error::input("unnest() with several arguments stands in FROM").with_code("42883"))?;
+        let mut array = match array.sql_type() {
+            SqlType::Unknown => {
+                return Err(Error::input("function unnest(unknown) is not unique").with_code("42725"));
+            }
+            SqlType::Array(_) => self.typed_array(array)?,
+            other => {
+                return Err(Error::input(format!("function unnest({other}) does not exist")).with_code("42883"));
+            }
+        };
+        // All elements, of every dimension.
+        while matches!(array.sql_type().element(), Some(SqlType::Array(_))) && has_function("flatten") {
+            array = self.call("flatten", vec![array])?;
+        }
+        Ok(array)
+    }
+
+    /// An array whose elements have a type.
+    pub(super) fn typed_array(&self, array: Scalar) -> Result<Scalar> {
+        if array.sql_type().element() == Some(&SqlType::Unknown) {
+            return self.cast(array, &SqlType::array_of(SqlType::Text), super::operators::Way::Implicit);
+        }
+        Ok(array)
+    }
+
+    /// The columns of an array's elements, and the value that an element is.
+    pub(super) fn element_columns(&self, name: &str, array: &Scalar) -> (Vec<Column>, Scalar) {
+        let element = array.sql_type().element().cloned().unwrap_or(SqlType::Text);
+        if let SqlType::Record(fields) = &element {
+            let columns = fields.iter().map(|field| self.numbers.named(&field.name, field.sql_type.clone(), true));
+            let columns = columns.collect::<Vec<_>>();
+            let fields = columns.iter().map(Column::scalar).collect();
+            return (columns, Scalar::Record { fields, sql_type: element });
+        }
+        let column = self.numbers.named(name, element, true);
+        let scalar = column.scalar();
+        (vec![column], scalar)
+    }
+}
+
+fn one(arguments: Vec<Scalar>) -> Option<[Scalar; 1]> {
+    arguments.try_into().ok()
+}
+
+fn two(arguments: Vec<Scalar>) -> Option<[Scalar; 2]> {
+    arguments.try_into().ok()
+}
+
+fn three(arguments: Vec<Scalar>) -> Option<[Scalar; 3]> {
+    arguments.try_into().ok()
+}

@@ -1,0 +1,766 @@
+//! Aggregates and groups.
+//!
+//! Expressions above a GROUP BY are bound over the columns of FROM first, their aggregates as columns of their own. Once
+//! all are bound, what is equal to a group's expression becomes the group's column; a column that is left then is in no
+//! group (42803). An aggregate belongs to the SELECT of its innermost argument, which may be one around it.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
+    GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
+};
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::{AggregateBody, AggregateCall, order_key, resolve_aggregate};
+
+use super::functions::{bare_name, is_distinct, written};
+use super::operators::Way;
+use super::scope::{Clause, Level, Tracker};
+use super::select::Item;
+use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
+use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar, SortKey};
+use crate::errors;
+
+/// Grouping sets of one GROUP BY at most, as in PostgreSQL.
+const GROUPING_SETS_MAX: usize = 4096;
+/// Parts of a CUBE at most, as in PostgreSQL.
+const CUBE_PARTS_MAX: usize = 12;
+/// Arguments of GROUPING at most: bits of an `integer`.
+const GROUPING_ARGUMENTS_MAX: usize = 31;
+
+/// A call of GROUPING: the column that stands for it until the groups are known.
+pub(super) struct GroupingCall {
+    column: Column,
+    arguments: Vec<Scalar>,
+}
+
+/// What a SELECT is grouped by.
+#[derive(Default)]
+pub(super) struct Groups {
+    /// Whether there is a GROUP BY at all.
+    is_given: bool,
+    /// The expressions, over the columns of FROM.
+    scalars: Vec<Scalar>,
+    /// The groups that items of the SELECT list are.
+    of_items: HashMap<usize, usize>,
+    /// The sets, if there are several: positions among the expressions.
+    sets: Option<Vec<Vec<usize>>>,
+    /// What each group is above the aggregates.
+    columns: Vec<Scalar>,
+    /// The set's position.
+    set_index: Option<Column>,
+}
+
+/// What is bound of an aggregate's call.
+struct Call {
+    arguments: Vec<Scalar>,
+    is_distinct: bool,
+    filter: Option<Scalar>,
+    order: Vec<SortKey>,
+    is_within_group: bool,
+}
+
+impl Binder<'_> {
+    /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may stand.
+    pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
+        let was_inside = level.in_aggregate.replace(true);
+        let bound = self.aggregate_parts(name, function, level);
+        level.in_aggregate.set(was_inside);
+        let tracker = self.trackers.borrow_mut().pop();
+        let parts = bound?;
+        let target = level.at(tracker.and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
+        let is_nested = if target.depth == level.depth { was_inside } else { target.in_aggregate.get() };
+        if is_nested {
+            return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
+        }
+        if !target.clause.get().has_aggregates() {
+            let message = format!("aggregate functions are not allowed in {}", target.clause.get().name());
+            return Err(Error::input(message).with_code("42803"));
+        }
+        let call = self.chosen(name, &parts)?;
+        self.computed(name, call, parts, &|item, nullable| {
+            let mut aggregates = target.aggregates.borrow_mut();
+            let known = aggregates.iter().find(|(_, other)| *other == item).map(|(column, _)| column.clone());
+            let column = known.unwrap_or_else(|| {
+                let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
+                aggregates.push((column.clone(), item));
+                column
+            });
+            if target.depth < level.depth {
+                target.read.borrow_mut().insert(column.id);
+            }
+            column.scalar()
+        })
+    }
+
+    fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {
+        let mut arguments = self.aggregate_arguments(name, function, level)?;
+        let mut order = &[][..];
+        if let FunctionArguments::List(list) = &function.args {
+            for clause in &list.clauses {
+                match clause {
+                    FunctionArgumentClause::OrderBy(keys) => order = keys,
+                    FunctionArgumentClause::Separator(separator) => arguments.push(self.literal(&separator.value)?),
+                    other => return Err(unsupported(format!("{other} in {name}"))),
+                }
+            }
+        }
+        if function.null_treatment.is_some() {
+            return Err(Error::input("aggregate functions do not accept RESPECT/IGNORE NULLS").with_code("0A000"));
+        }
+        let is_within_group = !function.within_group.is_empty();
+        let order = if is_within_group { &function.within_group } else { order };
+        let order = order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
+        if is_within_group {
+            arguments.extend(order.iter().map(|key| key.scalar.clone()));
+        }
+        let filter = match &function.filter {
+            Some(filter) => Some(self.condition(filter, level, "FILTER")?),
+            None => None,
+        };
+        let is_distinct = is_distinct(function);
+        if is_distinct && !is_within_group && order.iter().any(|key| !arguments.contains(&key.scalar)) {
+            let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+            return Err(Error::input(message).with_code("42P10"));
+        }
+        Ok(Call { arguments, is_distinct, filter, order, is_within_group })
+    }
+
+    /// The arguments of an aggregate; none for `*`.
+    pub(super) fn aggregate_arguments(
+        &self,
+        name: &str,
+        function: &Function,
+        level: &Level<'_>,
+    ) -> Result<Vec<Scalar>> {
+        match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => Ok(vec![]),
+            [] if name == "count" && !matches!(function.args, FunctionArguments::None) => Ok(vec![]),
+            arguments => self.arguments(name, arguments, level),
+        }
+    }
+
+    /// One part of an ORDER BY within an expression.
+    pub(super) fn sort_key(&self, key: &OrderByExpr, level: &Level<'_>) -> Result<SortKey> {
+        let scalar = self.typed_scalar(&key.expr, level)?;
+        self.sorted(scalar, &key.options, Some(&key.expr))
+    }
+
+    /// An expression with the direction that ORDER BY says.
+    pub(super) fn sorted(
+        &self,
+        scalar: Scalar,
+        options: &OrderByOptions,
+        expression: Option<&Expr>,
+    ) -> Result<SortKey> {
+        if matches!(scalar.sql_type(), SqlType::Json | SqlType::Map(_)) {
+            let message = format!("could not identify an ordering operator for type {}", scalar.sql_type());
+            return Err(placed(Error::input(message).with_code("42883"), || expression.and_then(place)));
+        }
+        let descending = options.asc == Some(false);
+        Ok(SortKey { scalar, descending, nulls_first: options.nulls_first.unwrap_or(descending) })
+    }
+
+    fn chosen(&self, name: &str, parts: &Call) -> Result<AggregateCall> {
+        let candidates = parts.arguments.iter().map(Self::candidate).collect::<Vec<_>>();
+        let call = resolve_aggregate(name, &candidates)?;
+        if call.overload.is_ordered_set != parts.is_within_group {
+            let message = if parts.is_within_group {
+                format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP")
+            } else {
+                format!("WITHIN GROUP is required for ordered-set aggregate {name}")
+            };
+            return Err(Error::input(message).with_code("42809"));
+        }
+        Ok(call)
+    }
+
+    /// An aggregate by name over bound arguments.
+    fn plain(
+        &self,
+        name: &str,
+        arguments: Vec<Scalar>,
+        parts: &Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
+        let call = resolve_aggregate(name, &candidates)?;
+        let parts = Call {
+            arguments,
+            is_distinct: parts.is_distinct,
+            filter: parts.filter.clone(),
+            order: vec![],
+            is_within_group: false,
+        };
+        self.computed(name, call, parts, place)
+    }
+
+    /// The value of an aggregate: one item that the engine computes, or an expression of several. `place` puts an item
+    /// where it belongs and gives its column.
+    fn computed(
+        &self,
+        name: &str,
+        call: AggregateCall,
+        mut parts: Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        match call.overload.body {
+            AggregateBody::DataFusion { .. } => {}
+            AggregateBody::Average => return self.average(&call, parts, place),
+            AggregateBody::Rewritten => return self.rewritten(name, &call, parts, place),
+        }
+        let arguments = std::mem::take(&mut parts.arguments).into_iter().enumerate();
+        let arguments = arguments.map(|(index, argument)| match call.arguments.get(index) {
+            Some(to) => self.cast(argument, to, Way::Implicit),
+            None => self.typed(argument),
+        });
+        let mut arguments = arguments.collect::<Result<Vec<_>>>()?;
+        // What is counted once is told apart by its key.
+        if parts.is_distinct && name == "count" {
+            arguments = arguments.into_iter().map(|argument| self.key(argument)).collect();
+        }
+        let order = parts.order.into_iter().map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect();
+        let item = AggregateItem { call, arguments, is_distinct: parts.is_distinct, filter: parts.filter, order };
+        Ok(place(item, name != "count"))
+    }
+
+    /// `avg` of integers and numerics: the sum by the count.
+    fn average(
+        &self,
+        call: &AggregateCall,
+        mut parts: Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let argument = parts.arguments.pop().ok_or_else(|| Error::bug("avg without an argument"))?;
+        let argument = match call.arguments.first() {
+            Some(to) => self.cast(argument, to, Way::Implicit)?,
+            None => argument,
+        };
+        let sum = self.plain("sum", vec![argument.clone()], &parts, place)?;
+        let count = self.plain("count", vec![argument], &parts, place)?;
+        let quotient = self.operator("/", vec![self.as_numeric(sum)?, self.as_numeric(count)?])?;
+        self.cast(quotient, &call.returns, Way::Implicit)
+    }
+
+    /// An integer as a numeric without digits behind the point.
+    fn as_numeric(&self, scalar: Scalar) -> Result<Scalar> {
+        match scalar.sql_type() {
+            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => {
+                self.cast(scalar, &SqlType::decimal(19, 0), Way::Implicit)
+            }
+            _ => Ok(scalar),
+        }
+    }
+
+    /// Aggregates that are expressions of others.
+    fn rewritten(
+        &self,
+        name: &str,
+        call: &AggregateCall,
+        mut parts: Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let arguments = std::mem::take(&mut parts.arguments).into_iter().enumerate();
+        let arguments = arguments.map(|(index, argument)| match call.arguments.get(index) {
+            Some(to) => self.cast(argument, to, Way::Implicit),
+            None => self.typed(argument),
+        });
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let is_there = |argument: &Scalar| Scalar::IsNull(Box::new(argument.clone())).negate();
+        match (name, arguments.as_slice()) {
+            ("every", [_]) => self.plain("bool_and", arguments, &parts, place),
+            // The value of the row whose key is the least or the greatest.
+            ("min" | "max", [argument]) => {
+                let first = ["first", "first_value", "any_value"]
+                    .into_iter()
+                    .find_map(|first| resolve_aggregate(first, &[Self::candidate(argument)]).ok());
+                let first = first.ok_or_else(|| unsupported(format!("{name}({})", argument.sql_type())))?;
+                let filter = Scalar::all(parts.filter.take().into_iter().chain([is_there(argument)]));
+                let key = self.key(argument.clone());
+                let item = AggregateItem {
+                    call: first,
+                    order: vec![SortKey { scalar: key, descending: name == "max", nulls_first: false }],
+                    arguments,
+                    is_distinct: false,
+                    filter: Some(filter),
+                };
+                Ok(place(item, true))
+            }
+            ("percentile_cont" | "percentile_disc", [fraction, _]) if fraction.sql_type() == SqlType::Double => {
+                self.percentile(name == "percentile_cont", call, arguments, parts, place)
+            }
+            ("avg", [_]) => {
+                let sum = self.plain("sum", arguments.clone(), &parts, place)?;
+                let count = self.plain("count", arguments, &parts, place)?;
+                let count = self.cast(count, &SqlType::Double, Way::Implicit)?;
+                self.operator("/", vec![sum, count])
+            }
+            ("variance" | "var_samp" | "var_pop" | "stddev" | "stddev_samp" | "stddev_pop", [_]) => {
+                self.deviation(name, call, arguments, &parts, place)
+            }
+            _ => Err(unsupported(format!("the aggregate {name}"))),
+        }
+    }
+
+    /// Variances and deviations of integers and numerics: a function of the count, the sum and the sum of squares.
+    fn deviation(
+        &self,
+        name: &str,
+        call: &AggregateCall,
+        mut arguments: Vec<Scalar>,
+        parts: &Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let argument = arguments.pop().ok_or_else(|| Error::bug("a variance of nothing"))?;
+        let x = self.as_numeric(argument)?;
+        let square = self.operator("*", vec![x.clone(), x.clone()])?;
+        let count = self.plain("count", vec![x.clone()], parts, place)?;
+        let sum = self.plain("sum", vec![x], parts, place)?;
+        let squares = self.plain("sum", vec![square], parts, place)?;
+        let function = match name {
+            "variance" => "numeric_var_samp".to_owned(),
+            "stddev" => "numeric_stddev_samp".to_owned(),
+            other => format!("numeric_{other}"),
+        };
+        let value = self.call(&function, vec![count, sum, squares])?;
+        self.cast(value, &call.returns, Way::Implicit)
+    }
+
+    /// Percentiles of the sorted values: the value at a position, or between the values around it.
+    fn percentile(
+        &self,
+        is_continuous: bool,
+        call: &AggregateCall,
+        arguments: Vec<Scalar>,
+        mut parts: Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let mut arguments = arguments.into_iter();
+        let (Some(fraction), Some(value)) = (arguments.next(), arguments.next()) else {
+            return Err(Error::bug("a percentile of nothing"));
+        };
+        let all = resolve_aggregate("array_agg", &[Self::candidate(&value)])?;
+        let is_there = Scalar::IsNull(Box::new(value.clone())).negate();
+        let order = std::mem::take(&mut parts.order).into_iter();
+        let item = AggregateItem {
+            call: all,
+            arguments: vec![value.clone()],
+            is_distinct: false,
+            filter: Some(Scalar::all(parts.filter.take().into_iter().chain([is_there]))),
+            order: order.map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect(),
+        };
+        let values = place(item, true);
+        let double = |value: f64| {
+            let value = datafusion::common::ScalarValue::Float64(Some(value));
+            Scalar::Constant(Constant { value, sql_type: SqlType::Double })
+        };
+        let count = self.cast(self.call("cardinality", vec![values.clone()])?, &SqlType::Double, Way::Implicit)?;
+        let at = |position: Scalar| {
+            let index = self.cast(position, &SqlType::Integer, Way::Explicit)?;
+            self.call("array_get", vec![values.clone(), index])
+        };
+        let value = if is_continuous {
+            let last = self.operator("-", vec![count, double(1.0)])?;
+            let position = self.operator("*", vec![fraction, last])?;
+            let floor = self.call("floor", vec![position.clone()])?;
+            let ceiling = self.call("ceil", vec![position.clone()])?;
+            let low = at(self.operator("+", vec![floor.clone(), double(1.0)])?)?;
+            let high = at(self.operator("+", vec![ceiling, double(1.0)])?)?;
+            let share = self.operator("-", vec![position, floor])?;
+            let distance = self.operator("-", vec![high, low.clone()])?;
+            self.operator("+", vec![low, self.operator("*", vec![distance, share])?])?
+        } else {
+            let position = self.call("ceil", vec![self.operator("*", vec![fraction, count])?])?;
+            at(self.call("greatest", vec![position, double(1.0)])?)?
+        };
+        self.cast(value, &call.returns, Way::Implicit)
+    }
+
+    /// An aggregate as a window's function: `place` puts each item into the window.
+    pub(super) fn windowed(
+        &self,
+        name: &str,
+        arguments: Vec<Scalar>,
+        is_distinct: bool,
+        filter: Option<Scalar>,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let parts = Call { arguments, is_distinct, filter, order: vec![], is_within_group: false };
+        let call = self.chosen(name, &parts)?;
+        self.computed(name, call, parts, place)
+    }
+
+    /// GROUPING(a, b): which of its arguments a row's set leaves out.
+    pub(super) fn grouping_call(&self, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let name = bare_name(function);
+        let arguments = self.arguments(&name, written(function), level)?;
+        if arguments.len() > GROUPING_ARGUMENTS_MAX {
+            return Err(Error::input("GROUPING must have fewer than 32 arguments").with_code("54023"));
+        }
+        if !level.clause.get().has_aggregates() {
+            let message = format!("grouping operations are not allowed in {}", level.clause.get().name());
+            return Err(Error::input(message).with_code("42803"));
+        }
+        let column = self.numbers.named("grouping", SqlType::Integer, false);
+        let scalar = column.scalar();
+        level.groupings.borrow_mut().push(GroupingCall { column, arguments });
+        Ok(scalar)
+    }
+
+    /// GROUP BY. Fails with 42P10 for a position that is not in the list, 42803 for an aggregate in it.
+    pub(super) fn groups(&self, by: &GroupByExpr, items: &[Item], level: &Level<'_>) -> Result<Groups> {
+        let mut groups = Groups::default();
+        let was = level.clause.replace(Clause::GroupBy);
+        match by {
+            GroupByExpr::All(modifiers) => {
+                if let Some(modifier) = modifiers.first() {
+                    return Err(unsupported(format!("GROUP BY ALL {modifier}")));
+                }
+                groups.is_given = true;
+                for (index, item) in items.iter().enumerate() {
+                    if !self.has_aggregate(&item.scalar, level) {
+                        self.group_of_item(index, items, level, &mut groups)?;
+                    }
+                }
+            }
+            GroupByExpr::Expressions(expressions, modifiers) => {
+                groups.is_given = !expressions.is_empty();
+                let mut parts = Vec::with_capacity(expressions.len());
+                for expression in expressions {
+                    parts.push(self.grouping_sets(expression, items, level, &mut groups)?);
+                }
+                for modifier in modifiers {
+                    let singles = parts.drain(..).map(|sets| sets.into_iter().flatten().collect()).collect::<Vec<_>>();
+                    parts = match modifier {
+                        GroupByWithModifier::Rollup => vec![rollup(&singles)],
+                        GroupByWithModifier::Cube => vec![cube(&singles)?],
+                        other => return Err(unsupported(format!("GROUP BY … {other}"))),
+                    };
+                }
+                groups.sets = product(parts)?;
+            }
+        }
+        level.clause.set(was);
+        Ok(groups)
+    }
+
+    /// The sets that one part of GROUP BY stands for.
+    fn grouping_sets(
+        &self,
+        expression: &Expr,
+        items: &[Item],
+        level: &Level<'_>,
+        groups: &mut Groups,
+    ) -> Result<Vec<Vec<usize>>> {
+        let mut tuples = |tuples: &[Vec<Expr>]| {
+            let one = |tuple: &Vec<Expr>| self.group_tuple(tuple, items, level, groups);
+            tuples.iter().map(one).collect::<Result<Vec<_>>>()
+        };
+        match expression {
+            Expr::Rollup(parts) => Ok(rollup(&tuples(parts)?)),
+            Expr::Cube(parts) => cube(&tuples(parts)?),
+            Expr::GroupingSets(sets) => {
+                let mut all = Vec::new();
+                for set in sets {
+                    match set.as_slice() {
+                        [nested @ (Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Function(_))] => {
+                            all.extend(self.grouping_sets(nested, items, level, groups)?);
+                        }
+                        tuple => all.push(self.group_tuple(tuple, items, level, groups)?),
+                    }
+                }
+                Ok(all)
+            }
+            // Within GROUPING SETS the parser reads them as functions.
+            Expr::Function(function) if matches!(bare_name(function).as_str(), "rollup" | "cube") => {
+                let mut parts = Vec::new();
+                for argument in written(function) {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(part)) = argument else {
+                        return Err(unsupported(format!("{argument} in GROUP BY")));
+                    };
+                    parts.push(self.group_tuple(std::slice::from_ref(part), items, level, groups)?);
+                }
+                if bare_name(function) == "rollup" { Ok(rollup(&parts)) } else { cube(&parts) }
+            }
+            other => Ok(vec![self.group_tuple(std::slice::from_ref(other), items, level, groups)?]),
+        }
+    }
+
+    /// The groups of a parenthesized list.
+    fn group_tuple(
+        &self,
+        expressions: &[Expr],
+        items: &[Item],
+        level: &Level<'_>,
+        groups: &mut Groups,
+    ) -> Result<Vec<usize>> {
+        let mut indexes = Vec::with_capacity(expressions.len());
+        for expression in expressions {
+            match expression {
+                Expr::Tuple(parts) => indexes.extend(self.group_tuple(parts, items, level, groups)?),
+                other => indexes.push(self.group(other, items, level, groups)?),
+            }
+        }
+        Ok(indexes)
+    }
+
+    /// One expression of GROUP BY: a position or a name of the list, or an expression over FROM.
+    fn group(&self, expression: &Expr, items: &[Item], level: &Level<'_>, groups: &mut Groups) -> Result<usize> {
+        match expression {
+            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+                let position = number.parse::<usize>().ok().filter(|position| (1..=items.len()).contains(position));
+                let Some(position) = position else {
+                    let message = format!("GROUP BY position {number} is not in select list");
+                    return Err(errors::at(Error::input(message).with_code("42P10"), place(expression)));
+                };
+                return self.group_of_item(position - 1, items, level, groups);
+            }
+            Expr::Identifier(name) => {
+                // A column of FROM goes before a name of the list.
+                let wanted = normalized(name);
+                let named = items.iter().enumerate().filter(|(_, item)| item.name == wanted);
+                let named = named.map(|(index, _)| index).collect::<Vec<_>>();
+                let is_known = level.names.columns().any(|column| column.name == wanted);
+                if let Some(first) = named.first().filter(|_| !is_known) {
+                    if named.iter().any(|index| items[*index].scalar != items[*first].scalar) {
+                        let message = format!("GROUP BY \"{wanted}\" is ambiguous");
+                        return Err(errors::at(Error::input(message).with_code("42702"), name_place(name)));
+                    }
+                    return self.group_of_item(*first, items, level, groups);
+                }
+            }
+            _ => {}
+        }
+        let scalar = self.typed_scalar(expression, level)?;
+        // An item that is the same expression is the group.
+        if let Some(index) = items.iter().position(|item| item.scalar == scalar) {
+            return self.group_of_item(index, items, level, groups);
+        }
+        let known = groups.scalars.iter().position(|other| *other == scalar);
+        Ok(known.unwrap_or_else(|| groups.add(scalar)))
+    }
+
+    fn group_of_item(&self, index: usize, items: &[Item], level: &Level<'_>, groups: &mut Groups) -> Result<usize> {
+        if let Some(group) = groups.of_items.get(&index) {
+            return Ok(*group);
+        }
+        let item = &items[index];
+        if self.has_aggregate(&item.scalar, level) {
+            let error = Error::input("aggregate functions are not allowed in GROUP BY").with_code("42803");
+            return Err(errors::at(error, item.place()));
+        }
+        let group = groups.add(self.typed(item.scalar.clone())?);
+        groups.of_items.insert(index, group);
+        Ok(group)
+    }
+
+    /// Whether an aggregate or a window function of a level is in an expression.
+    fn has_aggregate(&self, scalar: &Scalar, level: &Level<'_>) -> bool {
+        let aggregates = level.aggregates.borrow();
+        let uses = level.window_uses.borrow();
+        let ids = aggregates.iter().map(|(column, _)| column.id);
+        let ids = ids.chain(uses.iter().flat_map(|window| window.items.iter().map(|(column, _)| column.id)));
+        let ids = ids.collect::<HashSet<ColumnId>>();
+        !ids.is_empty() && scalar.columns().iter().any(|id| ids.contains(id))
+    }
+
+    /// Whether a SELECT has groups.
+    pub(super) fn is_grouped(&self, groups: &Groups, has_having: bool, level: &Level<'_>) -> bool {
+        let has_calls = !level.aggregates.borrow().is_empty() || !level.groupings.borrow().is_empty();
+        groups.is_given || has_having || has_calls
+    }
+
+    /// Puts groups and aggregates on top of FROM and WHERE. Fails if a type has no groups.
+    pub(super) fn aggregated(&self, relation: Relation, groups: &mut Groups, level: &Level<'_>) -> Result<Relation> {
+        let mut aggregates = level.aggregates.take();
+        let has_sets = groups.sets.is_some();
+        let mut columns = Vec::with_capacity(groups.scalars.len());
+        for scalar in &groups.scalars {
+            let nullable = has_sets || scalar.nullable();
+            let name = self.name_of(scalar, level);
+            match order_key(&scalar.sql_type()) {
+                None => {
+                    let column = self.numbers.named(name, scalar.sql_type(), nullable);
+                    groups.columns.push(column.scalar());
+                    columns.push((column, scalar.clone()));
+                }
+                // Groups by the key; what is shown is the first of a group's values.
+                Some(call) => {
+                    let key = Scalar::Call { call, arguments: vec![scalar.clone()] };
+                    let column = self.numbers.named(&name, key.sql_type(), nullable);
+                    let first = ["first", "first_value", "any_value"]
+                        .into_iter()
+                        .find_map(|first| resolve_aggregate(first, &[Self::candidate(scalar)]).ok());
+                    let call = first.ok_or_else(|| unsupported(format!("GROUP BY of {}", scalar.sql_type())))?;
+                    let item = AggregateItem {
+                        call,
+                        arguments: vec![scalar.clone()],
+                        is_distinct: false,
+                        filter: None,
+                        order: vec![],
+                    };
+                    let shown = self.numbers.named(name, scalar.sql_type(), true);
+                    // Of a set without the group it is NULL, as the key is.
+                    let is_there = Scalar::IsNull(Box::new(column.scalar())).negate();
+                    groups.columns.push(Scalar::Case {
+                        arms: vec![(is_there, shown.scalar())],
+                        otherwise: None,
+                        sql_type: scalar.sql_type(),
+                    });
+                    aggregates.push((shown, item));
+                    columns.push((column, key));
+                }
+            }
+        }
+        let sets = groups.sets.as_ref().map(|sets| {
+            let set_index = self.numbers.named("set", SqlType::BigInt, false);
+            let included = |set: &Vec<usize>| (0..groups.scalars.len()).map(|group| set.contains(&group)).collect();
+            GroupingSets { sets: sets.iter().map(included).collect(), set_index }
+        });
+        groups.set_index = sets.as_ref().map(|sets| sets.set_index.clone());
+        let aggregate = Aggregate { input: Box::new(relation), groups: columns, sets, aggregates };
+        Ok(Relation::Aggregate(aggregate))
+    }
+
+    /// A name for a group's column.
+    fn name_of(&self, scalar: &Scalar, level: &Level<'_>) -> String {
+        let column = scalar.as_column();
+        let references = level.references.borrow();
+        let name = column.and_then(|id| references.get(&id)).map(|(_, name)| name.clone());
+        let name = name.map(|name| name.rsplit('.').next().unwrap_or_default().to_owned());
+        name.unwrap_or_else(|| "group".to_owned())
+    }
+
+    /// Expressions above the groups: what is a group's expression becomes its column. Fails with 42803 for a column that
+    /// is in no group.
+    pub(super) fn above_groups(&self, scalars: Vec<&mut Scalar>, groups: &Groups, level: &Level<'_>) -> Result<()> {
+        let inputs = level.names.ids();
+        let groupings = level.groupings.borrow();
+        let mut masks = HashMap::with_capacity(groupings.len());
+        for grouping in groupings.iter() {
+            masks.insert(grouping.column.id, self.grouping_mask(grouping, groups)?);
+        }
+        let above = Above { groups, inputs: &inputs, masks: &masks, level };
+        for scalar in scalars {
+            above.replace(scalar)?;
+        }
+        Ok(())
+    }
+
+    /// The bits that GROUPING has in each set.
+    fn grouping_mask(&self, grouping: &GroupingCall, groups: &Groups) -> Result<Scalar> {
+        let mut indexes = Vec::with_capacity(grouping.arguments.len());
+        for argument in &grouping.arguments {
+            let index = groups.scalars.iter().position(|group| group == argument);
+            indexes.push(index.ok_or_else(|| {
+                let message = "arguments to GROUPING must be grouping expressions of the associated query level";
+                Error::input(message).with_code("42803")
+            })?);
+        }
+        let mask = |set: &[usize]| indexes.iter().fold(0, |mask, index| mask << 1 | i32::from(!set.contains(index)));
+        let integer = |value: i32| Scalar::Constant(Constant::integer(value));
+        let (Some(sets), Some(set_index)) = (&groups.sets, &groups.set_index) else { return Ok(integer(0)) };
+        let arms = sets.iter().enumerate().map(|(index, set)| {
+            let index = Scalar::Constant(Constant::bigint(index as i64));
+            (Scalar::equal(set_index.scalar(), index), integer(mask(set)))
+        });
+        Ok(Scalar::Case { arms: arms.collect(), otherwise: Some(Box::new(integer(0))), sql_type: SqlType::Integer })
+    }
+}
+
+impl Groups {
+    fn add(&mut self, scalar: Scalar) -> usize {
+        self.scalars.push(scalar);
+        self.scalars.len() - 1
+    }
+
+    /// The group that an item of the list is, above the aggregates.
+    pub(super) fn of_item(&self, index: usize) -> Option<Scalar> {
+        self.of_items.get(&index).and_then(|group| self.columns.get(*group)).cloned()
+    }
+}
+
+/// Replaces what is below the groups by what is above.
+struct Above<'g, 's> {
+    groups: &'g Groups,
+    inputs: &'g HashMap<ColumnId, &'g Column>,
+    masks: &'g HashMap<ColumnId, Scalar>,
+    level: &'g Level<'s>,
+}
+
+impl Above<'_, '_> {
+    fn replace(&self, scalar: &mut Scalar) -> Result<()> {
+        if let Some(index) = self.groups.scalars.iter().position(|group| group == scalar) {
+            *scalar = self.groups.columns[index].clone();
+            return Ok(());
+        }
+        if let Scalar::Column { id, .. } = scalar {
+            if let Some(mask) = self.masks.get(id) {
+                *scalar = mask.clone();
+            } else if let Some(column) = self.inputs.get(id) {
+                return Err(self.ungrouped(column));
+            }
+            return Ok(());
+        }
+        stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || {
+            if let Scalar::Subquery(subquery) = scalar {
+                self.replace_in(&mut subquery.relation)?;
+            }
+            scalar.children_mut().into_iter().try_for_each(|child| self.replace(child))
+        })
+    }
+
+    fn replace_in(&self, relation: &mut Relation) -> Result<()> {
+        relation.scalars_mut().into_iter().try_for_each(|scalar| self.replace(scalar))?;
+        relation.inputs_mut().into_iter().try_for_each(|input| self.replace_in(input))
+    }
+
+    fn ungrouped(&self, column: &Column) -> Error {
+        let references = self.level.references.borrow();
+        let (place, name) = match references.get(&column.id) {
+            Some((place, name)) => (*place, name.as_str()),
+            None => (None, column.name.as_str()),
+        };
+        let message =
+            format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+        errors::at(Error::input(message).with_code("42803"), place)
+    }
+}
+
+/// ROLLUP: all parts, all but the last, …, none.
+fn rollup(parts: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    (0..=parts.len()).rev().map(|length| parts[..length].concat()).collect()
+}
+
+/// CUBE: all subsets. Fails with 54011 if there are too many parts.
+fn cube(parts: &[Vec<usize>]) -> Result<Vec<Vec<usize>>> {
+    if parts.len() > CUBE_PARTS_MAX {
+        return Err(Error::input(format!("CUBE is limited to {CUBE_PARTS_MAX} elements")).with_code("54011"));
+    }
+    let all = (0..1usize << parts.len()).rev();
+    let subset = |bits: usize| {
+        let is_in = |part: &usize| bits >> (parts.len() - 1 - part) & 1 == 1;
+        (0..parts.len()).filter(is_in).flat_map(|part| parts[part].iter().copied()).collect()
+    };
+    Ok(all.map(subset).collect())
+}
+
+/// Every combination of the parts' sets; `None` if it is one set of all groups. Fails with 54001 if there are too many.
+fn product(parts: Vec<Vec<Vec<usize>>>) -> Result<Option<Vec<Vec<usize>>>> {
+    if parts.iter().all(|sets| sets.len() == 1) {
+        return Ok(None);
+    }
+    let mut all = vec![vec![]];
+    for sets in parts {
+        if all.len() * sets.len() > GROUPING_SETS_MAX {
+            let message = format!("too many grouping sets present (maximum {GROUPING_SETS_MAX})");
+            return Err(Error::input(message).with_code("54001"));
+        }
+        let combined =
+            all.iter().flat_map(|left: &Vec<usize>| sets.iter().map(|right| [left.as_slice(), right].concat()));
+        all = combined.collect();
+    }
+    Ok(Some(all))
+}

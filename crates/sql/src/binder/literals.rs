@@ -1,0 +1,390 @@
+//! Literals and the names of types.
+
+use arrow::datatypes::i256;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr, Interval, TimezoneInfo, Value,
+};
+use diligence_base::{Error, Result};
+use diligence_types::sql_type::{OidKind, RecordField};
+use diligence_types::{SqlType, text};
+
+use super::{Binder, normalized, place, placed, unsupported};
+use crate::algebra::{Constant, Scalar};
+
+/// Digits of a number's literal at most.
+const NUMBER_DIGITS_MAX: usize = 76;
+
+impl Binder<'_> {
+    /// A literal. Quoted ones have no type yet. Fails with 22003 for a number that is too long, `Unsupported` for kinds of
+    /// literals that there are not.
+    pub(super) fn literal(&self, value: &Value) -> Result<Scalar> {
+        Ok(Scalar::Constant(match value {
+            Value::Number(text, _) => number(text, false)?,
+            Value::Boolean(value) => Constant::boolean(*value),
+            Value::Null => Constant { value: ScalarValue::Utf8View(None), sql_type: SqlType::Unknown },
+            Value::Placeholder(name) => return self.placeholder(name),
+            Value::SingleQuotedString(text)
+            | Value::EscapedStringLiteral(text)
+            | Value::UnicodeStringLiteral(text)
+            | Value::NationalStringLiteral(text)
+            | Value::TripleSingleQuotedString(text)
+            | Value::DoubleQuotedString(text)
+            | Value::SingleQuotedRawStringLiteral(text) => unknown(text),
+            Value::DollarQuotedString(text) => unknown(&text.value),
+            other => return Err(unsupported(format!("the literal {other}"))),
+        }))
+    }
+
+    /// `$1`: a parameter, or an argument of the function that is being put in.
+    fn placeholder(&self, name: &str) -> Result<Scalar> {
+        let number =
+            name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
+        let Some(index) = number.map(|number| number - 1) else {
+            return Err(Error::input(format!("there is no parameter {name}")).with_code("42P02"));
+        };
+        if let Some(arguments) = self.templates.borrow().last() {
+            return Ok(arguments
+                .get(index)
+                .cloned()
+                .unwrap_or_else(|| Scalar::Constant(Constant::null(SqlType::Text))));
+        }
+        let mut parameters = self.parameters.borrow_mut();
+        if parameters.len() <= index {
+            parameters.resize(index + 1, None);
+        }
+        if parameters[index].is_none() {
+            parameters[index] = self.context.parameter(index).filter(|sql_type| *sql_type != SqlType::Unknown);
+        }
+        let sql_type = parameters[index].clone().unwrap_or(SqlType::Unknown);
+        Ok(Scalar::Parameter { index, sql_type })
+    }
+
+    /// The value of a type that a text stands for. Fails with 22P02, 22007, 22008 or 22003 if it stands for none.
+    pub(super) fn read_literal(&self, text: &str, to: &SqlType, is_explicit: bool) -> Result<Scalar> {
+        let zone = self.context.zone();
+        let constant = |value| Scalar::Constant(Constant { value, sql_type: to.clone() });
+        match to {
+            SqlType::Text | SqlType::Unknown | SqlType::Varchar(None) | SqlType::Char(None) => {
+                Ok(constant(ScalarValue::Utf8View(Some(text.to_owned()))))
+            }
+            // What is cut or refused, and padded or not, is the cast's.
+            SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => {
+                Ok(Scalar::Constant(Constant::text(text)).cast(to.clone(), is_explicit))
+            }
+            // The scale of the text is rounded to the type's by the cast.
+            SqlType::Numeric(Some(_)) => {
+                let value = text::parse(text, &SqlType::NUMERIC, zone)?;
+                let wide = Scalar::Constant(Constant { value, sql_type: SqlType::NUMERIC });
+                Ok(wide.cast(to.clone(), is_explicit))
+            }
+            SqlType::Numeric(None) => match number(text.trim(), false) {
+                Ok(number) => Ok(Scalar::Constant(number).cast(SqlType::NUMERIC, is_explicit)),
+                Err(_) => Ok(constant(text::parse(text, to, zone)?)),
+            },
+            SqlType::Oid(kind) if *kind != OidKind::Oid => self.object(text, *kind),
+            SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => {
+                match self.relative(text, to) {
+                    Some(scalar) => Ok(scalar),
+                    None => Ok(constant(text::parse(text, to, zone)?)),
+                }
+            }
+            _ => Ok(constant(text::parse(text, to, zone)?)),
+        }
+    }
+
+    /// `now`, `today`, `tomorrow`, `yesterday`: texts whose value is the transaction's.
+    fn relative(&self, text: &str, to: &SqlType) -> Option<Scalar> {
+        let days = match text.trim().to_ascii_lowercase().as_str() {
+            "now" => None,
+            "today" => Some(0),
+            "tomorrow" => Some(1),
+            "yesterday" => Some(-1),
+            _ => return None,
+        };
+        let now = self.now();
+        let Some(days) = days else { return Some(now.cast(to.clone(), true)) };
+        let today = now.cast(SqlType::Date, true);
+        let day = match days {
+            0 => today,
+            days => self.operator("+", vec![today, Scalar::Constant(Constant::integer(days))]).ok()?,
+        };
+        Some(day.cast(to.clone(), true))
+    }
+
+    /// The time of the transaction's begin.
+    pub(super) fn now(&self) -> Scalar {
+        self.is_transient.set(true);
+        let value = ScalarValue::TimestampMicrosecond(
+            Some(self.context.now()),
+            Some(diligence_types::sql_type::INSTANT_ZONE.into()),
+        );
+        Scalar::Constant(Constant { value, sql_type: SqlType::TimestampTz })
+    }
+
+    /// `'t'::regclass`: the number of what has a name.
+    fn object(&self, name: &str, kind: OidKind) -> Result<Scalar> {
+        let sql_type = SqlType::Oid(kind);
+        let oid = match name.trim().parse::<i64>() {
+            Ok(oid) => Some(oid),
+            Err(_) if name == "-" => Some(0),
+            Err(_) => self.context.object(kind, name),
+        };
+        let (what, code) = match kind {
+            OidKind::Class => ("relation", "42P01"),
+            OidKind::Type => ("type", "42704"),
+            OidKind::Procedure => ("function", "42883"),
+            OidKind::Oid | OidKind::Namespace => ("schema", "3F000"),
+        };
+        match oid {
+            Some(oid) => Ok(Scalar::Constant(Constant { value: ScalarValue::Int64(Some(oid)), sql_type })),
+            None => Err(Error::input(format!("{what} \"{name}\" does not exist")).with_code(code)),
+        }
+    }
+
+    /// INTERVAL '…' with fields behind it. Fails with 22007 if the text is no interval.
+    pub(super) fn interval(&self, interval: &Interval, level: &super::Level<'_>) -> Result<Scalar> {
+        let value = match interval.value.as_ref() {
+            Expr::Value(value) => match &value.value {
+                Value::Number(number, _) => unknown(number),
+                other => match self.literal(other)? {
+                    Scalar::Constant(constant) => constant,
+                    _ => return self.computed_interval(interval, level),
+                },
+            },
+            _ => return self.computed_interval(interval, level),
+        };
+        let text = value.value.try_as_str().flatten().unwrap_or_default().to_owned();
+        let at = || place(interval.value.as_ref());
+        // The last field names the unit of a number alone: INTERVAL '3' HOUR.
+        let unit = interval.last_field.as_ref().or(interval.leading_field.as_ref());
+        let is_number = text.trim().parse::<f64>().is_ok();
+        let text = match unit {
+            Some(unit) if is_number => format!("{} {}", text.trim(), unit_name(unit)?),
+            Some(unit) => with_fields(&text, interval.leading_field.as_ref(), unit),
+            None => text,
+        };
+        let value = text::parse(&text, &SqlType::Interval, self.context.zone()).map_err(|error| placed(error, at))?;
+        Ok(Scalar::Constant(Constant { value, sql_type: SqlType::Interval }))
+    }
+
+    /// `INTERVAL x DAY`, as DuckDB has it: so many times one of the unit.
+    fn computed_interval(&self, interval: &Interval, level: &super::Level<'_>) -> Result<Scalar> {
+        let value = self.scalar(&interval.value, level)?;
+        let Some(unit) = &interval.leading_field else { return self.explicit(value, &SqlType::Interval, false) };
+        let one = text::parse(&format!("1 {}", unit_name(unit)?), &SqlType::Interval, self.context.zone())?;
+        let one = Scalar::Constant(Constant { value: one, sql_type: SqlType::Interval });
+        let count = self.explicit(value, &SqlType::Double, false)?;
+        self.operator("*", vec![count, one])
+    }
+
+    /// The type of a name. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot have.
+    pub(super) fn sql_type(&self, data_type: &DataType) -> Result<SqlType> {
+        let found = match data_type {
+            DataType::Array(
+                ArrayElemTypeDef::SquareBracket(element, _)
+                | ArrayElemTypeDef::AngleBracket(element)
+                | ArrayElemTypeDef::Parenthesis(element),
+            ) => return Ok(SqlType::array_of(self.sql_type(element)?)),
+            DataType::Map(key, value) => {
+                return Ok(SqlType::Map(std::sync::Arc::new((self.sql_type(key)?, self.sql_type(value)?))));
+            }
+            DataType::Struct(fields, _) | DataType::Tuple(fields) => {
+                let field = |(index, field): (usize, &datafusion::sql::sqlparser::ast::StructField)| {
+                    let name = field.field_name.as_ref().map_or_else(|| format!("f{}", index + 1), normalized);
+                    Ok(RecordField { name, sql_type: self.sql_type(&field.field_type)? })
+                };
+                return Ok(SqlType::Record(fields.iter().enumerate().map(field).collect::<Result<_>>()?));
+            }
+            DataType::Nullable(inner) | DataType::LowCardinality(inner) => return self.sql_type(inner),
+            DataType::Custom(name, modifiers) => {
+                let last = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
+                let numbers = modifiers.iter().map(|modifier| modifier.trim().parse::<i32>().ok());
+                match numbers.collect::<Option<Vec<_>>>() {
+                    Some(numbers) => match last.as_str() {
+                        "hugeint" | "int128" => Some(SqlType::decimal(38, 0)),
+                        "ubigint" | "uint64" => Some(SqlType::decimal(20, 0)),
+                        "uinteger" | "uint32" => Some(SqlType::BigInt),
+                        "usmallint" | "uint16" => Some(SqlType::Integer),
+                        "utinyint" | "uint8" => Some(SqlType::SmallInt),
+                        last => match last.strip_prefix('_').and_then(|element| SqlType::named(element, &[])) {
+                            Some(element) => Some(SqlType::array_of(element)),
+                            None => SqlType::named(last, &numbers),
+                        },
+                    },
+                    None => None,
+                }
+            }
+            other => plain_type(other),
+        };
+        found.ok_or_else(|| {
+            let name = data_type.to_string().to_lowercase();
+            if name.starts_with("numeric(") || name.starts_with("decimal(") {
+                return Error::input(format!("{name} is no type: at most 76 digits are held")).with_code("22023");
+            }
+            Error::input(format!("type \"{name}\" does not exist")).with_code("42704")
+        })
+    }
+}
+
+/// A quoted literal, of no type yet.
+pub(super) fn unknown(text: &str) -> Constant {
+    Constant { value: ScalarValue::Utf8View(Some(text.to_owned())), sql_type: SqlType::Unknown }
+}
+
+/// A number as PostgreSQL types it: `integer`, `bigint`, or `numeric` with the digits that are written. Fails with 22003
+/// if it has too many.
+pub(super) fn number(text: &str, is_negative: bool) -> Result<Constant> {
+    let digits = text.replace('_', "");
+    let signed = if is_negative { format!("-{digits}") } else { digits };
+    if let Ok(value) = signed.parse::<i64>() {
+        return Ok(i32::try_from(value).map_or_else(|_| Constant::bigint(value), Constant::integer));
+    }
+    decimal(&signed).ok_or_else(|| {
+        let error = Error::input(format!("the number {text} has more than {NUMBER_DIGITS_MAX} digits"));
+        error.with_code("22003").with_hint("as double precision it is written '…'::float8")
+    })
+}
+
+/// A number with a point or an exponent, or of many digits.
+fn decimal(text: &str) -> Option<Constant> {
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (unsigned, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() || !(whole.chars().chain(fraction.chars())).all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let scale = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    let mut digits = format!("{whole}{fraction}");
+    if scale < 0 {
+        if scale < -(NUMBER_DIGITS_MAX as i32) {
+            return None;
+        }
+        digits.push_str(&"0".repeat(scale.unsigned_abs() as usize));
+    }
+    let scale = scale.max(0);
+    let digits = digits.trim_start_matches('0');
+    let precision = digits.len().max(usize::try_from(scale).ok()?).max(1);
+    if precision > NUMBER_DIGITS_MAX || scale > NUMBER_DIGITS_MAX as i32 {
+        return None;
+    }
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    let digits = if digits.is_empty() { "0" } else { digits };
+    let signed = format!("{sign}{digits}");
+    let value = if precision <= 38 {
+        ScalarValue::Decimal128(Some(signed.parse().ok()?), precision, scale)
+    } else {
+        ScalarValue::Decimal256(Some(i256::from_string(&signed)?), precision, scale)
+    };
+    Some(Constant { value, sql_type: SqlType::decimal(precision, scale) })
+}
+
+/// A type without types in it, by the name that the parser has for it.
+fn plain_type(data_type: &DataType) -> Option<SqlType> {
+    let length = |length: &Option<CharacterLength>| match length {
+        None | Some(CharacterLength::Max) => vec![],
+        Some(CharacterLength::IntegerLength { length, .. }) => vec![i32::try_from(*length).unwrap_or(i32::MAX)],
+    };
+    let numbers = |info: &ExactNumberInfo| match info {
+        ExactNumberInfo::None => vec![],
+        ExactNumberInfo::Precision(precision) => vec![i32::try_from(*precision).unwrap_or(i32::MAX)],
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => {
+            vec![i32::try_from(*precision).unwrap_or(i32::MAX), i32::try_from(*scale).unwrap_or(i32::MAX)]
+        }
+    };
+    match data_type {
+        DataType::Character(size) | DataType::Char(size) => SqlType::named("character", &length(size)),
+        DataType::CharacterVarying(size)
+        | DataType::CharVarying(size)
+        | DataType::Varchar(size)
+        | DataType::Nvarchar(size) => SqlType::named("varchar", &length(size)),
+        DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => {
+            SqlType::named("numeric", &numbers(info))
+        }
+        DataType::Float(info) => SqlType::named("float", &numbers(info)),
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float64 => Some(SqlType::Double),
+        DataType::Real | DataType::Float4 | DataType::Float32 => Some(SqlType::Real),
+        DataType::TinyInt(_) | DataType::SmallInt(_) | DataType::Int2(_) | DataType::Int16 => Some(SqlType::SmallInt),
+        DataType::UTinyInt | DataType::UInt8 | DataType::TinyIntUnsigned(_) => Some(SqlType::SmallInt),
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::MediumInt(_) | DataType::Int32 => {
+            Some(SqlType::Integer)
+        }
+        DataType::USmallInt | DataType::UInt16 | DataType::SmallIntUnsigned(_) | DataType::Int2Unsigned(_) => {
+            Some(SqlType::Integer)
+        }
+        DataType::BigInt(_) | DataType::Int8(_) | DataType::Int64 => Some(SqlType::BigInt),
+        DataType::UInt32 | DataType::IntUnsigned(_) | DataType::Int4Unsigned(_) | DataType::IntegerUnsigned(_) => {
+            Some(SqlType::BigInt)
+        }
+        DataType::BigIntUnsigned(_) | DataType::UBigInt | DataType::Int8Unsigned(_) | DataType::UInt64 => {
+            Some(SqlType::decimal(20, 0))
+        }
+        DataType::HugeInt | DataType::Int128 => Some(SqlType::decimal(38, 0)),
+        DataType::Bool | DataType::Boolean => Some(SqlType::Boolean),
+        DataType::Date | DataType::Date32 => Some(SqlType::Date),
+        DataType::Time(_, _) => Some(SqlType::Time),
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimestampTz),
+        DataType::Timestamp(..) | DataType::Datetime(_) | DataType::TimestampNtz(_) => Some(SqlType::Timestamp),
+        DataType::Interval { .. } => Some(SqlType::Interval),
+        DataType::Text | DataType::String(_) | DataType::Clob(_) | DataType::CharacterLargeObject(_) => {
+            Some(SqlType::Text)
+        }
+        DataType::Bytea | DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) | DataType::Bytes(_) => {
+            Some(SqlType::Bytea)
+        }
+        DataType::Uuid => Some(SqlType::Uuid),
+        DataType::JSON => Some(SqlType::Json),
+        DataType::JSONB => Some(SqlType::Jsonb),
+        DataType::Regclass => Some(SqlType::Oid(OidKind::Class)),
+        _ => None,
+    }
+}
+
+/// The digits behind the seconds' point that a type allows, where they are fewer than a microsecond has.
+pub(super) fn seconds_digits(data_type: &DataType) -> Option<i32> {
+    match data_type {
+        DataType::Time(Some(digits), _)
+        | DataType::Timestamp(Some(digits), _)
+        | DataType::Datetime(Some(digits))
+        | DataType::Interval { precision: Some(digits), .. }
+            if *digits < 6 =>
+        {
+            i32::try_from(*digits).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The unit of a number in an interval.
+fn unit_name(field: &DateTimeField) -> Result<&'static str> {
+    Ok(match field {
+        DateTimeField::Year | DateTimeField::Years => "years",
+        DateTimeField::Month | DateTimeField::Months => "months",
+        DateTimeField::Week(_) | DateTimeField::Weeks => "weeks",
+        DateTimeField::Day | DateTimeField::Days => "days",
+        DateTimeField::Hour | DateTimeField::Hours => "hours",
+        DateTimeField::Minute | DateTimeField::Minutes => "minutes",
+        DateTimeField::Second | DateTimeField::Seconds => "seconds",
+        DateTimeField::Millisecond | DateTimeField::Milliseconds => "milliseconds",
+        DateTimeField::Microsecond | DateTimeField::Microseconds => "microseconds",
+        DateTimeField::Decade => "decades",
+        DateTimeField::Century => "centuries",
+        DateTimeField::Millenium | DateTimeField::Millennium => "millennia",
+        other => return Err(Error::input(format!("an interval has no field {other}")).with_code("22007")),
+    })
+}
+
+/// A text of several fields, as the reader of intervals takes it: `'1:30' MINUTE TO SECOND` is no hours and minutes.
+fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField) -> String {
+    let is_minutes = matches!(leading, Some(DateTimeField::Minute)) && matches!(last, DateTimeField::Second);
+    match text.trim().split_once(':') {
+        Some((_, rest)) if is_minutes && !rest.contains(':') => format!("00:{}", text.trim()),
+        _ => text.to_owned(),
+    }
+}

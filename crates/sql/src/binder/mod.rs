@@ -1,0 +1,286 @@
+//! Names and types: from a query's syntax tree to a [`Relation`], as PostgreSQL reads it.
+//!
+//! The life of a SELECT:
+//! 1. `with` binds its common table expressions, `from` its FROM clause to a relation and a [`scope::Namespace`].
+//! 2. `select` binds WHERE, the SELECT list and what is behind it; `expressions`, `operators` and `literals` each
+//!    expression to a typed [`Scalar`]. What stands for rows of their own is collected on the way, in the
+//!    [`scope::Level`] of the SELECT it belongs to: aggregates (`grouping`), window functions (`windows`) and functions
+//!    that give rows.
+//! 3. `grouping` puts groups below the list, `windows` windows above them, `select` DISTINCT, ORDER BY and LIMIT on top.
+//! 4. `sets` brings the inputs of UNION, INTERSECT and EXCEPT to common types.
+//!
+//! Clauses that the parser's tree has no place for are spelled as functions whose names have a blank, which nobody can
+//! write by accident; the parser's room makes them of tokens:
+//! * `x BETWEEN SYMMETRIC a AND b`: `"between symmetric"(x, a, b)`;
+//! * `ROWS FROM (f(…), g(…))`: the table function `"rows from"(f(…), g(…))`;
+//! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
+//! * `SEARCH DEPTH FIRST BY a, b SET s`: `SETTINGS "search depth" = (a, b, s)` in the common table expression's query;
+//!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
+//!
+//! Invariants:
+//! * A quoted literal, NULL and a parameter have no type ([`SqlType::Unknown`]) until their context gives one; no column
+//!   and nothing in a bound relation has that type.
+//! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
+
+mod expressions;
+mod from;
+mod functions;
+mod grouping;
+mod literals;
+mod names;
+mod operators;
+mod scope;
+mod select;
+mod sets;
+mod windows;
+mod with;
+
+#[cfg(test)]
+mod golden;
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, Ident, Spanned};
+use diligence_base::{Error, Result, Span};
+use diligence_storage::Table;
+use diligence_types::SqlType;
+use diligence_types::sql_type::OidKind;
+
+use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
+use crate::errors;
+use scope::{Level, Withs};
+
+/// Stack that is left before more is taken.
+const STACK_RED_ZONE: usize = 128 * 1024;
+/// Stack that is taken then.
+const STACK_GROWTH: usize = 2 * 1024 * 1024;
+/// Views within views at most: a view that reads itself is found by it.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// What a name in FROM stands for.
+pub(crate) enum Named {
+    /// A table.
+    Table {
+        /// What is read.
+        table: Arc<dyn Table>,
+        /// Its name without schema: the alias that it has without one.
+        name: String,
+    },
+    /// A view.
+    View {
+        /// What it selects.
+        query: Arc<ast::Query>,
+        /// Its columns' names; those of the query, if empty.
+        columns: Vec<String>,
+        /// Its name without schema.
+        name: String,
+    },
+}
+
+/// What the binder asks about what is around a statement.
+pub(crate) trait Context {
+    /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
+    /// read.
+    fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
+    /// The session's time zone.
+    fn zone(&self) -> &str;
+    /// The time of the transaction's begin, in microseconds since 1970.
+    fn now(&self) -> i64;
+    /// What the session answers to a function without arguments: `current_user`, `version`.
+    fn fact(&self, name: &str) -> Option<Constant>;
+    /// Numbers for columns.
+    fn numbers(&self) -> &Numbers;
+
+    /// A function in FROM that is a table (`read_csv('…')`), by its name and its arguments, those without a name first.
+    /// `None` if there is none. Fails if the arguments are wrong.
+    fn table_function(&self, _name: &str, _arguments: &[(Option<String>, Constant)]) -> Result<Option<Named>> {
+        Ok(None)
+    }
+    /// A function that is an expression of its arguments `$1`, `$2`, …: `pg_get_viewdef` and its kin.
+    fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
+        None
+    }
+    /// The value of `current_setting(name)`; `None` if there is no such setting.
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+    /// The number of a table, a type, a function or a schema, for literals such as `'t'::regclass`.
+    fn object(&self, _kind: OidKind, _name: &str) -> Option<i64> {
+        None
+    }
+    /// Names of tables near an unknown one.
+    fn relations(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The message and the hint for an unknown table's name that is a file's or a folder's.
+    fn instead_of(&self, _name: &str) -> Option<(String, String)> {
+        None
+    }
+    /// The type that the client says a parameter has, counted from 0.
+    fn parameter(&self, _index: usize) -> Option<SqlType> {
+        None
+    }
+}
+
+/// A bound query.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    /// Its rows in order. It may have more columns than the query.
+    pub relation: Relation,
+    /// The query's columns. Names may repeat, and so may numbers.
+    pub columns: Vec<Column>,
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// Whether what the session or the clock said is in it, so that it is good for this transaction only.
+    pub is_transient: bool,
+}
+
+/// Binds a query. Fails with kind `Input` and PostgreSQL's SQLSTATE if it means nothing, `Unsupported` if it means
+/// something that there is no operator for.
+pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bound> {
+    bind_source(query, None, context)
+}
+
+/// Binds a query whose columns are stored into columns of these types: literals become them, other values are cast as
+/// an assignment does. Fails like [`bind_query`], and with 42601 if it has more columns.
+pub(crate) fn bind_source(query: &ast::Query, targets: Option<&[SqlType]>, context: &dyn Context) -> Result<Bound> {
+    let binder = Binder::new(context);
+    let withs = Withs::default();
+    let mut rows = match (targets, Binder::plain_values(query)) {
+        (Some(targets), Some(values)) => binder.values(values, None, &withs, Some(targets))?,
+        (Some(targets), None) => binder.stored(binder.query_part(query, None, &withs)?, targets)?,
+        (None, _) => binder.settled(binder.query(query, None, &withs)?)?,
+    };
+    let parameters = binder.parameters.into_inner();
+    operators::settle_parameters(&mut rows.relation, &parameters);
+    let parameters = parameters.into_iter().map(|sql_type| sql_type.unwrap_or(SqlType::Text)).collect();
+    let columns = rows.columns();
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
+}
+
+/// Binds one statement.
+struct Binder<'a> {
+    context: &'a dyn Context,
+    numbers: &'a Numbers,
+    /// The types of the parameters, as far as contexts have decided.
+    parameters: RefCell<Vec<Option<SqlType>>>,
+    /// Per aggregate whose arguments are being bound, the innermost level of the columns met.
+    trackers: RefCell<Vec<scope::Tracker>>,
+    /// The arguments of the functions that are being put in ([`Context::template`]), the innermost last.
+    templates: RefCell<Vec<Arc<Vec<Scalar>>>>,
+    view_depth: Cell<usize>,
+    is_transient: Cell<bool>,
+}
+
+impl<'a> Binder<'a> {
+    fn new(context: &'a dyn Context) -> Self {
+        Self {
+            context,
+            numbers: context.numbers(),
+            parameters: RefCell::default(),
+            trackers: RefCell::default(),
+            templates: RefCell::default(),
+            view_depth: Cell::new(0),
+            is_transient: Cell::new(false),
+        }
+    }
+
+    /// A new column for a scalar.
+    fn column_for(&self, name: &str, scalar: &Scalar) -> Column {
+        self.numbers.named(name, scalar.sql_type(), scalar.nullable())
+    }
+}
+
+/// The rows of a query and what its list says of each.
+struct Rows {
+    relation: Relation,
+    outputs: Vec<Output>,
+}
+
+/// A column of a query: a column of its relation, or a literal without a type that is not in the relation yet.
+struct Output {
+    name: String,
+    scalar: Scalar,
+}
+
+impl Rows {
+    /// The columns, once each output is one ([`Binder::settled`]).
+    fn columns(&self) -> Vec<Column> {
+        let column = |output: &Output| match &output.scalar {
+            Scalar::Column { id, sql_type, nullable } => {
+                Some(Column { id: *id, name: output.name.clone(), sql_type: sql_type.clone(), nullable: *nullable })
+            }
+            _ => None,
+        };
+        self.outputs.iter().filter_map(column).collect()
+    }
+}
+
+impl Binder<'_> {
+    /// The rows with every output a column of a type: what has none is `text`. Fails never, but for a value that is no
+    /// text.
+    fn settled(&self, mut rows: Rows) -> Result<Rows> {
+        let mut computed = Vec::new();
+        for output in &mut rows.outputs {
+            if matches!(output.scalar, Scalar::Column { .. }) {
+                continue;
+            }
+            let taken = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
+            let scalar = self.typed(taken)?;
+            let column = self.column_for(&output.name, &scalar);
+            output.scalar = column.scalar();
+            computed.push((column, scalar));
+        }
+        rows.relation = rows.relation.mapped(computed);
+        Ok(rows)
+    }
+
+    /// The rows as they are stored into columns of these types.
+    fn stored(&self, mut rows: Rows, targets: &[SqlType]) -> Result<Rows> {
+        if rows.outputs.len() > targets.len() {
+            return Err(Error::input("INSERT has more expressions than target columns").with_code("42601"));
+        }
+        let mut computed = Vec::new();
+        for (output, target) in rows.outputs.iter_mut().zip(targets) {
+            let taken = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
+            let scalar = self.assign(taken, target, None)?;
+            if matches!(scalar, Scalar::Column { .. }) {
+                output.scalar = scalar;
+                continue;
+            }
+            let column = self.column_for(&output.name, &scalar);
+            output.scalar = column.scalar();
+            computed.push((column, scalar));
+        }
+        rows.relation = rows.relation.mapped(computed);
+        Ok(rows)
+    }
+}
+
+/// A name as it is looked up: in lower case, unless it is quoted.
+fn normalized(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// Where a name stands in the text.
+fn name_place(name: &Ident) -> Option<Span> {
+    let start = name.span.start;
+    (start.line > 0).then_some(Span { line: start.line, column: start.column })
+}
+
+/// Where a part of the tree begins in the text. Takes time linear in its size, so it is for errors only.
+fn place(part: &impl Spanned) -> Option<Span> {
+    let start = part.span().start;
+    (start.line > 0).then_some(Span { line: start.line, column: start.column })
+}
+
+/// The error with a place, unless it has one.
+fn placed(error: Error, place: impl FnOnce() -> Option<Span>) -> Error {
+    if error.span().is_some() { error } else { errors::at(error, place()) }
+}
+
+/// The error for what the engine has no operator for.
+fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::unsupported(format!("{what} is not supported")).with_code("0A000")
+}

@@ -1,0 +1,107 @@
+//! The names of result columns, as PostgreSQL makes them (`FigureColname`).
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, Subscript, TrimWhereField, Value,
+};
+
+use super::{Binder, normalized};
+
+/// The name of a column that nothing names.
+const NAMELESS: &str = "?column?";
+
+/// How much a name says: what is found first does not give way to a type's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Strength {
+    Weak,
+    Strong,
+}
+
+impl Binder<'_> {
+    /// The name of a column without AS.
+    pub(super) fn column_name(&self, expression: &Expr) -> String {
+        self.figure(expression).map_or_else(|| NAMELESS.to_owned(), |(name, _)| name)
+    }
+
+    fn figure(&self, expression: &Expr) -> Option<(String, Strength)> {
+        use Strength::{Strong, Weak};
+        let strong = |name: &str| Some((name.to_owned(), Strong));
+        match expression {
+            Expr::Identifier(name) => Some((normalized(name), Strong)),
+            Expr::CompoundIdentifier(names) => Some((normalized(names.last()?), Strong)),
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let field = access_chain.iter().rev().find_map(|access| match access {
+                    AccessExpr::Dot(Expr::Identifier(name)) => Some(normalized(name)),
+                    AccessExpr::Subscript(Subscript::Index { index: Expr::Value(value) }) => match &value.value {
+                        Value::SingleQuotedString(field) => Some(field.clone()),
+                        _ => None,
+                    },
+                    _ => None,
+                });
+                field.map(|name| (name, Strong)).or_else(|| self.figure(root))
+            }
+            Expr::Nested(inner) | Expr::Collate { expr: inner, .. } | Expr::Named { expr: inner, .. } => {
+                self.figure(inner)
+            }
+            Expr::Function(function) => {
+                let name = function.name.0.last()?.as_ident().map(normalized)?;
+                match name.as_str() {
+                    "between symmetric" => None,
+                    _ => Some((name, Strong)),
+                }
+            }
+            Expr::Cast {
+                expr, data_type, kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, ..
+            }
+            | Expr::Cast { expr, data_type, kind: CastKind::SafeCast, .. } => match self.figure(expr) {
+                Some((name, Strong)) => Some((name, Strong)),
+                _ => Some((self.sql_type(data_type).ok()?.internal_name().to_owned(), Weak)),
+            },
+            Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.internal_name().to_owned(), Weak)),
+            Expr::Interval(_) => Some(("interval".to_owned(), Weak)),
+            Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => Some(("bool".to_owned(), Weak)),
+            Expr::Case { else_result, .. } => match else_result.as_ref().and_then(|other| self.figure(other)) {
+                Some((name, Strong)) => Some((name, Strong)),
+                _ => Some(("case".to_owned(), Weak)),
+            },
+            Expr::Exists { negated: false, .. } => strong("exists"),
+            Expr::Subquery(query) => self.first_name(query).map(|name| (name, Strong)),
+            Expr::Array(_) => strong("array"),
+            Expr::Tuple(_) | Expr::Struct { .. } | Expr::Dictionary(_) => strong("row"),
+            Expr::AtTimeZone { .. } => strong("timezone"),
+            Expr::Extract { .. } => strong("extract"),
+            Expr::Ceil { .. } => strong("ceil"),
+            Expr::Floor { .. } => strong("floor"),
+            Expr::Position { .. } => strong("position"),
+            Expr::Substring { .. } => strong("substring"),
+            Expr::Overlay { .. } => strong("overlay"),
+            Expr::Trim { trim_where, .. } => strong(match trim_where {
+                Some(TrimWhereField::Leading) => "ltrim",
+                Some(TrimWhereField::Trailing) => "rtrim",
+                Some(TrimWhereField::Both) | None => "btrim",
+            }),
+            Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => strong("overlaps"),
+            _ => None,
+        }
+    }
+
+    /// The name of a query's first column.
+    fn first_name(&self, query: &Query) -> Option<String> {
+        let mut body = query.body.as_ref();
+        loop {
+            match body {
+                SetExpr::Select(select) => {
+                    return match select.projection.first()? {
+                        SelectItem::UnnamedExpr(expression) => Some(self.column_name(expression)),
+                        SelectItem::ExprWithAlias { alias, .. } => Some(normalized(alias)),
+                        // Of `*` the name is known once it is bound.
+                        _ => None,
+                    };
+                }
+                SetExpr::Query(inner) => body = inner.body.as_ref(),
+                SetExpr::SetOperation { left, .. } => body = left.as_ref(),
+                SetExpr::Values(_) => return Some("column1".to_owned()),
+                _ => return None,
+            }
+        }
+    }
+}

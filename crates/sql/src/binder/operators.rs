@@ -1,0 +1,442 @@
+//! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
+
+use diligence_base::{Error, Result, Span};
+use diligence_types::SqlType;
+use diligence_types::coercion::{self, CastContext};
+use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, resolve_scalar};
+use diligence_types::sql_type::RecordField;
+
+use super::{Binder, placed};
+use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
+use crate::errors;
+
+/// How a value gets into another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Without being asked for: it is known already that it may.
+    Implicit,
+    /// Where it is stored.
+    Assignment,
+    /// CAST.
+    Explicit,
+    /// TRY_CAST.
+    Try,
+}
+
+impl Way {
+    fn is_explicit(self) -> bool {
+        matches!(self, Self::Explicit | Self::Try)
+    }
+}
+
+impl Binder<'_> {
+    /// The value with a type: `text`, if it has none.
+    pub(super) fn typed(&self, scalar: Scalar) -> Result<Scalar> {
+        if scalar.sql_type() == SqlType::Unknown {
+            self.cast(scalar, &SqlType::Text, Way::Implicit)
+        } else {
+            Ok(scalar)
+        }
+    }
+
+    /// The value in a type, where it is known that it may become it. Literals are read. Fails with 22P02, 22007, 22008 or
+    /// 22003 if a literal is no value of the type.
+    pub(super) fn cast(&self, scalar: Scalar, to: &SqlType, way: Way) -> Result<Scalar> {
+        match scalar {
+            Scalar::Constant(Constant { value, sql_type: SqlType::Unknown }) => {
+                if value.is_null() {
+                    return Ok(Scalar::Constant(Constant::null(to.clone())));
+                }
+                let text = value.try_as_str().flatten().unwrap_or_default();
+                match self.read_literal(text, to, way.is_explicit()) {
+                    Err(_) if way == Way::Try => Ok(Scalar::Constant(Constant::null(to.clone()))),
+                    other => other,
+                }
+            }
+            Scalar::Parameter { index, sql_type: SqlType::Unknown } => {
+                let decided = self.decide(index, to);
+                let scalar = Scalar::Parameter { index, sql_type: decided };
+                self.cast(scalar, to, if way == Way::Implicit { Way::Explicit } else { way })
+            }
+            // What is known of the parts decides what a constructor's parts become.
+            Scalar::Array { elements, sql_type } if sql_type.element() == Some(&SqlType::Unknown) => {
+                let element = to.element().cloned().unwrap_or(SqlType::Text);
+                let elements =
+                    elements.into_iter().map(|part| self.cast(part, &element, way)).collect::<Result<_>>()?;
+                let array = Scalar::Array { elements, sql_type: SqlType::array_of(element) };
+                self.cast(array, to, way)
+            }
+            Scalar::Record { fields, sql_type: from } if has_unknown(&from) => {
+                let targets = match to {
+                    SqlType::Record(targets) if targets.len() == fields.len() => Some(targets.clone()),
+                    _ => None,
+                };
+                let SqlType::Record(names) = &from else { return Err(Error::bug("a record without fields")) };
+                let field = |(index, field): (usize, Scalar)| match &targets {
+                    Some(targets) => self.cast(field, &targets[index].sql_type, way),
+                    None => self.typed(field),
+                };
+                let fields = fields.into_iter().enumerate().map(field).collect::<Result<Vec<_>>>()?;
+                let record = record(fields, names.iter().map(|field| field.name.clone()));
+                if matches!(to, SqlType::Unknown | SqlType::Text) && way == Way::Implicit {
+                    return Ok(record);
+                }
+                self.cast(record, to, way)
+            }
+            scalar => {
+                let from = scalar.sql_type();
+                if from == *to {
+                    return Ok(scalar);
+                }
+                let is_try = way == Way::Try;
+                Ok(Scalar::Cast { input: Box::new(scalar), to: to.clone(), is_try, is_explicit: way.is_explicit() })
+            }
+        }
+    }
+
+    /// The type of a parameter: what was decided before, what its client says, or this.
+    fn decide(&self, index: usize, to: &SqlType) -> SqlType {
+        let mut parameters = self.parameters.borrow_mut();
+        if parameters.len() <= index {
+            parameters.resize(index + 1, None);
+        }
+        parameters[index].get_or_insert_with(|| to.without_modifier()).clone()
+    }
+
+    /// CAST. Fails with 42846 if the types know no cast, and where [`cast`](Self::cast) does.
+    pub(super) fn explicit(&self, scalar: Scalar, to: &SqlType, is_try: bool) -> Result<Scalar> {
+        let from = scalar.sql_type();
+        if from != SqlType::Unknown && from != *to && coercion::cast_context(&from, to).is_none() && !has_unknown(&from)
+        {
+            return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));
+        }
+        self.cast(scalar, to, if is_try { Way::Try } else { Way::Explicit })
+    }
+
+    /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
+    pub(super) fn assign(&self, scalar: Scalar, to: &SqlType, place: Option<Span>) -> Result<Scalar> {
+        let from = scalar.sql_type();
+        let allowed = from == SqlType::Unknown
+            || from == *to
+            || has_unknown(&from)
+            || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
+        if !allowed {
+            let error = Error::input(format!("column is of type {to} but expression is of type {from}"));
+            let error = error.with_code("42804").with_hint("you will need to rewrite or cast the expression");
+            return Err(errors::at(error, place));
+        }
+        self.cast(scalar, to, Way::Assignment).map_err(|error| placed(error, || place))
+    }
+
+    /// The value in a type that its context wants. Fails with 42804, told by `message` of the type that it has, if it does
+    /// not become it by itself.
+    pub(super) fn wanted(
+        &self,
+        scalar: Scalar,
+        to: &SqlType,
+        message: impl FnOnce(&SqlType) -> String,
+    ) -> Result<Scalar> {
+        let from = scalar.sql_type();
+        let allowed =
+            from == SqlType::Unknown || from == *to || coercion::cast_context(&from, to) == Some(CastContext::Implicit);
+        if !allowed {
+            return Err(Error::input(message(&from)).with_code("42804"));
+        }
+        self.cast(scalar, to, Way::Implicit)
+    }
+
+    /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
+    pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
+        let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
+        let common = common_of(&types, what)?;
+        let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
+        Ok((scalars.collect::<Result<_>>()?, common))
+    }
+
+    /// An argument, as far as choosing an overload needs it.
+    pub(super) fn candidate(scalar: &Scalar) -> Candidate {
+        let literal = match scalar {
+            Scalar::Constant(constant) if !constant.is_null() => Some(match constant.value.try_as_str() {
+                Some(Some(text)) => text.to_owned(),
+                _ => constant.value.to_string(),
+            }),
+            _ => None,
+        };
+        Candidate { sql_type: scalar.sql_type(), literal }
+    }
+
+    /// A function of a name. Fails with 42883 if no overload takes the arguments, 42725 if several do.
+    pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
+        let call = resolve_scalar(name, &candidates)?;
+        self.called(call, arguments)
+    }
+
+    /// A call with its arguments cast.
+    pub(super) fn called(&self, call: ScalarCall, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let mut arguments = arguments
+            .into_iter()
+            .enumerate()
+            .map(|(index, argument)| match call.arguments.get(index) {
+                Some(to) => self.cast(argument, to, Way::Implicit),
+                None => self.typed(argument),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if call.overload.takes_zone {
+            arguments.push(Scalar::Constant(Constant::text(self.context.zone())));
+        }
+        if let Body::Special(special) = &call.overload.body
+            && let Some(comparison) = comparison_of(*special)
+            && arguments.len() == 2
+        {
+            return Ok(self.keyed_comparison(comparison, arguments));
+        }
+        Ok(Scalar::Call { call, arguments })
+    }
+
+    /// An operator of one or two sides. Comparisons go by the key of a type that has one. Fails like [`call`](Self::call).
+    pub(super) fn operator(&self, sign: &str, sides: Vec<Scalar>) -> Result<Scalar> {
+        if let Some(comparison) = sign_comparison(sign)
+            && sides.len() == 2
+        {
+            let mut sides = sides.into_iter();
+            let (Some(left), Some(right)) = (sides.next(), sides.next()) else { return Err(Error::bug("no sides")) };
+            return self.compare(comparison, left, right);
+        }
+        self.call(sign, sides)
+    }
+
+    /// A comparison: of rows, part by part. Fails with 42883 if there is no such operator for the types.
+    pub(super) fn compare(&self, comparison: Comparison, left: Scalar, right: Scalar) -> Result<Scalar> {
+        match (left, right) {
+            (Scalar::Record { fields: left, .. }, Scalar::Record { fields: right, .. }) => {
+                self.compare_rows(comparison, left, right)
+            }
+            (left, right) => {
+                // IS DISTINCT FROM has the types of `=`.
+                let sign = match comparison {
+                    Comparison::IsDistinctFrom | Comparison::IsNotDistinctFrom => "=",
+                    other => other.sign(),
+                };
+                let candidates = [Self::candidate(&left), Self::candidate(&right)];
+                let call = resolve_scalar(sign, &candidates)?;
+                let same = call.arguments.len() >= 2 && call.arguments[0].is_same(&call.arguments[1]);
+                let has_key = same && functions::order_key(&call.arguments[0]).is_some();
+                let is_special =
+                    matches!(&call.overload.body, Body::Special(special) if comparison_of(*special).is_some());
+                if has_key || is_special {
+                    let sides = [left, right].into_iter().zip(&call.arguments);
+                    let sides = sides.map(|(side, to)| self.cast(side, to, Way::Implicit)).collect::<Result<_>>()?;
+                    return Ok(self.keyed_comparison(comparison, sides));
+                }
+                if sign == comparison.sign() {
+                    return self.called(call, vec![left, right]);
+                }
+                self.compare_nulls(comparison, call, left, right)
+            }
+        }
+    }
+
+    /// IS [NOT] DISTINCT FROM by a function that is `=`.
+    fn compare_nulls(&self, comparison: Comparison, call: ScalarCall, left: Scalar, right: Scalar) -> Result<Scalar> {
+        let is_null = |side: &Scalar| Scalar::IsNull(Box::new(side.clone()));
+        let both = Scalar::And(vec![is_null(&left), is_null(&right)]);
+        let (left_null, right_null) = (is_null(&left), is_null(&right));
+        let either = Scalar::Or(vec![left_null, right_null]);
+        let equal = self.called(call, vec![left, right])?;
+        let not_distinct = Scalar::Case {
+            arms: vec![(both, Scalar::boolean(true)), (either, Scalar::boolean(false))],
+            otherwise: Some(Box::new(equal)),
+            sql_type: SqlType::Boolean,
+        };
+        Ok(if comparison == Comparison::IsDistinctFrom { not_distinct.negate() } else { not_distinct })
+    }
+
+    /// Rows, part by part: equal if all parts are, less by the first part that differs. Fails with 42601 for another
+    /// number of parts.
+    fn compare_rows(&self, comparison: Comparison, left: Vec<Scalar>, right: Vec<Scalar>) -> Result<Scalar> {
+        if left.len() != right.len() {
+            return Err(Error::input("unequal number of entries in row expressions").with_code("42601"));
+        }
+        if left.is_empty() {
+            return Err(Error::input("cannot compare rows of zero length").with_code("0A000"));
+        }
+        let pairs = left.into_iter().zip(right);
+        use Comparison::{
+            Equal, Greater, GreaterOrEqual, IsDistinctFrom, IsNotDistinctFrom, Less, LessOrEqual, NotEqual,
+        };
+        match comparison {
+            Equal | IsNotDistinctFrom => {
+                let parts = pairs.map(|(left, right)| self.compare(comparison, left, right));
+                Ok(Scalar::all(parts.collect::<Result<Vec<_>>>()?))
+            }
+            NotEqual | IsDistinctFrom => {
+                let parts = pairs.map(|(left, right)| self.compare(comparison, left, right));
+                Ok(Scalar::any(parts.collect::<Result<Vec<_>>>()?))
+            }
+            Less | LessOrEqual | Greater | GreaterOrEqual => {
+                let strict = if matches!(comparison, Less | LessOrEqual) { Less } else { Greater };
+                let mut pairs = pairs.rev();
+                let Some((left, right)) = pairs.next() else { return Err(Error::bug("a row without parts")) };
+                let mut result = self.compare(comparison, left, right)?;
+                for (left, right) in pairs {
+                    let before = self.compare(strict, left.clone(), right.clone())?;
+                    let equal = self.compare(Equal, left, right)?;
+                    result = Scalar::any([before, Scalar::all([equal, result])]);
+                }
+                Ok(result)
+            }
+        }
+    }
+
+    /// A comparison of two values of one type.
+    pub(super) fn keyed_comparison(&self, comparison: Comparison, mut sides: Vec<Scalar>) -> Scalar {
+        let right = sides.pop();
+        let left = sides.pop();
+        match (left, right) {
+            (Some(left), Some(right)) => Scalar::compare(comparison, self.key(left), self.key(right)),
+            // Only ever called with two.
+            _ => Scalar::boolean(false),
+        }
+    }
+
+    /// What a value sorts, groups and joins by: itself, or the key of its type.
+    pub(super) fn key(&self, scalar: Scalar) -> Scalar {
+        match functions::order_key(&scalar.sql_type()) {
+            None => scalar,
+            Some(call) => Scalar::Call { call, arguments: vec![scalar] },
+        }
+    }
+
+    /// Keys of columns by their numbers, computed on top of a relation where the type has one; else the columns.
+    pub(super) fn with_keys(&self, relation: Relation, columns: &[Column]) -> (Relation, Vec<Column>) {
+        let mut computed = Vec::new();
+        let keys = columns.iter().map(|column| match functions::order_key(&column.sql_type) {
+            None => column.clone(),
+            Some(call) => {
+                let key = Scalar::Call { call, arguments: vec![column.scalar()] };
+                let key_column = self.numbers.named(&column.name, key.sql_type(), column.nullable);
+                computed.push((key_column.clone(), key));
+                key_column
+            }
+        });
+        let keys = keys.collect();
+        (relation.mapped(computed), keys)
+    }
+
+    /// `value IN (a, b, …)`. Fails with 42883 if an element is not compared with the value.
+    pub(super) fn in_list(&self, value: Scalar, list: Vec<Scalar>, is_negated: bool) -> Result<Scalar> {
+        let is_row = |scalar: &Scalar| matches!(scalar.sql_type(), SqlType::Record(_));
+        let types = std::iter::once(&value).chain(&list).map(Scalar::sql_type).collect::<Vec<_>>();
+        let common = if types.iter().any(|sql_type| matches!(sql_type, SqlType::Record(_))) {
+            None
+        } else {
+            coercion::common_type(&types).filter(compares)
+        };
+        let Some(common) = common else {
+            let last = list.len().saturating_sub(1);
+            let mut value = Some(value);
+            let mut parts = Vec::with_capacity(list.len());
+            for (index, element) in list.into_iter().enumerate() {
+                let left = if index == last { value.take() } else { value.clone() };
+                let Some(left) = left else { break };
+                let _ = is_row(&left);
+                parts.push(self.compare(Comparison::Equal, left, element)?);
+            }
+            let any = Scalar::any(parts);
+            return Ok(if is_negated { any.negate() } else { any });
+        };
+        let value = Box::new(self.key(self.cast(value, &common, Way::Implicit)?));
+        let list = list.into_iter().map(|element| Ok(self.key(self.cast(element, &common, Way::Implicit)?)));
+        Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
+    }
+}
+
+/// Whether values of a type are equal or not.
+fn compares(sql_type: &SqlType) -> bool {
+    !matches!(sql_type, SqlType::Json | SqlType::Void | SqlType::Unknown)
+}
+
+/// The type that all become. Fails with 42804 if there is none.
+pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
+    if let Some(common) = coercion::common_type(types) {
+        return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
+    }
+    let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
+    let first = known.next().cloned().unwrap_or(SqlType::Text);
+    let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
+    let other = other.cloned().unwrap_or_else(|| first.clone());
+    Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
+}
+
+/// A row with names of its fields.
+pub(super) fn record(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -> Scalar {
+    let types = fields.iter().map(Scalar::sql_type).zip(names);
+    let sql_type = SqlType::Record(types.map(|(sql_type, name)| RecordField { name, sql_type }).collect());
+    Scalar::Record { fields, sql_type }
+}
+
+/// Whether a part of a type is not decided.
+pub(super) fn has_unknown(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Unknown => true,
+        SqlType::Array(element) => has_unknown(element),
+        SqlType::Record(fields) => fields.iter().any(|field| has_unknown(&field.sql_type)),
+        _ => false,
+    }
+}
+
+/// The comparison that an operator of the engine's is.
+fn comparison_of(special: Special) -> Option<Comparison> {
+    Some(match special {
+        Special::Equal => Comparison::Equal,
+        Special::NotEqual => Comparison::NotEqual,
+        Special::Less => Comparison::Less,
+        Special::LessOrEqual => Comparison::LessOrEqual,
+        Special::Greater => Comparison::Greater,
+        Special::GreaterOrEqual => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison of a sign.
+pub(super) fn sign_comparison(sign: &str) -> Option<Comparison> {
+    Some(match sign {
+        "=" => Comparison::Equal,
+        "<>" => Comparison::NotEqual,
+        "<" => Comparison::Less,
+        "<=" => Comparison::LessOrEqual,
+        ">" => Comparison::Greater,
+        ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// Gives parameters that were met before their type was decided the type that was.
+pub(super) fn settle_parameters(relation: &mut Relation, parameters: &[Option<SqlType>]) {
+    if parameters.is_empty() {
+        return;
+    }
+    stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || {
+        for scalar in relation.scalars_mut() {
+            settle(scalar, parameters);
+        }
+        for input in relation.inputs_mut() {
+            settle_parameters(input, parameters);
+        }
+    });
+}
+
+fn settle(scalar: &mut Scalar, parameters: &[Option<SqlType>]) {
+    if let Scalar::Parameter { index, sql_type } = scalar
+        && *sql_type == SqlType::Unknown
+    {
+        *sql_type = parameters.get(*index).cloned().flatten().unwrap_or(SqlType::Text);
+    }
+    if let Scalar::Subquery(subquery) = scalar {
+        settle_parameters(&mut subquery.relation, parameters);
+    }
+    for child in scalar.children_mut() {
+        stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || settle(child, parameters));
+    }
+}

@@ -1,0 +1,669 @@
+//! Which column a name means, and to which SELECT an expression belongs.
+//!
+//! A [`Namespace`] is what one FROM clause gives; a [`Level`] is a SELECT that is being bound, with the SELECTs around it.
+//! A name that a level does not know is looked for in the levels around it: its column is *free* in the relation of the
+//! inner ones.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use datafusion::sql::sqlparser::ast::{Ident, NamedWindowDefinition};
+use diligence_base::{Error, Result, Span};
+use diligence_types::SqlType;
+use diligence_types::sql_type::RecordField;
+
+use super::grouping::GroupingCall;
+use super::windows::WindowUse;
+use super::{Binder, name_place, normalized};
+use crate::algebra::{AggregateItem, Column, ColumnId, FunctionItem, Relation, Scalar, WithId};
+use crate::errors;
+
+/// Something in FROM that has a name: a table, a subquery, a function.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Its alias; a subquery may have none.
+    pub name: Option<String>,
+    /// Names that may stand in front of it, the nearest first: schema, catalog.
+    pub qualifiers: Vec<String>,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Positions of columns that USING has merged with others.
+    hidden: HashSet<usize>,
+    by_name: OnceCell<HashMap<String, Vec<u32>>>,
+    /// A column that is TRUE in rows of this source, and NULL in rows that an outer join made up; where one may.
+    marker: Option<Column>,
+    is_marker_used: Cell<bool>,
+    /// Whether it is a function with one column, whose whole row is that column.
+    pub is_scalar: bool,
+}
+
+impl Source {
+    pub(super) fn new(name: Option<String>, columns: Vec<Column>) -> Self {
+        Self {
+            name,
+            qualifiers: Vec::new(),
+            columns,
+            hidden: HashSet::new(),
+            by_name: OnceCell::new(),
+            marker: None,
+            is_marker_used: Cell::new(false),
+            is_scalar: false,
+        }
+    }
+
+    fn positions(&self, name: &str) -> &[u32] {
+        let by_name = self.by_name.get_or_init(|| {
+            let mut map = HashMap::<String, Vec<u32>>::with_capacity(self.columns.len());
+            for (position, column) in self.columns.iter().enumerate() {
+                map.entry(column.name.clone()).or_default().push(position as u32);
+            }
+            map
+        });
+        by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The column of a name; of an unquoted one whatever its case, if only one fits.
+    fn find(&self, name: &Ident) -> Found {
+        let mut found = Found::Nothing;
+        for position in self.positions(&normalized(name)) {
+            found.add(&self.columns[*position as usize]);
+        }
+        if found.is_nothing() && name.quote_style.is_none() {
+            let folded = self.columns.iter().filter(|column| column.name.eq_ignore_ascii_case(&name.value));
+            folded.for_each(|column| found.add(column));
+        }
+        found
+    }
+}
+
+/// What a name was found to be.
+enum Found {
+    Nothing,
+    One(Scalar),
+    Several,
+}
+
+impl Found {
+    fn add(&mut self, column: &Column) {
+        *self = match self {
+            Self::Nothing => Self::One(column.scalar()),
+            _ => Self::Several,
+        };
+    }
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+/// A column that USING made of one of each side.
+#[derive(Debug)]
+pub(super) struct Merged {
+    column: Column,
+    /// Whether USING has merged it again.
+    is_hidden: bool,
+}
+
+/// What `*` shows, in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shown {
+    /// A source's column.
+    Of(usize, usize),
+    /// A merged one.
+    Merged(usize),
+}
+
+/// The names that a FROM clause gives.
+#[derive(Debug, Default)]
+pub(super) struct Namespace {
+    pub(super) sources: Vec<Source>,
+    merged: Vec<Merged>,
+    shown: Vec<Shown>,
+}
+
+impl Namespace {
+    /// The names of one source.
+    pub(super) fn of(source: Source) -> Self {
+        let shown = (0..source.columns.len()).map(|position| Shown::Of(0, position)).collect();
+        Self { sources: vec![source], merged: Vec::new(), shown }
+    }
+
+    /// Both; the right one's behind the left one's. Fails with 42712 if an alias is given twice.
+    pub(super) fn joined(mut self, right: Namespace) -> Result<Self> {
+        let (sources, merged) = (self.sources.len(), self.merged.len());
+        for source in &right.sources {
+            let same = |other: &&Source| other.name == source.name && other.qualifiers == source.qualifiers;
+            if let Some(name) = &source.name
+                && self.sources.iter().any(|other| same(&other))
+            {
+                let error = Error::input(format!("table name \"{name}\" specified more than once"));
+                return Err(error.with_code("42712").with_hint("give one of them an alias with AS"));
+            }
+        }
+        self.sources.extend(right.sources);
+        self.merged.extend(right.merged);
+        self.shown.extend(right.shown.into_iter().map(|shown| match shown {
+            Shown::Of(source, position) => Shown::Of(source + sources, position),
+            Shown::Merged(index) => Shown::Merged(index + merged),
+        }));
+        Ok(self)
+    }
+
+    /// The columns that `*` shows.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.shown.iter().map(|shown| self.column(*shown))
+    }
+
+    fn column(&self, shown: Shown) -> &Column {
+        match shown {
+            Shown::Of(source, position) => &self.sources[source].columns[position],
+            Shown::Merged(index) => &self.merged[index].column,
+        }
+    }
+
+    /// How many columns USING has made.
+    pub(super) fn merged_count(&self) -> usize {
+        self.merged.len()
+    }
+
+    /// All columns of some sources may be NULL: an outer join makes up rows of them.
+    pub(super) fn pad(&mut self, binder: &Binder<'_>, sources: Range<usize>, merged: Range<usize>) {
+        for source in &mut self.sources[sources] {
+            source.columns.iter_mut().for_each(|column| column.nullable = true);
+            source.marker.get_or_insert_with(|| binder.numbers.named("present", SqlType::Boolean, true));
+        }
+        self.merged[merged].iter_mut().for_each(|merged| merged.column.nullable = true);
+    }
+
+    /// Forgets all sources but these: a semi join shows one side only.
+    pub(super) fn keep(&mut self, sources: Range<usize>) {
+        self.shown.retain(|shown| match shown {
+            Shown::Of(source, _) => sources.contains(source),
+            Shown::Merged(_) => false,
+        });
+        for shown in &mut self.shown {
+            if let Shown::Of(source, _) = shown {
+                *source -= sources.start;
+            }
+        }
+        self.merged.clear();
+        self.sources.truncate(sources.end);
+        self.sources.drain(..sources.start);
+    }
+
+    /// What USING (or NATURAL) means by a name on one side. Fails with 42703 and 42702.
+    pub(super) fn using(&self, name: &Ident, side: &str) -> Result<Shown> {
+        let wanted = normalized(name);
+        let fits = |exact: bool| {
+            let same = move |column: &Column| {
+                if exact { column.name == wanted } else { column.name.eq_ignore_ascii_case(&wanted) }
+            };
+            self.shown.iter().copied().filter(move |shown| same(self.column(*shown))).collect::<Vec<_>>()
+        };
+        let mut found = fits.clone()(true);
+        if found.is_empty() && name.quote_style.is_none() {
+            found = fits(false);
+        }
+        match found.as_slice() {
+            [shown] => Ok(*shown),
+            [] => {
+                let message =
+                    format!("column \"{}\" specified in USING clause does not exist in {side} table", name.value);
+                let error = errors::at(Error::input(message).with_code("42703"), name_place(name));
+                let known = self.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
+                Err(errors::suggest(error, &name.value, &known))
+            }
+            _ => {
+                let message = format!("common column name \"{}\" appears more than once in {side} table", name.value);
+                Err(errors::at(Error::input(message).with_code("42702"), name_place(name)))
+            }
+        }
+    }
+
+    /// A shown column as an expression.
+    pub(super) fn shown(&self, shown: Shown) -> &Column {
+        self.column(shown)
+    }
+
+    /// The names that NATURAL merges: those of columns on both sides, in the order of this one.
+    pub(super) fn common(&self, right: &Namespace) -> Vec<Ident> {
+        let theirs = right.columns().map(|column| column.name.as_str()).collect::<HashSet<_>>();
+        let mut met = HashSet::new();
+        let common = self.columns().filter(|column| theirs.contains(column.name.as_str()));
+        let common = common.filter(|column| met.insert(column.name.clone()));
+        common.map(|column| Ident::with_quote('"', column.name.clone())).collect()
+    }
+
+    /// Puts merged columns in front, and hides what they were made of: columns of the left side, which has `left` shown
+    /// ones, and of the right.
+    pub(super) fn merge(&mut self, merged: Vec<(Column, Shown, Shown)>) {
+        let hidden = merged.iter().flat_map(|(_, left, right)| [*left, *right]).collect::<Vec<_>>();
+        for shown in &hidden {
+            match *shown {
+                Shown::Of(source, position) => {
+                    self.sources[source].hidden.insert(position);
+                }
+                Shown::Merged(index) => self.merged[index].is_hidden = true,
+            }
+        }
+        let first = self.merged.len();
+        self.merged.extend(merged.into_iter().map(|(column, ..)| Merged { column, is_hidden: false }));
+        let new = (first..self.merged.len()).map(Shown::Merged);
+        let rest = self.shown.iter().copied().filter(|shown| !hidden.contains(shown));
+        self.shown = new.chain(rest).collect();
+    }
+
+    /// Shifts positions of a right side behind those of this one.
+    pub(super) fn shifted(&self, shown: Shown) -> Shown {
+        match shown {
+            Shown::Of(source, position) => Shown::Of(source + self.sources.len(), position),
+            Shown::Merged(index) => Shown::Merged(index + self.merged.len()),
+        }
+    }
+
+    fn find(&self, name: &str, is_exact: bool) -> Found {
+        let mut found = Found::Nothing;
+        let same = |column: &Column| {
+            if is_exact { column.name == name } else { column.name.eq_ignore_ascii_case(name) }
+        };
+        for merged in self.merged.iter().filter(|merged| !merged.is_hidden && same(&merged.column)) {
+            found.add(&merged.column);
+        }
+        for source in &self.sources {
+            if is_exact {
+                for position in source.positions(name) {
+                    if !source.hidden.contains(&(*position as usize)) {
+                        found.add(&source.columns[*position as usize]);
+                    }
+                }
+            } else {
+                let columns = source.columns.iter().enumerate();
+                let columns = columns.filter(|(position, column)| same(column) && !source.hidden.contains(position));
+                columns.for_each(|(_, column)| found.add(column));
+            }
+        }
+        found
+    }
+
+    /// The source of a name with what may stand in front of it.
+    pub(super) fn source(&self, names: &[Ident]) -> Option<&Source> {
+        let (last, front) = names.split_last()?;
+        let same = |name: &Ident, other: &str| {
+            normalized(name) == other || name.quote_style.is_none() && name.value.eq_ignore_ascii_case(other)
+        };
+        let fits = |source: &&Source, is_exact: bool| {
+            let Some(alias) = &source.name else { return false };
+            let is_same = if is_exact { normalized(last) == *alias } else { same(last, alias) };
+            is_same
+                && front.len() <= source.qualifiers.len()
+                && front.iter().rev().zip(&source.qualifiers).all(|(name, other)| same(name, other))
+        };
+        let exact = self.sources.iter().find(|source| fits(source, true));
+        exact.or_else(|| self.sources.iter().find(|source| fits(source, false)))
+    }
+
+    /// The numbers of all columns.
+    pub(super) fn ids(&self) -> HashMap<ColumnId, &Column> {
+        let sources = self.sources.iter().flat_map(|source| source.columns.iter().chain(&source.marker));
+        let merged = self.merged.iter().map(|merged| &merged.column);
+        sources.chain(merged).map(|column| (column.id, column)).collect()
+    }
+
+    /// The markers that something asked for, each with the columns of its source.
+    pub(super) fn used_markers(&self) -> Vec<(Column, Vec<ColumnId>)> {
+        let used = self.sources.iter().filter(|source| source.is_marker_used.get());
+        let with_columns = |source: &Source| {
+            let columns = source.columns.iter().map(|column| column.id).collect();
+            source.marker.clone().map(|marker| (marker, columns))
+        };
+        used.filter_map(with_columns).collect()
+    }
+}
+
+/// The part of a SELECT that is being bound: it decides what may stand there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clause {
+    From,
+    On,
+    Where,
+    GroupBy,
+    Having,
+    Select,
+    OrderBy,
+    DistinctOn,
+    Qualify,
+    Window,
+    Limit,
+    Values,
+}
+
+impl Clause {
+    /// Its name, as messages have it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::From => "functions in FROM",
+            Self::On => "JOIN conditions",
+            Self::Where => "WHERE",
+            Self::GroupBy => "GROUP BY",
+            Self::Having => "HAVING",
+            Self::Select => "SELECT",
+            Self::OrderBy => "ORDER BY",
+            Self::DistinctOn => "DISTINCT ON",
+            Self::Qualify => "QUALIFY",
+            Self::Window => "window definitions",
+            Self::Limit => "LIMIT",
+            Self::Values => "VALUES",
+        }
+    }
+
+    /// Whether aggregates may stand there.
+    pub(super) fn has_aggregates(self) -> bool {
+        use Clause::{DistinctOn, Having, OrderBy, Qualify, Select, Window};
+        matches!(self, Having | Select | OrderBy | DistinctOn | Qualify | Window)
+    }
+
+    /// Whether window functions may stand there.
+    pub(super) fn has_windows(self) -> bool {
+        matches!(self, Self::Select | Self::OrderBy | Self::DistinctOn | Self::Qualify)
+    }
+
+    /// Whether functions that give rows may stand there.
+    pub(super) fn has_row_functions(self) -> bool {
+        matches!(self, Self::Select | Self::OrderBy | Self::DistinctOn | Self::GroupBy)
+    }
+}
+
+/// A SELECT that is being bound.
+pub(super) struct Level<'s> {
+    /// The one around it.
+    pub outer: Option<&'s Level<'s>>,
+    /// How many are around it.
+    pub depth: usize,
+    /// What its FROM gives.
+    pub names: Namespace,
+    /// The common table expressions that it sees.
+    pub withs: &'s Withs<'s>,
+    /// What is being bound.
+    pub clause: Cell<Clause>,
+    /// WINDOW.
+    pub windows: &'s [NamedWindowDefinition],
+    /// Whether the arguments of an aggregate of this level are being bound.
+    pub in_aggregate: Cell<bool>,
+    /// Whether those of a window function are.
+    pub in_window: Cell<bool>,
+    /// Whether a name was found here by a level inside of it.
+    pub is_read: Cell<bool>,
+    /// The columns that levels inside of it read.
+    pub read: RefCell<HashSet<ColumnId>>,
+    /// What its list calls its expressions, for clauses that see these names where nothing else has them.
+    pub aliases: RefCell<HashMap<String, Scalar>>,
+    /// Aggregates that belong to it.
+    pub aggregates: RefCell<Vec<(Column, AggregateItem)>>,
+    /// Calls of GROUPING.
+    pub groupings: RefCell<Vec<GroupingCall>>,
+    /// Window functions that belong to it.
+    pub window_uses: RefCell<Vec<WindowUse>>,
+    /// Functions that give rows in its list, in layers: those of a layer may be arguments in the next.
+    pub row_functions: RefCell<Vec<Vec<FunctionItem>>>,
+    /// What is computed once per row because its value may change.
+    pub hoisted: RefCell<Vec<(Column, Scalar)>>,
+    /// Where columns stand that were met outside of aggregates, for errors.
+    pub references: RefCell<BTreeMap<ColumnId, (Option<Span>, String)>>,
+}
+
+impl<'s> Level<'s> {
+    pub(super) fn new(outer: Option<&'s Level<'s>>, withs: &'s Withs<'s>, names: Namespace, clause: Clause) -> Self {
+        Self {
+            outer,
+            depth: outer.map_or(0, |outer| outer.depth + 1),
+            names,
+            withs,
+            clause: Cell::new(clause),
+            windows: &[],
+            in_aggregate: Cell::new(false),
+            in_window: Cell::new(false),
+            is_read: Cell::new(false),
+            read: RefCell::default(),
+            aliases: RefCell::default(),
+            aggregates: RefCell::default(),
+            groupings: RefCell::default(),
+            window_uses: RefCell::default(),
+            row_functions: RefCell::default(),
+            hoisted: RefCell::default(),
+            references: RefCell::default(),
+        }
+    }
+
+    /// This level and those around it, from the inside out.
+    fn chain(&self) -> impl Iterator<Item = &Level<'s>> {
+        std::iter::successors(Some(self), |level| level.outer)
+    }
+
+    /// Whether a column comes from a level around this one.
+    pub(super) fn is_outer(&self, id: ColumnId) -> bool {
+        self.chain().skip(1).any(|at| at.read.borrow().contains(&id))
+    }
+
+    /// The level of this depth, this one or one around it.
+    pub(super) fn at(&self, depth: usize) -> &Level<'s> {
+        self.chain().find(|level| level.depth == depth).unwrap_or(self)
+    }
+}
+
+/// The innermost level of the columns that were met while an aggregate's arguments are bound.
+pub(super) struct Tracker {
+    /// The level at which the aggregate stands: columns of deeper ones are of subqueries in its arguments.
+    pub depth: usize,
+    /// The innermost level met.
+    pub innermost: Option<usize>,
+}
+
+/// A common table expression, or a recursive one inside of itself.
+pub(super) struct WithEntry {
+    pub id: WithId,
+    pub columns: Vec<Column>,
+    pub reads: Rc<Cell<usize>>,
+}
+
+/// The common table expressions that a query sees.
+#[derive(Default)]
+pub(super) struct Withs<'s> {
+    pub outer: Option<&'s Withs<'s>>,
+    pub entries: RefCell<HashMap<String, Rc<WithEntry>>>,
+}
+
+impl Withs<'_> {
+    pub(super) fn find(&self, name: &str) -> Option<Rc<WithEntry>> {
+        let found = self.entries.borrow().get(name).cloned();
+        found.or_else(|| self.outer.and_then(|outer| outer.find(name)))
+    }
+}
+
+impl Binder<'_> {
+    /// Notes that a column of this level was met.
+    fn met(&self, level: &Level<'_>, from: &Level<'_>, scalar: &Scalar, names: &[Ident]) {
+        for tracker in self.trackers.borrow_mut().iter_mut().filter(|tracker| level.depth <= tracker.depth) {
+            tracker.innermost = tracker.innermost.max(Some(level.depth));
+        }
+        if level.depth < from.depth {
+            level.is_read.set(true);
+            level.read.borrow_mut().extend(scalar.as_column());
+        }
+        if !level.in_aggregate.get()
+            && let Scalar::Column { id, .. } = scalar
+        {
+            let place = names.first().and_then(name_place);
+            let name = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
+            level.references.borrow_mut().insert(*id, (place, name));
+        }
+    }
+
+    /// The column that a name alone means; a whole row, if it is a source's. Fails with 42703, and 42702 if several
+    /// columns have the name.
+    pub(super) fn identifier(&self, name: &Ident, level: &Level<'_>) -> Result<Scalar> {
+        match self.known_identifier(name, level)? {
+            Some(scalar) => Ok(scalar),
+            None => Err(unknown_column(name, level)),
+        }
+    }
+
+    /// Like [`identifier`](Self::identifier); `None` if nothing has the name.
+    pub(super) fn known_identifier(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let wanted = normalized(name);
+        let passes: &[bool] = if name.quote_style.is_some() { &[true] } else { &[true, false] };
+        for is_exact in passes {
+            for at in level.chain() {
+                match at.names.find(&wanted, *is_exact) {
+                    Found::Nothing => {}
+                    Found::One(scalar) => {
+                        self.met(at, level, &scalar, std::slice::from_ref(name));
+                        return Ok(Some(scalar));
+                    }
+                    Found::Several => return Err(ambiguous(name, at)),
+                }
+            }
+        }
+        let alias = level.chain().find_map(|at| at.aliases.borrow().get(&wanted).cloned());
+        Ok(alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)))
+    }
+
+    /// The row of a source as a value, if the names are a source's.
+    pub(super) fn whole_row(&self, names: &[Ident], level: &Level<'_>) -> Option<Scalar> {
+        let (at, source) = level.chain().find_map(|at| Some((at, at.names.source(names)?)))?;
+        for column in &source.columns {
+            self.met(at, level, &column.scalar(), names);
+        }
+        if source.is_scalar
+            && let [column] = source.columns.as_slice()
+        {
+            return Some(column.scalar());
+        }
+        let field = |column: &Column| RecordField { name: column.name.clone(), sql_type: column.sql_type.clone() };
+        let sql_type = SqlType::Record(source.columns.iter().map(field).collect());
+        let record =
+            Scalar::Record { fields: source.columns.iter().map(Column::scalar).collect(), sql_type: sql_type.clone() };
+        Some(match &source.marker {
+            None => record,
+            Some(marker) => {
+                source.is_marker_used.set(true);
+                let is_there = Scalar::IsNull(Box::new(marker.scalar())).negate();
+                Scalar::Case { arms: vec![(is_there, record)], otherwise: None, sql_type }
+            }
+        })
+    }
+
+    /// What names with dots between them mean: `table.column`, `schema.table.column`, `column.field`, and further
+    /// fields. Fails with 42703 if a part is unknown, 42P01 if the first is.
+    pub(super) fn compound(&self, names: &[Ident], level: &Level<'_>) -> Result<Scalar> {
+        for length in (1..names.len()).rev() {
+            let found = level.chain().find_map(|at| Some((at, at.names.source(&names[..length])?)));
+            let Some((at, source)) = found else { continue };
+            let (name, fields) = (&names[length], &names[length + 1..]);
+            match source.find(name) {
+                Found::One(scalar) => {
+                    self.met(at, level, &scalar, &names[..length + 1]);
+                    return self.fields(scalar, fields);
+                }
+                Found::Several => return Err(ambiguous(name, at)),
+                Found::Nothing if names.len() > 2 => continue,
+                Found::Nothing => {
+                    let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
+                    let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
+                    let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+                    return Err(errors::suggest(errors::at(error, name_place(name)), &name.value, &known));
+                }
+            }
+        }
+        let (first, fields) = names.split_first().ok_or_else(|| Error::bug("a name without parts"))?;
+        if let Some(scalar) = self.known_identifier(first, level)?
+            && matches!(scalar.sql_type(), SqlType::Record(_))
+        {
+            return self.fields(scalar, fields);
+        }
+        let table = &names[names.len().saturating_sub(2)];
+        let error = Error::input(format!("no table or alias is named '{}' here", table.value)).with_code("42P01");
+        let mut known = level.chain().flat_map(|at| &at.names.sources).filter_map(|source| source.name.clone());
+        let known = known.by_ref().collect::<Vec<_>>();
+        Err(errors::suggest(errors::at(error, name_place(first)), &table.value, &known))
+    }
+
+    /// Fields of a record within each other. Fails with 42703 and 42809.
+    pub(super) fn fields(&self, mut scalar: Scalar, names: &[Ident]) -> Result<Scalar> {
+        for name in names {
+            scalar = self.field(scalar, name)?;
+        }
+        Ok(scalar)
+    }
+
+    /// A field of a record. Fails with 42703, or 42809 if it is no record.
+    pub(super) fn field(&self, scalar: Scalar, name: &Ident) -> Result<Scalar> {
+        let sql_type = scalar.sql_type();
+        let SqlType::Record(fields) = &sql_type else {
+            let message =
+                format!("column notation .{} applied to type {sql_type}, which is not a composite type", name.value);
+            return Err(errors::at(Error::input(message).with_code("42809"), name_place(name)));
+        };
+        let wanted = normalized(name);
+        let position = fields.iter().position(|field| field.name == wanted);
+        let folded = || fields.iter().position(|field| field.name.eq_ignore_ascii_case(&wanted));
+        let Some(index) = position.or_else(|| name.quote_style.is_none().then(folded).flatten()) else {
+            let error = Error::input(format!("no field is named '{}'", name.value)).with_code("42703");
+            let known = fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+            return Err(errors::suggest(errors::at(error, name_place(name)), &name.value, &known));
+        };
+        if let Scalar::Record { fields: values, .. } = &mut { scalar.clone() } {
+            return Ok(values.swap_remove(index));
+        }
+        Ok(Scalar::Field { input: Box::new(scalar), index, sql_type: fields[index].sql_type.clone() })
+    }
+
+    /// Puts the markers that were asked for into a FROM clause's relation, each right above its source.
+    pub(super) fn with_markers(&self, mut relation: Relation, names: &Namespace) -> Relation {
+        for (marker, columns) in names.used_markers() {
+            place_marker(&mut relation, &marker, &columns);
+        }
+        relation
+    }
+}
+
+/// Puts a marker above the lowest relation of a tree of joins that has all of these columns.
+fn place_marker(relation: &mut Relation, marker: &Column, columns: &[ColumnId]) {
+    let sides = match relation {
+        Relation::Join(join) => Some((&mut join.left, &mut join.right)),
+        Relation::Apply(apply) => Some((&mut apply.left, &mut apply.right)),
+        Relation::Filter { input, .. } => return place_marker(input, marker, columns),
+        _ => None,
+    };
+    if let Some((left, right)) = sides {
+        for side in [left, right] {
+            let ids = side.column_ids();
+            if columns.iter().all(|id| ids.contains(id)) {
+                return place_marker(side, marker, columns);
+            }
+        }
+    }
+    let input = Box::new(std::mem::replace(relation, Relation::one_row()));
+    *relation = Relation::Map { input, columns: vec![(marker.clone(), Scalar::boolean(true))] };
+}
+
+fn unknown_column(name: &Ident, level: &Level<'_>) -> Error {
+    let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
+    let error = errors::at(error, name_place(name));
+    let known = level.chain().flat_map(|at| at.names.columns()).map(|column| column.name.clone()).collect::<Vec<_>>();
+    if let Some(other) = known.iter().find(|known| known.eq_ignore_ascii_case(&name.value)) {
+        return error.with_hint(format!("did you mean \"{other}\"?"));
+    }
+    errors::suggest(error, &name.value, &known)
+}
+
+fn ambiguous(name: &Ident, level: &Level<'_>) -> Error {
+    let message = if level.names.sources.len() > 1 {
+        format!("the column '{}' is ambiguous: it is in more than one table", name.value)
+    } else {
+        format!("the column '{}' is ambiguous: the table has two of this name", name.value)
+    };
+    let error = errors::at(Error::input(message).with_code("42702"), name_place(name));
+    error.with_hint(format!("write which one is meant: table.{}", name.value))
+}

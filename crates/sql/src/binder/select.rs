@@ -1,0 +1,786 @@
+//! SELECT from WHERE to LIMIT, and what a query has around it.
+
+use std::collections::HashSet;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, GroupByExpr, Ident, LimitClause, OrderBy,
+    OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
+};
+use diligence_base::{Error, Result, Span};
+use diligence_types::SqlType;
+
+use super::from::Side;
+use super::operators::Way;
+use super::scope::{Clause, Level, Namespace, Withs};
+use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
+use crate::algebra::{Column, ColumnId, Constant, Limit, Relation, Scalar, SortKey, TableFunction};
+use crate::errors;
+
+/// An expression of the SELECT list.
+pub(super) struct Item<'e> {
+    pub name: String,
+    pub scalar: Scalar,
+    /// Where it comes from; not of a column that `*` stands for.
+    expression: Option<&'e Expr>,
+}
+
+impl Item<'_> {
+    pub(super) fn place(&self) -> Option<Span> {
+        self.expression.and_then(place)
+    }
+}
+
+/// What ORDER BY and DISTINCT ON sort by: an item of the list, or an expression of their own.
+enum By {
+    Item(usize),
+    Scalar(Scalar),
+}
+
+/// A part of ORDER BY.
+struct Key<'e> {
+    by: By,
+    options: &'e OrderByOptions,
+    expression: Option<&'e Expr>,
+}
+
+impl Binder<'_> {
+    /// A query: what it has around a SELECT or a set operation. Fails with kind `Input` and PostgreSQL's SQLSTATE.
+    pub(super) fn query(&self, query: &Query, outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Rows> {
+        stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match &query.with {
+            None => self.query_body(query, outer, withs, false),
+            Some(with) => {
+                let inner = Withs { outer: Some(withs), ..Withs::default() };
+                let definitions = self.definitions(with, outer, &inner)?;
+                let rows = self.query_body(query, outer, &inner, false)?;
+                Ok(self.defined(definitions, rows))
+            }
+        })
+    }
+
+    /// A query below a set operation, whose literals have no type yet.
+    pub(super) fn query_part(&self, query: &Query, outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Rows> {
+        match &query.with {
+            Some(_) => self.query(query, outer, withs),
+            None => stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || self.query_body(query, outer, withs, true)),
+        }
+    }
+
+    fn query_body(
+        &self,
+        query: &Query,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+        keeps_unknown: bool,
+    ) -> Result<Rows> {
+        if let Some(lock) = query.locks.first() {
+            return Err(unsupported(lock));
+        }
+        if query.for_clause.is_some() || query.format_clause.is_some() {
+            return Err(unsupported("FOR and FORMAT behind a query"));
+        }
+        if !query.pipe_operators.is_empty() {
+            return Err(unsupported("|> behind a query"));
+        }
+        let order = query.order_by.as_ref();
+        let (rows, keys) = match query.body.as_ref() {
+            SetExpr::Select(select) => self.select(select, order, outer, withs, keeps_unknown)?,
+            body => {
+                let keeps_unknown = keeps_unknown && order.is_none();
+                let rows = self.set_expression(body, outer, withs, keeps_unknown)?;
+                match order {
+                    None => (rows, vec![]),
+                    Some(order) => {
+                        let rows = self.settled(rows)?;
+                        self.ordered(rows, order)?
+                    }
+                }
+            }
+        };
+        self.limited(rows, keys, query, outer, withs)
+    }
+
+    /// What a query selects from: a SELECT, another query, a set operation, VALUES or a table.
+    pub(super) fn set_expression(
+        &self,
+        body: &SetExpr,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+        keeps_unknown: bool,
+    ) -> Result<Rows> {
+        match body {
+            SetExpr::Select(select) => Ok(self.select(select, None, outer, withs, keeps_unknown)?.0),
+            SetExpr::Query(query) if keeps_unknown => self.query_part(query, outer, withs),
+            SetExpr::Query(query) => self.query(query, outer, withs),
+            SetExpr::SetOperation { .. } => self.set_operation(body, outer, withs),
+            SetExpr::Values(values) => self.values(values, outer, withs, None),
+            SetExpr::Table(table) => {
+                let side = self.whole_table(table, withs)?;
+                Ok(rows_of(side))
+            }
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+                Err(unsupported("a statement that changes rows within a query"))
+            }
+        }
+    }
+
+    fn select<'e>(
+        &self,
+        select: &'e Select,
+        order: Option<&'e OrderBy>,
+        outer: Option<&'e Level<'e>>,
+        withs: &'e Withs<'e>,
+        keeps_unknown: bool,
+    ) -> Result<(Rows, Vec<SortKey>)> {
+        refuse_foreign_clauses(select)?;
+        let Side { relation, names } = self.from(&select.from, outer, withs)?;
+        let mut level = Level::new(outer, withs, names, Clause::Where);
+        level.windows = &select.named_window;
+        let level = level;
+        let condition = match &select.selection {
+            Some(condition) => Some(self.condition(condition, &level, "WHERE")?),
+            None => None,
+        };
+        level.references.borrow_mut().clear();
+
+        level.clause.set(Clause::Select);
+        let mut items = self.items(select, &level)?;
+        let is_distinct = matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)));
+        if !keeps_unknown || is_distinct || order.is_some() || has_groups(&select.group_by) {
+            for item in &mut items {
+                let taken = std::mem::replace(&mut item.scalar, Scalar::boolean(false));
+                item.scalar = self.typed(taken)?;
+            }
+        }
+        let mut groups = self.groups(&select.group_by, &items, &level)?;
+
+        let aliases = items.iter().map(|item| (item.name.clone(), item.scalar.clone()));
+        if select.having.is_some() || select.qualify.is_some() {
+            *level.aliases.borrow_mut() = aliases.collect();
+        }
+        level.clause.set(Clause::Having);
+        let mut having = match &select.having {
+            Some(having) => Some(self.condition(having, &level, "HAVING")?),
+            None => None,
+        };
+        level.clause.set(Clause::Qualify);
+        let mut qualify = match &select.qualify {
+            Some(qualify) => Some(self.condition(qualify, &level, "QUALIFY")?),
+            None => None,
+        };
+        level.aliases.take();
+        let mut keys = self.keys(order, &items, &level)?;
+        let mut on = match &select.distinct {
+            Some(Distinct::On(expressions)) => self.distinct_on(expressions, &items, &level)?,
+            _ => vec![],
+        };
+
+        // Everything is bound: the operators, from the bottom up.
+        let mut uses = level.window_uses.take();
+        let mut layers = level.row_functions.take();
+        let mut hoisted = level.hoisted.take();
+        let mut relation = self.with_markers(relation, &level.names);
+        if let Some(condition) = condition {
+            relation = relation.filtered(condition);
+        }
+        if self.is_grouped(&groups, having.is_some(), &level) {
+            relation = self.aggregated(relation, &mut groups, &level)?;
+            for (index, item) in items.iter_mut().enumerate() {
+                if let Some(group) = groups.of_item(index) {
+                    item.scalar = group;
+                    continue;
+                }
+                self.above_groups(vec![&mut item.scalar], &groups, &level)
+                    .map_err(|error| placed(error, || item.expression.and_then(place)))?;
+            }
+            let own = keys.iter_mut().map(|key| &mut key.by).chain(&mut on).filter_map(|by| match by {
+                By::Scalar(scalar) => Some(scalar),
+                By::Item(_) => None,
+            });
+            let rows = layers.iter_mut().flatten().map(|item| &mut item.array);
+            let windows = uses.iter_mut().flat_map(|window| window.scalars_mut());
+            let conditions = having.iter_mut().chain(&mut qualify);
+            let computed = hoisted.iter_mut().map(|(_, scalar)| scalar);
+            let scalars = own.chain(rows).chain(windows).chain(conditions).chain(computed).collect();
+            self.above_groups(scalars, &groups, &level)?;
+        }
+        if let Some(having) = having {
+            relation = relation.filtered(having);
+        }
+        for window in uses {
+            relation = window.over(relation);
+        }
+        if let Some(qualify) = qualify {
+            relation = relation.filtered(qualify);
+        }
+        relation = relation.mapped(hoisted);
+        for items in layers {
+            let input = Box::new(relation);
+            relation = Relation::TableFunction(TableFunction { input, items, ordinality: None, keeps_all: false });
+        }
+
+        let mut computed = Vec::new();
+        let mut outputs = Vec::with_capacity(items.len());
+        for item in items {
+            let is_own = item.scalar.as_column().is_some_and(|id| !level.is_outer(id));
+            let scalar = if is_own || item.scalar.sql_type() == SqlType::Unknown {
+                item.scalar
+            } else {
+                let column = self.column_for(&item.name, &item.scalar);
+                computed.push((column.clone(), item.scalar));
+                column.scalar()
+            };
+            outputs.push(Output { name: item.name, scalar });
+        }
+        let key_columns = |by: By, computed: &mut Vec<(Column, Scalar)>| match by {
+            By::Item(index) => {
+                outputs.get(index).map_or_else(|| Scalar::boolean(false), |output| output.scalar.clone())
+            }
+            By::Scalar(scalar) if scalar.as_column().is_some() => scalar,
+            By::Scalar(scalar) => {
+                let column = self.column_for("key", &scalar);
+                computed.push((column.clone(), scalar));
+                column.scalar()
+            }
+        };
+        let on = on.into_iter().map(|by| key_columns(by, &mut computed)).collect::<Vec<_>>();
+        let mut sort = Vec::with_capacity(keys.len());
+        for key in keys {
+            let scalar = match (key.by, is_distinct) {
+                (by @ By::Item(_), _) => key_columns(by, &mut computed),
+                (By::Scalar(scalar), false) => scalar,
+                (by @ By::Scalar(_), true) => key_columns(by, &mut computed),
+            };
+            sort.push(self.sorted(scalar, key.options, key.expression)?);
+        }
+        relation = relation.mapped(computed);
+        let mut rows = Rows { relation, outputs };
+        match &select.distinct {
+            Some(Distinct::Distinct) => {
+                let columns = rows.columns();
+                let shown = columns.iter().map(|column| column.id).collect::<HashSet<_>>();
+                if sort.iter().any(|key| key.scalar.as_column().is_none_or(|id| !shown.contains(&id))) {
+                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    return Err(errors::at(Error::input(message).with_code("42P10"), order.and_then(place)));
+                }
+                rows.relation = self.distinct(rows.relation, &columns);
+            }
+            Some(Distinct::On(_)) => {
+                let wanted = on.iter().filter_map(Scalar::as_column).collect::<HashSet<_>>();
+                let first = sort.iter().take(wanted.len()).filter_map(|key| key.scalar.as_column());
+                let first = first.collect::<HashSet<_>>();
+                if !sort.is_empty() && !first.is_subset(&wanted) {
+                    let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+                    return Err(errors::at(Error::input(message).with_code("42P10"), order.and_then(place)));
+                }
+                rows.relation = self.sorted_relation(rows.relation, &sort);
+                rows.relation = self.distinct_by(rows.relation, on);
+            }
+            Some(Distinct::All) | None => {}
+        }
+        rows.relation = self.sorted_relation(rows.relation, &sort);
+        Ok((rows, sort))
+    }
+
+    /// Rows without duplicates. Where a type's values are equal without being the same, the first is shown.
+    pub(super) fn distinct(&self, relation: Relation, columns: &[Column]) -> Relation {
+        let (relation, keys) = self.with_keys(relation, columns);
+        let mut met = HashSet::new();
+        let on = keys.iter().map(|key| key.id).filter(|id| met.insert(*id)).collect::<Vec<ColumnId>>();
+        let has_keys = keys.iter().zip(columns).any(|(key, column)| key.id != column.id);
+        Relation::Distinct { input: Box::new(relation), on, keeps_all: has_keys }
+    }
+
+    fn distinct_by(&self, relation: Relation, on: Vec<Scalar>) -> Relation {
+        let column = |scalar: &Scalar| match scalar {
+            Scalar::Column { id, sql_type, nullable } => {
+                Some(Column { id: *id, name: "on".into(), sql_type: sql_type.clone(), nullable: *nullable })
+            }
+            _ => None,
+        };
+        let columns = on.iter().filter_map(column).collect::<Vec<_>>();
+        let (relation, keys) = self.with_keys(relation, &columns);
+        let mut met = HashSet::new();
+        let on = keys.iter().map(|key| key.id).filter(|id| met.insert(*id)).collect();
+        Relation::Distinct { input: Box::new(relation), on, keeps_all: true }
+    }
+
+    /// A sort by the keys of the types that have one; the relation itself without keys.
+    fn sorted_relation(&self, relation: Relation, keys: &[SortKey]) -> Relation {
+        if keys.is_empty() {
+            return relation;
+        }
+        Relation::Sort { input: Box::new(relation), keys: self.comparable(keys) }
+    }
+
+    /// Sort keys as they are compared.
+    fn comparable(&self, keys: &[SortKey]) -> Vec<SortKey> {
+        let key = |key: &SortKey| SortKey { scalar: self.key(key.scalar.clone()), ..key.clone() };
+        keys.iter().map(key).collect()
+    }
+
+    /// The SELECT list.
+    fn items<'e>(&self, select: &'e Select, level: &Level<'_>) -> Result<Vec<Item<'e>>> {
+        let mut items = Vec::with_capacity(select.projection.len());
+        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
+            self.wildcard(&mut items, None, level)?;
+        }
+        for projected in &select.projection {
+            match projected {
+                SelectItem::UnnamedExpr(expression) => {
+                    let scalar = self.scalar(expression, level)?;
+                    let name = self.item_name(expression, &scalar);
+                    items.push(Item { name, scalar, expression: Some(expression) });
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    let scalar = self.scalar(expr, level)?;
+                    items.push(Item { name: normalized(alias), scalar, expression: Some(expr) });
+                }
+                SelectItem::ExprWithAliases { expr, .. } => {
+                    return Err(errors::at(unsupported("several names for an expression"), place(expr)));
+                }
+                SelectItem::Wildcard(options) => self.wildcard(&mut items, Some(options), level)?,
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                    let names = name.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<Ident>>();
+                    let found =
+                        std::iter::successors(Some(level), |level| level.outer).find_map(|at| at.names.source(&names));
+                    match found {
+                        Some(source) => {
+                            let columns = source.columns.iter().map(|column| (column.name.clone(), column.scalar()));
+                            for (column, scalar) in
+                                columns.zip(&source.columns).map(|(shown, column)| (column, shown.1))
+                            {
+                                self.met_column(column, level);
+                                items.push(Item { name: column.name.clone(), scalar, expression: None });
+                            }
+                            let first = items.len() - source.columns.len();
+                            self.with_options(&mut items, first, options, level)?;
+                        }
+                        None => {
+                            let row = self.compound_row(&names, level)?;
+                            self.expand(&mut items, row, None)?;
+                        }
+                    }
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::Expr(expr), _) => {
+                    let row = self.typed_scalar(expr, level)?;
+                    self.expand(&mut items, row, place(expr))?;
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    /// The name of a column without AS: a scalar subquery's is that of its column, even behind `*`.
+    fn item_name(&self, expression: &Expr, scalar: &Scalar) -> String {
+        if let (Expr::Subquery(_), Scalar::Subquery(subquery)) = (expression, scalar)
+            && let Some(column) = subquery.columns.first()
+        {
+            return column.name.clone();
+        }
+        self.column_name(expression)
+    }
+
+    /// Column names and a row: `x.*` where `x` is a column that is a record.
+    fn compound_row(&self, names: &[Ident], level: &Level<'_>) -> Result<Scalar> {
+        match names {
+            [name] => match self.known_identifier(name, level)? {
+                Some(scalar) => Ok(scalar),
+                None => {
+                    let error = Error::input(format!("no table or alias is named '{}' here", name.value));
+                    let known = level.names.sources.iter().filter_map(|source| source.name.clone()).collect::<Vec<_>>();
+                    let error = errors::at(error.with_code("42P01"), name_place(name));
+                    Err(errors::suggest(error, &name.value, &known))
+                }
+            },
+            names => self.compound(names, level),
+        }
+    }
+
+    /// `(row).*`.
+    fn expand<'e>(&self, items: &mut Vec<Item<'e>>, row: Scalar, at: Option<Span>) -> Result<()> {
+        let sql_type = row.sql_type();
+        let SqlType::Record(fields) = &sql_type else {
+            let error = Error::input(format!("type {sql_type} is not composite")).with_code("42809");
+            return Err(errors::at(error, at));
+        };
+        for (index, field) in fields.iter().enumerate() {
+            let scalar = Scalar::Field { input: Box::new(row.clone()), index, sql_type: field.sql_type.clone() };
+            items.push(Item { name: field.name.clone(), scalar, expression: None });
+        }
+        Ok(())
+    }
+
+    fn wildcard<'e>(
+        &self,
+        items: &mut Vec<Item<'e>>,
+        options: Option<&'e WildcardAdditionalOptions>,
+        level: &Level<'_>,
+    ) -> Result<()> {
+        if level.names.sources.is_empty() {
+            return Err(Error::input("SELECT * with no tables specified is not valid").with_code("42601"));
+        }
+        let first = items.len();
+        for column in level.names.columns() {
+            items.push(Item { name: column.name.clone(), scalar: column.scalar(), expression: None });
+        }
+        match options {
+            Some(options) => self.with_options(items, first, options, level),
+            None => Ok(()),
+        }
+    }
+
+    /// EXCLUDE, EXCEPT, REPLACE, RENAME and ILIKE behind `*`. Fails with 42703 for a name that `*` does not show.
+    fn with_options<'e>(
+        &self,
+        items: &mut Vec<Item<'e>>,
+        first: usize,
+        options: &'e WildcardAdditionalOptions,
+        level: &Level<'_>,
+    ) -> Result<()> {
+        if options.opt_alias.is_some() {
+            return Err(unsupported("a name for *"));
+        }
+        let find = |items: &[Item<'e>], name: &Ident| {
+            let wanted = normalized(name);
+            let found = items[first..].iter().position(|item| item.name == wanted);
+            let folded = || items[first..].iter().position(|item| item.name.eq_ignore_ascii_case(&wanted));
+            found.or_else(folded).map(|index| first + index).ok_or_else(|| {
+                let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
+                let known = items[first..].iter().map(|item| item.name.clone()).collect::<Vec<_>>();
+                errors::suggest(errors::at(error, name_place(name)), &name.value, &known)
+            })
+        };
+        if let Some(pattern) = &options.opt_ilike {
+            let pattern = pattern.pattern.to_lowercase();
+            let mut index = 0;
+            items.retain(|item| {
+                index += 1;
+                index <= first || is_like(&item.name.to_lowercase(), &pattern)
+            });
+        }
+        let mut excluded = Vec::new();
+        match &options.opt_exclude {
+            Some(ExcludeSelectItem::Single(name)) => excluded.extend(name.0.last().and_then(|part| part.as_ident())),
+            Some(ExcludeSelectItem::Multiple(names)) => {
+                excluded.extend(names.iter().filter_map(|name| name.0.last()?.as_ident()));
+            }
+            None => {}
+        }
+        if let Some(ExceptSelectItem { first_element, additional_elements }) = &options.opt_except {
+            excluded.push(first_element);
+            excluded.extend(additional_elements);
+        }
+        for name in excluded {
+            let index = find(items, name)?;
+            items.remove(index);
+        }
+        if let Some(replaced) = &options.opt_replace {
+            for element in &replaced.items {
+                let index = find(items, &element.column_name)?;
+                items[index].scalar = self.scalar(&element.expr, level)?;
+                items[index].expression = Some(&element.expr);
+            }
+        }
+        let renamed = match &options.opt_rename {
+            Some(RenameSelectItem::Single(one)) => std::slice::from_ref(one),
+            Some(RenameSelectItem::Multiple(several)) => several,
+            None => &[],
+        };
+        let found = renamed.iter().map(|one| Ok((find(items, &one.ident)?, normalized(&one.alias))));
+        for (index, name) in found.collect::<Result<Vec<_>>>()? {
+            items[index].name = name;
+        }
+        Ok(())
+    }
+
+    /// The item of the list that a part of ORDER BY or DISTINCT ON means, or the expression that it is.
+    fn by(&self, expression: &Expr, clause: &str, items: &[Item<'_>], level: &Level<'_>) -> Result<By> {
+        match expression {
+            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+                let position = number.parse::<usize>().ok().filter(|position| (1..=items.len()).contains(position));
+                let position = position.ok_or_else(|| {
+                    let message = format!("{clause} position {number} is not in select list");
+                    errors::at(Error::input(message).with_code("42P10"), place(expression))
+                })?;
+                return Ok(By::Item(position - 1));
+            }
+            Expr::Identifier(name) => {
+                let wanted = normalized(name);
+                let mut named = items.iter().enumerate().filter(|(_, item)| item.name == wanted);
+                if let Some((index, item)) = named.next() {
+                    if named.any(|(_, other)| other.scalar != item.scalar) {
+                        let error = Error::input(format!("{clause} \"{wanted}\" is ambiguous")).with_code("42702");
+                        return Err(errors::at(error, name_place(name)));
+                    }
+                    return Ok(By::Item(index));
+                }
+            }
+            _ => {}
+        }
+        let scalar = self.typed_scalar(expression, level)?;
+        match items.iter().position(|item| item.scalar == scalar) {
+            Some(index) => Ok(By::Item(index)),
+            None => Ok(By::Scalar(scalar)),
+        }
+    }
+
+    fn keys<'e>(&self, order: Option<&'e OrderBy>, items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<Key<'e>>> {
+        level.clause.set(Clause::OrderBy);
+        let Some(order) = order else { return Ok(vec![]) };
+        if order.interpolate.is_some() {
+            return Err(unsupported("INTERPOLATE"));
+        }
+        match &order.kind {
+            OrderByKind::Expressions(keys) => {
+                let key = |written: &'e OrderByExpr| {
+                    if written.with_fill.is_some() {
+                        return Err(unsupported("WITH FILL"));
+                    }
+                    let by = self.by(&written.expr, "ORDER BY", items, level)?;
+                    Ok(Key { by, options: &written.options, expression: Some(&written.expr) })
+                };
+                keys.iter().map(key).collect()
+            }
+            OrderByKind::All(options) => {
+                Ok((0..items.len()).map(|index| Key { by: By::Item(index), options, expression: None }).collect())
+            }
+        }
+    }
+
+    fn distinct_on(&self, expressions: &[Expr], items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<By>> {
+        level.clause.set(Clause::DistinctOn);
+        expressions.iter().map(|expression| self.by(expression, "SELECT DISTINCT ON", items, level)).collect()
+    }
+
+    /// ORDER BY of a set operation: by names and positions of its columns. Fails with 0A000 for another expression.
+    fn ordered(&self, mut rows: Rows, order: &OrderBy) -> Result<(Rows, Vec<SortKey>)> {
+        let columns = rows.columns();
+        let all = match &order.kind {
+            OrderByKind::Expressions(keys) => keys.as_slice(),
+            OrderByKind::All(options) => {
+                let key = |column: &Column| self.sorted(column.scalar(), options, None);
+                let keys = columns.iter().map(key).collect::<Result<Vec<_>>>()?;
+                rows.relation = self.sorted_relation(rows.relation, &keys);
+                return Ok((rows, keys));
+            }
+        };
+        let mut keys = Vec::with_capacity(all.len());
+        for written in all {
+            let found = match &written.expr {
+                Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+                    let position = number.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+                    Some(position.and_then(|position| columns.get(position)).ok_or_else(|| {
+                        let message = format!("ORDER BY position {number} is not in select list");
+                        errors::at(Error::input(message).with_code("42P10"), place(&written.expr))
+                    })?)
+                }
+                Expr::Identifier(name) => {
+                    let wanted = normalized(name);
+                    let found = columns.iter().find(|column| column.name == wanted);
+                    Some(found.ok_or_else(|| {
+                        let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
+                        let known = columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+                        errors::suggest(errors::at(error, name_place(name)), &name.value, &known)
+                    })?)
+                }
+                _ => None,
+            };
+            let scalar = match found {
+                Some(column) => column.scalar(),
+                // Over the columns of the result, which PostgreSQL refuses.
+                None => {
+                    let withs = Withs::default();
+                    let names = Namespace::of(super::scope::Source::new(None, columns.clone()));
+                    let level = Level::new(None, &withs, names, Clause::Limit);
+                    self.typed_scalar(&written.expr, &level).map_err(|error| {
+                        error.with_hint("behind a set operation ORDER BY sees the result's columns only")
+                    })?
+                }
+            };
+            keys.push(self.sorted(scalar, &written.options, Some(&written.expr))?);
+        }
+        rows.relation = self.sorted_relation(rows.relation, &keys);
+        Ok((rows, keys))
+    }
+
+    /// LIMIT, OFFSET and FETCH.
+    fn limited(
+        &self,
+        mut rows: Rows,
+        keys: Vec<SortKey>,
+        query: &Query,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let (mut limit, mut offset) = (None, None);
+        match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit: given, offset: skipped, limit_by }) => {
+                if !limit_by.is_empty() {
+                    return Err(unsupported("LIMIT … BY"));
+                }
+                (limit, offset) = (given.as_ref(), skipped.as_ref().map(|offset| &offset.value));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset: skipped, limit: given }) => {
+                (limit, offset) = (Some(given), Some(skipped));
+            }
+            None => {}
+        }
+        let mut ties = None;
+        let mut fetch = match limit {
+            Some(limit) => self.count(limit, "LIMIT", outer, withs)?,
+            None => None,
+        };
+        if let Some(Fetch { with_ties, percent, quantity }) = &query.fetch {
+            if *percent {
+                return Err(unsupported("FETCH of a percentage"));
+            }
+            fetch = match quantity {
+                Some(quantity) => self.count(quantity, "LIMIT", outer, withs)?,
+                None => Some(Scalar::Constant(Constant::bigint(1))),
+            };
+            if *with_ties {
+                if keys.is_empty() {
+                    let message = "WITH TIES cannot be specified without ORDER BY clause";
+                    return Err(Error::input(message).with_code("42601"));
+                }
+                ties = Some(self.comparable(&keys));
+            }
+        }
+        let skip = match offset {
+            Some(offset) => self.count(offset, "OFFSET", outer, withs)?,
+            None => None,
+        };
+        if skip.is_some() || fetch.is_some() {
+            rows.relation = Relation::Limit(Limit { input: Box::new(rows.relation), skip, fetch, ties });
+        }
+        Ok(rows)
+    }
+
+    /// A number of rows; `None` for all. Fails with 2201W and 2201X if it is negative, 42804 if it is no number.
+    fn count(
+        &self,
+        expression: &Expr,
+        clause: &str,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Option<Scalar>> {
+        let level = Level::new(outer, withs, Namespace::default(), Clause::Limit);
+        let at = |error| placed(error, || place(expression));
+        let scalar = match self.scalar(expression, &level) {
+            Err(error) if error.code() == Some("42703") => {
+                let message = format!("argument of {clause} must not contain variables");
+                return Err(at(Error::input(message).with_code("42P10")));
+            }
+            other => other?,
+        };
+        if let Scalar::Constant(constant) = &scalar
+            && constant.is_null()
+        {
+            return Ok(None);
+        }
+        // As an assignment does: 2.5 rows are 3.
+        let from = scalar.sql_type();
+        if from != SqlType::Unknown && from.category() != diligence_types::sql_type::Category::Numeric {
+            let message = format!("argument of {clause} must be type bigint, not type {from}");
+            return Err(at(Error::input(message).with_code("42804")));
+        }
+        let scalar = match scalar {
+            Scalar::Constant(Constant { value: datafusion::common::ScalarValue::Int32(Some(value)), .. }) => {
+                Scalar::Constant(Constant::bigint(i64::from(value)))
+            }
+            other => self.cast(other, &SqlType::BigInt, Way::Assignment).map_err(at)?,
+        };
+        if let Scalar::Constant(Constant { value: datafusion::common::ScalarValue::Int64(Some(value)), .. }) = &scalar
+            && *value < 0
+        {
+            let code = if clause == "LIMIT" { "2201W" } else { "2201X" };
+            return Err(at(Error::input(format!("{clause} must not be negative")).with_code(code)));
+        }
+        Ok(Some(scalar))
+    }
+}
+
+/// All columns of a side.
+fn rows_of(side: Side) -> Rows {
+    let outputs = side.names.columns().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+    let outputs = outputs.collect();
+    Rows { relation: side.relation, outputs }
+}
+
+fn has_groups(by: &GroupByExpr) -> bool {
+    !matches!(by, GroupByExpr::Expressions(expressions, _) if expressions.is_empty())
+}
+
+/// Whether a name is like a pattern, for `* ILIKE '…'`.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let (name, pattern) = (name.chars().collect::<Vec<_>>(), pattern.chars().collect::<Vec<_>>());
+    // Which prefixes of the name the pattern so far is like.
+    let mut like = vec![false; name.len() + 1];
+    like[0] = true;
+    for sign in pattern {
+        let mut next = vec![false; name.len() + 1];
+        match sign {
+            '%' => {
+                let mut any = false;
+                for (index, is_like) in like.iter().enumerate() {
+                    any |= is_like;
+                    next[index] = any;
+                }
+            }
+            sign => {
+                for index in 0..name.len() {
+                    next[index + 1] = like[index] && (sign == '_' || sign == name[index]);
+                }
+            }
+        }
+        like = next;
+    }
+    like[name.len()]
+}
+
+/// Fails for clauses of other dialects that would be ignored.
+fn refuse_foreign_clauses(select: &Select) -> Result<()> {
+    let foreign = [
+        ("TOP", select.top.is_some()),
+        ("INTO within a SELECT", select.into.is_some()),
+        ("LATERAL VIEW", !select.lateral_views.is_empty()),
+        ("PREWHERE", select.prewhere.is_some()),
+        ("CONNECT BY", !select.connect_by.is_empty()),
+        ("CLUSTER BY", !select.cluster_by.is_empty()),
+        ("DISTRIBUTE BY", !select.distribute_by.is_empty()),
+        ("SORT BY", !select.sort_by.is_empty()),
+        ("SELECT AS VALUE", select.value_table_mode.is_some()),
+        ("EXCLUDE behind the list", select.exclude.is_some()),
+    ];
+    match foreign.iter().find(|(_, is_there)| *is_there) {
+        Some((name, _)) => Err(unsupported(name)),
+        None => Ok(()),
+    }
+}
+
+impl Binder<'_> {
+    /// Notes that `t.*` shows a column, which may be one of a level around.
+    fn met_column(&self, column: &Column, level: &Level<'_>) {
+        let is_own = level.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id));
+        if !is_own {
+            let around = std::iter::successors(level.outer, |level| level.outer);
+            for at in around {
+                if at.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id)) {
+                    at.is_read.set(true);
+                    at.read.borrow_mut().insert(column.id);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The rows of VALUES alone, as a query's source.
+    pub(super) fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
+        let is_plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
+        match query.body.as_ref() {
+            SetExpr::Values(values) if is_plain && query.fetch.is_none() => Some(values),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! UNION, INTERSECT, EXCEPT and VALUES.
+
+use std::collections::HashMap;
+
+use datafusion::sql::sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::order_key;
+
+use super::operators::{Way, common_of};
+use super::scope::{Clause, Level, Namespace, Withs};
+use super::{Binder, Output, Rows, place, placed, unsupported};
+use crate::algebra::{Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, SetKind, SetOperation};
+use crate::errors;
+
+impl Binder<'_> {
+    /// A set operation. Fails with 42601 for another number of columns, 42804 for types without a common one.
+    pub(super) fn set_operation(&self, body: &SetExpr, outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Rows> {
+        let SetExpr::SetOperation { left, op, set_quantifier, right } = body else {
+            return self.set_expression(body, outer, withs, true);
+        };
+        // UNIONs of one kind in a row are one operation of many inputs.
+        let mut parts = vec![right.as_ref()];
+        let mut first = left.as_ref();
+        while let SetExpr::SetOperation { left, op: other, set_quantifier: other_quantifier, right } = first {
+            if *op != SetOperator::Union || other != op || other_quantifier != set_quantifier {
+                break;
+            }
+            parts.push(right);
+            first = left;
+        }
+        parts.push(first);
+        let inputs = parts.into_iter().rev().map(|part| {
+            let rows = stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || {
+                self.set_expression(part, outer, withs, true)
+            });
+            Ok((rows?, part))
+        });
+        let mut inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let kind = match op {
+            SetOperator::Union => SetKind::Union,
+            SetOperator::Intersect => SetKind::Intersect,
+            SetOperator::Except | SetOperator::Minus => SetKind::Except,
+        };
+        let is_all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+        if matches!(set_quantifier, SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName) {
+            by_name(&mut inputs);
+        }
+        let name = match kind {
+            SetKind::Union => "UNION",
+            SetKind::Intersect => "INTERSECT",
+            SetKind::Except => "EXCEPT",
+        };
+        let width = inputs.first().map_or(0, |(rows, _)| rows.outputs.len());
+        if let Some((_, part)) = inputs.iter().find(|(rows, _)| rows.outputs.len() != width) {
+            let error = Error::input(format!("each {name} query must have the same number of columns"));
+            return Err(errors::at(error.with_code("42601"), place(*part)));
+        }
+        let mut types = Vec::with_capacity(width);
+        for index in 0..width {
+            let all = inputs.iter().map(|(rows, _)| rows.outputs[index].scalar.sql_type()).collect::<Vec<_>>();
+            let common = common_of(&all, name);
+            types.push(common.map_err(|error| placed(error, || inputs.last().and_then(|(_, part)| place(*part))))?);
+        }
+        let names = inputs.first().map(|(rows, _)| rows.outputs.iter().map(|output| output.name.clone()).collect());
+        let names: Vec<String> = names.unwrap_or_default();
+        let mut bound = Vec::with_capacity(inputs.len());
+        let mut nullable = vec![false; width];
+        for (rows, part) in inputs {
+            let (relation, columns) = self.in_types(rows, &types).map_err(|error| placed(error, || place(part)))?;
+            for (nullable, column) in nullable.iter_mut().zip(&columns) {
+                *nullable |= column.nullable;
+            }
+            bound.push((relation, columns));
+        }
+        let new = names.iter().zip(&types).zip(nullable);
+        let columns = new.map(|((name, sql_type), nullable)| self.numbers.named(name, sql_type.clone(), nullable));
+        let columns = columns.collect::<Vec<_>>();
+        let outputs = |columns: &[Column]| {
+            let output = |column: &Column| Output { name: column.name.clone(), scalar: column.scalar() };
+            columns.iter().map(output).collect()
+        };
+        let has_keys = !is_all && types.iter().any(|sql_type| order_key(sql_type).is_some());
+        if has_keys && kind != SetKind::Union {
+            let (relation, shown) = self.by_keys(kind, bound)?;
+            let shown = shown.into_iter().zip(names).map(|(column, name)| Column { name, ..column });
+            return Ok(Rows { relation, outputs: outputs(&shown.collect::<Vec<_>>()) });
+        }
+        let inputs =
+            bound.into_iter().map(|(relation, columns)| (relation, columns.iter().map(|column| column.id).collect()));
+        let operation =
+            SetOperation { kind, is_all: is_all || has_keys, inputs: inputs.collect(), columns: columns.clone() };
+        let mut relation = Relation::Set(operation);
+        if has_keys {
+            relation = self.distinct(relation, &columns);
+        }
+        Ok(Rows { relation, outputs: outputs(&columns) })
+    }
+
+    /// Rows with their columns in these types.
+    pub(super) fn in_types(&self, rows: Rows, types: &[SqlType]) -> Result<(Relation, Vec<Column>)> {
+        let mut computed = Vec::new();
+        let mut columns = Vec::with_capacity(types.len());
+        for (output, sql_type) in rows.outputs.into_iter().zip(types) {
+            let scalar = self.cast(output.scalar, sql_type, Way::Implicit)?;
+            columns.push(match scalar {
+                Scalar::Column { id, sql_type, nullable } => Column { id, name: output.name, sql_type, nullable },
+                other => {
+                    let column = self.column_for(&output.name, &other);
+                    computed.push((column.clone(), other));
+                    column
+                }
+            });
+        }
+        Ok((rows.relation.mapped(computed), columns))
+    }
+
+    /// INTERSECT and EXCEPT by keys: the left side's first rows with or without a partner.
+    fn by_keys(&self, kind: SetKind, bound: Vec<(Relation, Vec<Column>)>) -> Result<(Relation, Vec<Column>)> {
+        let mut inputs = bound.into_iter();
+        let (Some((left, shown)), Some((right, others))) = (inputs.next(), inputs.next()) else {
+            return Err(Error::bug("a set operation of fewer than two inputs"));
+        };
+        let (left, left_keys) = self.with_keys(left, &shown);
+        let (right, right_keys) = self.with_keys(right, &others);
+        let on = left_keys
+            .iter()
+            .zip(&right_keys)
+            .map(|(left, right)| Scalar::compare(Comparison::IsNotDistinctFrom, left.scalar(), right.scalar()));
+        let on = Scalar::all(on);
+        let left = Relation::Distinct {
+            input: Box::new(left),
+            on: left_keys.iter().map(|key| key.id).collect(),
+            keeps_all: true,
+        };
+        let kind = if kind == SetKind::Intersect { JoinKind::Semi } else { JoinKind::Anti };
+        Ok((Relation::Join(Join { kind, left: Box::new(left), right: Box::new(right), on }), shown))
+    }
+
+    /// VALUES; with targets, each value as it is stored into its column. Fails with 42601 for lists of another length.
+    pub(super) fn values(
+        &self,
+        values: &Values,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+        targets: Option<&[SqlType]>,
+    ) -> Result<Rows> {
+        let level = Level::new(outer, withs, Namespace::default(), Clause::Values);
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let mut rows = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            if row.content.len() != width {
+                let error = Error::input("VALUES lists must all be the same length").with_code("42601");
+                return Err(errors::at(error, row.content.first().and_then(place)));
+            }
+            let scalars = row.content.iter().map(|value| self.scalar(value, &level)).collect::<Result<Vec<_>>>()?;
+            rows.push(scalars);
+        }
+        if let Some(targets) = targets {
+            if width > targets.len() {
+                return Err(Error::input("INSERT has more expressions than target columns").with_code("42601"));
+            }
+            for (row, written) in rows.iter_mut().zip(&values.rows) {
+                for ((scalar, target), value) in row.iter_mut().zip(targets).zip(&written.content) {
+                    let taken = std::mem::replace(scalar, Scalar::boolean(false));
+                    *scalar = self.assign(taken, target, None).map_err(|error| placed(error, || place(value)))?;
+                }
+            }
+        } else {
+            for index in 0..width {
+                let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
+                let common = common_of(&types, "VALUES")?;
+                for (row, written) in rows.iter_mut().zip(&values.rows) {
+                    let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));
+                    let cast = self.cast(taken, &common, Way::Implicit);
+                    row[index] = cast.map_err(|error| placed(error, || place(&written.content[index])))?;
+                }
+            }
+        }
+        let columns = (0..width).map(|index| {
+            let nullable = rows.iter().any(|row| row[index].nullable());
+            let sql_type = rows.first().map_or(SqlType::Text, |row| row[index].sql_type());
+            self.numbers.named(format!("column{}", index + 1), sql_type, nullable)
+        });
+        let columns = columns.collect::<Vec<_>>();
+        let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+        let outputs = outputs.collect();
+        Ok(Rows { relation: Relation::Values { columns, rows }, outputs })
+    }
+}
+
+/// BY NAME: columns of one name go together; where an input lacks one, it is NULL.
+fn by_name(inputs: &mut [(Rows, &SetExpr)]) {
+    let mut names = Vec::<String>::new();
+    for (rows, _) in inputs.iter() {
+        for output in &rows.outputs {
+            if !names.contains(&output.name) {
+                names.push(output.name.clone());
+            }
+        }
+    }
+    for (rows, _) in inputs {
+        let mut outputs = rows.outputs.drain(..).map(|output| (output.name, output.scalar)).collect::<HashMap<_, _>>();
+        let null =
+            || Scalar::Constant(Constant { value: Constant::null(SqlType::Text).value, sql_type: SqlType::Unknown });
+        rows.outputs = names
+            .iter()
+            .map(|name| Output { name: name.clone(), scalar: outputs.remove(name).unwrap_or_else(null) })
+            .collect();
+    }
+}
+
+/// The error for what a recursive query cannot have.
+pub(super) fn misplaced_recursion(name: &str, place: &str) -> Error {
+    unsupported(format!("a recursive reference to \"{name}\" in {place}"))
+}

@@ -1,0 +1,525 @@
+//! Window functions: OVER, named windows and frames.
+
+use std::cell::RefCell;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr as df;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
+};
+use diligence_base::{Error, Result};
+use diligence_engine::plan::WindowFunction;
+use diligence_types::SqlType;
+use diligence_types::functions::aggregates;
+
+use super::functions::{bare_name, is_distinct, written};
+use super::operators::{Way, common_of};
+use super::scope::{Clause, Level};
+use super::{Binder, name_place, normalized, place, unsupported};
+use crate::algebra::{
+    AggregateItem, Column, Constant, Exclusion, Relation, Scalar, SortKey, Window, WindowFrame, WindowItem, WindowKind,
+};
+use crate::errors;
+
+/// Functions that need OVER.
+const WINDOW_FUNCTIONS: [&str; 11] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
+
+/// Windows within windows by name at most: a name that stands for itself is found by it.
+const NAMES_DEPTH_MAX: usize = 64;
+
+/// Whether a function needs OVER.
+pub(super) fn is_window_function(name: &str) -> bool {
+    WINDOW_FUNCTIONS.contains(&name)
+}
+
+/// The functions over one partitioning and order of a SELECT.
+pub(super) struct WindowUse {
+    partition: Vec<Scalar>,
+    order: Vec<SortKey>,
+    pub(super) items: Vec<(Column, WindowItem)>,
+}
+
+impl WindowUse {
+    /// Its expressions, to be changed.
+    pub(super) fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
+        let order = self.order.iter_mut().map(|key| &mut key.scalar);
+        let items = self.items.iter_mut().flat_map(|(_, item)| item.arguments.iter_mut().chain(&mut item.filter));
+        self.partition.iter_mut().chain(order).chain(items)
+    }
+
+    /// The window on top of its input.
+    pub(super) fn over(self, input: Relation) -> Relation {
+        let Self { partition, order, items } = self;
+        Relation::Window(Window { input: Box::new(input), partition, order, items })
+    }
+}
+
+/// A window as it is written, with what it builds upon put in.
+#[derive(Default)]
+struct Spec<'e> {
+    partition: &'e [Expr],
+    order: &'e [datafusion::sql::sqlparser::ast::OrderByExpr],
+    frame: Option<&'e datafusion::sql::sqlparser::ast::WindowFrame>,
+    excludes: Exclusion,
+}
+
+/// A window, bound.
+struct Over {
+    partition: Vec<Scalar>,
+    order: Vec<SortKey>,
+    frame: WindowFrame,
+}
+
+impl Binder<'_> {
+    /// A call with OVER. Fails with 42P20 where no window function may stand.
+    pub(super) fn window_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let at =
+            |error| errors::at(error, function.name.0.last().and_then(|part| part.as_ident()).and_then(name_place));
+        if level.in_aggregate.get() {
+            let message = "aggregate function calls cannot contain window function calls";
+            return Err(at(Error::input(message).with_code("42803")));
+        }
+        if level.in_window.get() {
+            return Err(at(Error::input("window function calls cannot be nested").with_code("42P20")));
+        }
+        if !level.clause.get().has_windows() {
+            let message = format!("window functions are not allowed in {}", level.clause.get().name());
+            return Err(at(Error::input(message).with_code("42P20")));
+        }
+        let Some(over) = &function.over else { return Err(Error::bug("a window function without OVER")) };
+        let was = level.in_window.replace(true);
+        let bound = self.over(over, level).and_then(|over| {
+            let filter = match &function.filter {
+                Some(filter) => Some(self.condition(filter, level, "FILTER")?),
+                None => None,
+            };
+            let arguments = match is_window_function(name) {
+                true => self.arguments(name, written(function), level)?,
+                false => self.aggregate_arguments(name, function, level)?,
+            };
+            Ok((over, filter, arguments))
+        });
+        level.in_window.set(was);
+        let (over, filter, arguments) = bound?;
+        let over = RefCell::new(over);
+        let put = |kind: WindowKind, arguments: Vec<Scalar>, filter: Option<Scalar>, column: Column| {
+            let item = WindowItem { kind, arguments, filter, frame: over.borrow().frame.clone() };
+            self.put(&over, item, column, level)
+        };
+        if is_window_function(name) {
+            if filter.is_some() {
+                let message = "FILTER is not implemented for non-aggregate window functions";
+                return Err(at(Error::input(message).with_code("0A000")));
+            }
+            return self.engine_function(name, arguments, ignores_nulls(function), &|kind, arguments, column| {
+                put(WindowKind::Engine(kind), arguments, None, column)
+            });
+        }
+        if aggregates(name).is_empty() {
+            let known = diligence_types::functions::has_function(name);
+            let error = match known {
+                true => Error::input(format!(
+                    "OVER specified, but {name} is not a window function nor an aggregate function"
+                ))
+                .with_code("42809"),
+                false => self.unknown_function(name, &arguments),
+            };
+            return Err(at(error));
+        }
+        if ignores_nulls(function) {
+            return Err(at(Error::input("aggregate functions do not accept IGNORE NULLS").with_code("0A000")));
+        }
+        if is_distinct(function) {
+            return Err(at(Error::input("DISTINCT is not implemented for window functions").with_code("0A000")));
+        }
+        if let FunctionArguments::List(list) = &function.args
+            && list.clauses.iter().any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_)))
+        {
+            let message = "aggregate ORDER BY is not implemented for window functions";
+            return Err(at(Error::input(message).with_code("0A000")));
+        }
+        self.windowed(name, arguments, false, filter, &|item: AggregateItem, nullable| {
+            let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
+            let kind = WindowKind::Aggregate { call: item.call, is_distinct: item.is_distinct };
+            put(kind, item.arguments, item.filter, column)
+        })
+    }
+
+    /// Puts a function to those over the same window.
+    fn put(&self, over: &RefCell<Over>, item: WindowItem, column: Column, level: &Level<'_>) -> Scalar {
+        let over = over.borrow();
+        let mut uses = level.window_uses.borrow_mut();
+        let same = |window: &&mut WindowUse| window.partition == over.partition && window.order == over.order;
+        let scalar = column.scalar();
+        match uses.iter_mut().find(same) {
+            Some(window) => match window.items.iter().find(|(_, other)| *other == item) {
+                Some((other, _)) if other.sql_type == column.sql_type => return other.scalar(),
+                _ => window.items.push((column, item)),
+            },
+            None => uses.push(WindowUse {
+                partition: over.partition.clone(),
+                order: over.order.clone(),
+                items: vec![(column, item)],
+            }),
+        }
+        scalar
+    }
+
+    /// Ranks, shifts and values of the frame. Fails with 42883 for arguments that they do not take.
+    fn engine_function(
+        &self,
+        name: &str,
+        arguments: Vec<Scalar>,
+        ignore_nulls: bool,
+        put: &dyn Fn(WindowFunction, Vec<Scalar>, Column) -> Scalar,
+    ) -> Result<Scalar> {
+        let column = |sql_type: SqlType, nullable| self.numbers.named(name, sql_type, nullable);
+        let wrong = || self.unknown_function(name, &arguments);
+        let rank = match name {
+            "row_number" => Some((WindowFunction::RowNumber, SqlType::BigInt)),
+            "rank" => Some((WindowFunction::Rank, SqlType::BigInt)),
+            "dense_rank" => Some((WindowFunction::DenseRank, SqlType::BigInt)),
+            "percent_rank" => Some((WindowFunction::PercentRank, SqlType::Double)),
+            "cume_dist" => Some((WindowFunction::CumeDist, SqlType::Double)),
+            _ => None,
+        };
+        if let Some((function, sql_type)) = rank {
+            if !arguments.is_empty() {
+                return Err(wrong());
+            }
+            return Ok(put(function, vec![], column(sql_type, false)));
+        }
+        match (name, arguments.as_slice()) {
+            ("ntile", [parts]) => {
+                let Some(parts) = self.known_integer(parts)? else { return self.null_of(SqlType::Integer) };
+                let parts = u64::try_from(parts).ok().filter(|parts| *parts > 0);
+                let parts = parts
+                    .ok_or_else(|| Error::input("argument of ntile must be greater than zero").with_code("22014"))?;
+                Ok(put(WindowFunction::Ntile(parts), vec![], column(SqlType::Integer, false)))
+            }
+            ("lag" | "lead", [value, rest @ ..]) if rest.len() <= 2 => {
+                let offset = match rest.first() {
+                    Some(offset) => self.known_integer(offset)?,
+                    None => Some(1),
+                };
+                let sql_type = match rest.get(1) {
+                    Some(default) => common_of(&[value.sql_type(), default.sql_type()], name)?,
+                    None => self.typed(value.clone())?.sql_type(),
+                };
+                let value = self.cast(value.clone(), &sql_type, Way::Implicit)?;
+                let Some(offset) = offset else { return self.null_of(sql_type) };
+                let offset = if name == "lag" { Some(offset) } else { offset.checked_neg() };
+                let offset = offset.ok_or_else(|| Error::input("integer out of range").with_code("22003"))?;
+                let default = match rest.get(1) {
+                    Some(default) => Some(self.cast(default.clone(), &sql_type, Way::Implicit)?),
+                    None => None,
+                };
+                let known = match &default {
+                    None => Some(Constant::null(sql_type.clone()).value),
+                    Some(default) => default.as_constant().map(|constant| constant.value.clone()),
+                };
+                let shift = |default| WindowFunction::Shift { offset, default, ignore_nulls };
+                match (known, default) {
+                    (Some(known), _) => Ok(put(shift(known), vec![value], column(sql_type, true))),
+                    // A default of each row's own: where there is no such row, there is no TRUE in it.
+                    (None, Some(default)) => {
+                        let is_true = match ignore_nulls {
+                            false => Scalar::boolean(true),
+                            true => Scalar::Case {
+                                arms: vec![(Scalar::IsNull(Box::new(value.clone())).negate(), Scalar::boolean(true))],
+                                otherwise: None,
+                                sql_type: SqlType::Boolean,
+                            },
+                        };
+                        let nothing = Constant::null(SqlType::Boolean).value;
+                        let there = put(shift(nothing), vec![is_true], column(SqlType::Boolean, true));
+                        let null = Constant::null(sql_type.clone()).value;
+                        let shifted = put(shift(null), vec![value], column(sql_type.clone(), true));
+                        let is_missing = Scalar::IsNull(Box::new(there));
+                        let otherwise = Some(Box::new(shifted));
+                        Ok(Scalar::Case { arms: vec![(is_missing, default)], otherwise, sql_type })
+                    }
+                    (None, None) => Err(Error::bug("a default that is neither there nor missing")),
+                }
+            }
+            ("first_value" | "last_value", [value]) => {
+                let value = self.typed(value.clone())?;
+                let nth = if name == "first_value" { 1 } else { -1 };
+                let column = column(value.sql_type(), true);
+                Ok(put(WindowFunction::Nth { nth, ignore_nulls }, vec![value], column))
+            }
+            ("nth_value", [value, nth]) => {
+                let value = self.typed(value.clone())?;
+                let Some(nth) = self.known_integer(nth)? else { return self.null_of(value.sql_type()) };
+                if nth <= 0 {
+                    let message = "argument of nth_value must be greater than zero";
+                    return Err(Error::input(message).with_code("22016"));
+                }
+                let column = column(value.sql_type(), true);
+                Ok(put(WindowFunction::Nth { nth, ignore_nulls }, vec![value], column))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn null_of(&self, sql_type: SqlType) -> Result<Scalar> {
+        Ok(Scalar::Constant(Constant::null(sql_type)))
+    }
+
+    /// The value of an integer that must be known now; `None` if it is NULL. Fails with kind `Unsupported` if it is not
+    /// known.
+    fn known_integer(&self, scalar: &Scalar) -> Result<Option<i64>> {
+        let scalar = self.cast(scalar.clone(), &SqlType::BigInt, Way::Implicit)?;
+        let constant = match &scalar {
+            Scalar::Cast { input, .. } => input.as_constant(),
+            other => other.as_constant(),
+        };
+        let Some(constant) = constant else {
+            return Err(unsupported("an offset of a window function that is not a literal"));
+        };
+        Ok(match constant.value {
+            ScalarValue::Int16(value) => value.map(i64::from),
+            ScalarValue::Int32(value) => value.map(i64::from),
+            ScalarValue::Int64(value) => value,
+            _ => return Err(Error::input("an offset of a window function is an integer").with_code("42883")),
+        })
+    }
+
+    /// A window, bound.
+    fn over(&self, over: &WindowType, level: &Level<'_>) -> Result<Over> {
+        let spec = match over {
+            WindowType::NamedWindow(name) => self.named_window(name, level.windows.len(), level, 0)?,
+            WindowType::WindowSpec(spec) => self.spec(spec, level.windows.len(), level, 0)?,
+        };
+        let was = level.clause.get();
+        let partition = spec.partition.iter().map(|part| Ok(self.key(self.typed_scalar(part, level)?)));
+        let partition = partition.collect::<Result<Vec<_>>>()?;
+        let shown = spec.order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
+        level.clause.set(was);
+        let frame = self.frame(&spec, &shown, level)?;
+        let order = shown.into_iter().map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect();
+        Ok(Over { partition, order, frame })
+    }
+
+    /// A window of a name among the first `before` definitions: a definition sees those in front of it. Fails with 42704
+    /// if there is none.
+    fn named_window<'e>(&self, name: &Ident, before: usize, level: &Level<'e>, depth: usize) -> Result<Spec<'e>> {
+        let wanted = normalized(name);
+        let definitions: &'e [_] = level.windows;
+        let found = definitions[..before].iter().position(|definition| normalized(&definition.0) == wanted);
+        let Some(index) = found.filter(|_| depth < NAMES_DEPTH_MAX) else {
+            let error = Error::input(format!("no window is named '{}'", name.value)).with_code("42704");
+            return Err(errors::at(error.with_hint("name it in WINDOW name AS (…)"), name_place(name)));
+        };
+        match &definitions[index].1 {
+            NamedWindowExpr::NamedWindow(other) => self.named_window(other, index, level, depth + 1),
+            NamedWindowExpr::WindowSpec(spec) => self.spec(spec, index, level, depth + 1),
+        }
+    }
+
+    /// A window that may build upon a named one.
+    fn spec<'e>(&self, spec: &'e WindowSpec, before: usize, level: &Level<'e>, depth: usize) -> Result<Spec<'e>> {
+        let (excludes, partition) = excluded(&spec.partition_by);
+        let Some(name) = &spec.window_name else {
+            return Ok(Spec { partition, order: &spec.order_by, frame: spec.window_frame.as_ref(), excludes });
+        };
+        let base = self.named_window(name, before, level, depth)?;
+        let fixed = |clause: &str| {
+            let message = format!("cannot override {clause} clause of window \"{}\"", name.value);
+            errors::at(Error::input(message).with_code("42P20"), name_place(name))
+        };
+        if !partition.is_empty() {
+            return Err(fixed("PARTITION BY"));
+        }
+        if !spec.order_by.is_empty() && !base.order.is_empty() {
+            return Err(fixed("ORDER BY"));
+        }
+        if base.frame.is_some() {
+            let message = format!("cannot copy window \"{}\" because it has a frame clause", name.value);
+            return Err(errors::at(Error::input(message).with_code("42P20"), name_place(name)));
+        }
+        let order = if spec.order_by.is_empty() { base.order } else { &spec.order_by };
+        Ok(Spec { partition: base.partition, order, frame: spec.window_frame.as_ref(), excludes })
+    }
+
+    /// The frame; up to the row's peers where none is written.
+    fn frame(&self, spec: &Spec<'_>, order: &[SortKey], level: &Level<'_>) -> Result<WindowFrame> {
+        let excludes = spec.excludes;
+        let unbounded = |units| {
+            let start = df::WindowFrameBound::Preceding(ScalarValue::UInt64(None));
+            let end = df::WindowFrameBound::Following(ScalarValue::UInt64(None));
+            df::WindowFrame::new_bounds(units, start, end)
+        };
+        let Some(frame) = spec.frame else {
+            let frame = match order.is_empty() {
+                // All rows are peers.
+                true => unbounded(df::WindowFrameUnits::Rows),
+                false => df::WindowFrame::new_bounds(
+                    df::WindowFrameUnits::Range,
+                    df::WindowFrameBound::Preceding(ScalarValue::Null),
+                    df::WindowFrameBound::CurrentRow,
+                ),
+            };
+            return Ok(WindowFrame { frame, excludes });
+        };
+        let units = match frame.units {
+            WindowFrameUnits::Rows => df::WindowFrameUnits::Rows,
+            WindowFrameUnits::Range => df::WindowFrameUnits::Range,
+            WindowFrameUnits::Groups => df::WindowFrameUnits::Groups,
+        };
+        let end = frame.end_bound.as_ref().unwrap_or(&WindowFrameBound::CurrentRow);
+        let invalid = |message: &str| Error::input(message).with_code("42P20");
+        use WindowFrameBound::{CurrentRow, Following, Preceding};
+        match (&frame.start_bound, end) {
+            (Following(None), _) => return Err(invalid("frame start cannot be UNBOUNDED FOLLOWING")),
+            (_, Preceding(None)) => return Err(invalid("frame end cannot be UNBOUNDED PRECEDING")),
+            (CurrentRow, Preceding(_)) => {
+                return Err(invalid("frame starting from current row cannot have preceding rows"));
+            }
+            (Following(_), CurrentRow | Preceding(_)) => {
+                return Err(invalid("frame starting from following row cannot end before it"));
+            }
+            _ => {}
+        }
+        let has_offset =
+            [&frame.start_bound, end].iter().any(|bound| matches!(bound, Preceding(Some(_)) | Following(Some(_))));
+        if units == df::WindowFrameUnits::Groups && order.is_empty() {
+            return Err(invalid("GROUPS mode requires an ORDER BY clause"));
+        }
+        if units == df::WindowFrameUnits::Range && has_offset && order.len() != 1 {
+            let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
+            return Err(invalid(message));
+        }
+        // Without an order all rows are peers, whichever way the frame is written.
+        if units == df::WindowFrameUnits::Range && order.is_empty() {
+            return Ok(WindowFrame { frame: unbounded(df::WindowFrameUnits::Rows), excludes });
+        }
+        let start = self.bound(&frame.start_bound, units, order, level)?;
+        let end = self.bound(end, units, order, level)?;
+        Ok(WindowFrame { frame: df::WindowFrame::new_bounds(units, start, end), excludes })
+    }
+
+    fn bound(
+        &self,
+        bound: &WindowFrameBound,
+        units: df::WindowFrameUnits,
+        order: &[SortKey],
+        level: &Level<'_>,
+    ) -> Result<df::WindowFrameBound> {
+        let offset = |offset: &Option<Box<Expr>>| match offset {
+            None if units == df::WindowFrameUnits::Range => Ok(ScalarValue::Null),
+            None => Ok(ScalarValue::UInt64(None)),
+            Some(offset) => self.offset(offset, units, order, level),
+        };
+        Ok(match bound {
+            WindowFrameBound::CurrentRow => df::WindowFrameBound::CurrentRow,
+            WindowFrameBound::Preceding(distance) => df::WindowFrameBound::Preceding(offset(distance)?),
+            WindowFrameBound::Following(distance) => df::WindowFrameBound::Following(offset(distance)?),
+        })
+    }
+
+    /// How far a frame reaches: rows, groups of peers, or a distance in the order's values.
+    fn offset(
+        &self,
+        offset: &Expr,
+        units: df::WindowFrameUnits,
+        order: &[SortKey],
+        level: &Level<'_>,
+    ) -> Result<ScalarValue> {
+        let was = level.clause.replace(Clause::Window);
+        let scalar = self.scalar(offset, level);
+        level.clause.set(was);
+        let scalar = scalar?;
+        let invalid = || {
+            let message = match units {
+                df::WindowFrameUnits::Range => "invalid preceding or following size in window function",
+                _ => "frame offset must not be negative",
+            };
+            errors::at(Error::input(message).with_code("22013"), place(offset))
+        };
+        if units != df::WindowFrameUnits::Range {
+            let rows = self.known_integer(&scalar)?.ok_or_else(|| {
+                errors::at(Error::input("frame offset must not be null").with_code("22004"), place(offset))
+            })?;
+            return Ok(ScalarValue::UInt64(Some(u64::try_from(rows).map_err(|_| invalid())?)));
+        }
+        let Some(key) = order.first() else { return Err(Error::bug("a RANGE without an order")) };
+        let to = match key.scalar.sql_type() {
+            SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => SqlType::Interval,
+            SqlType::Interval => return Err(unsupported("a RANGE of intervals")),
+            number if number.category() == diligence_types::sql_type::Category::Numeric => number,
+            other => {
+                let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {other}");
+                return Err(errors::at(Error::input(message).with_code("0A000"), place(offset)));
+            }
+        };
+        let scalar = self.cast(scalar, &to, Way::Implicit)?;
+        let value = match scalar {
+            Scalar::Constant(constant) => constant.value,
+            Scalar::Cast { input, .. } => match *input {
+                Scalar::Constant(constant) => constant.value.cast_to(&to.arrow()).map_err(|_| {
+                    errors::at(Error::input("a frame's offset has another type").with_code("42804"), place(offset))
+                })?,
+                _ => return Err(unsupported("a frame's offset that is not a literal")),
+            },
+            _ => return Err(unsupported("a frame's offset that is not a literal")),
+        };
+        if value.is_null() {
+            return Err(errors::at(Error::input("frame offset must not be null").with_code("22004"), place(offset)));
+        }
+        if is_negative(&value) {
+            return Err(invalid());
+        }
+        Ok(value)
+    }
+}
+
+/// Whether a distance goes backward.
+fn is_negative(value: &ScalarValue) -> bool {
+    match value {
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+            // As PostgreSQL compares intervals: a month is 30 days, a day 24 hours.
+            let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+            days * 86_400_000_000_000 + i128::from(interval.nanoseconds) < 0
+        }
+        other => ScalarValue::new_zero(&other.data_type())
+            .is_ok_and(|zero| other.partial_cmp(&zero) == Some(std::cmp::Ordering::Less)),
+    }
+}
+
+/// Whether a function passes over NULLs.
+fn ignores_nulls(function: &Function) -> bool {
+    let ignore = NullTreatment::IgnoreNulls;
+    function.null_treatment.as_ref() == Some(&ignore)
+        || matches!(&function.args, FunctionArguments::List(list) if list.clauses.iter().any(|clause| {
+            matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(NullTreatment::IgnoreNulls))
+        }))
+}
+
+/// EXCLUDE, which is spelled as a first part of PARTITION BY, and the other parts.
+fn excluded(partition: &[Expr]) -> (Exclusion, &[Expr]) {
+    if let [Expr::Function(function), rest @ ..] = partition {
+        let excludes = match bare_name(function).as_str() {
+            "exclude current row" => Exclusion::CurrentRow,
+            "exclude group" => Exclusion::Group,
+            "exclude ties" => Exclusion::Ties,
+            "exclude no others" => Exclusion::NoOthers,
+            _ => return (Exclusion::NoOthers, partition),
+        };
+        return (excludes, rest);
+    }
+    (Exclusion::NoOthers, partition)
+}

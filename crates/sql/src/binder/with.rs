@@ -1,0 +1,513 @@
+//! WITH: common table expressions, recursive ones, SEARCH and CYCLE.
+//!
+//! A common table expression is bound once. What is read once and may be computed in its place goes there; what nothing
+//! reads goes away; the rest is computed at most once ([`Relation::Definitions`]).
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use datafusion::sql::sqlparser::ast::{
+    Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With,
+};
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::coercion::common_type;
+use diligence_types::sql_type::RecordField;
+
+use super::expressions::unnested;
+use super::scope::{Clause, Level, Namespace, WithEntry, Withs};
+use super::sets::misplaced_recursion;
+use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
+use crate::algebra::{Column, Comparison, Constant, Recursive, Relation, Scalar, WithId};
+use crate::errors;
+
+/// A bound common table expression.
+pub(super) struct Definition {
+    id: WithId,
+    relation: Relation,
+    columns: Vec<Column>,
+    materialized: Option<CteAsMaterialized>,
+}
+
+impl Binder<'_> {
+    /// Binds the expressions of a WITH, each of which sees those before it. Fails with 42712 if a name is given twice.
+    pub(super) fn definitions(
+        &self,
+        with: &With,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Vec<Definition>> {
+        let mut definitions = Vec::with_capacity(with.cte_tables.len());
+        for cte in &with.cte_tables {
+            let name = normalized(&cte.alias.name);
+            if withs.entries.borrow().contains_key(&name) {
+                let error = Error::input(format!("WITH query name \"{name}\" specified more than once"));
+                return Err(errors::at(error.with_code("42712"), name_place(&cte.alias.name)));
+            }
+            let id = self.numbers.with();
+            let mut rows = match with.recursive {
+                true => self.maybe_recursive(cte, &name, id, outer, withs)?,
+                false => self.query(&cte.query, outer, withs)?,
+            };
+            rename(&mut rows, cte)?;
+            let rows = self.settled(rows)?;
+            let columns = rows.columns();
+            let entry = WithEntry { id, columns: columns.clone(), reads: Rc::new(Cell::new(0)) };
+            withs.entries.borrow_mut().insert(name, Rc::new(entry));
+            definitions.push(Definition { id, relation: rows.relation, columns, materialized: cte.materialized });
+        }
+        Ok(definitions)
+    }
+
+    /// A query with its definitions, as far as they are read.
+    pub(super) fn defined(&self, definitions: Vec<Definition>, mut rows: Rows) -> Rows {
+        // Unread ones go first, from the last on: what only they read is unread then, too.
+        let mut reads = HashMap::new();
+        count_reads(&rows.relation, &mut reads);
+        let mut kept = Vec::with_capacity(definitions.len());
+        for definition in definitions.into_iter().rev() {
+            if reads.get(&definition.id).copied().unwrap_or(0) > 0 {
+                count_reads(&definition.relation, &mut reads);
+                kept.push(definition);
+            }
+        }
+        kept.reverse();
+        let mut inlined = HashMap::new();
+        let mut shared = Vec::new();
+        for definition in kept {
+            let count = reads.get(&definition.id).copied().unwrap_or(0);
+            let may_move = match definition.materialized {
+                Some(CteAsMaterialized::Materialized) => false,
+                Some(CteAsMaterialized::NotMaterialized) | None => count == 1 && !is_volatile(&definition.relation),
+            };
+            if may_move {
+                inlined.insert(definition.id, (definition.relation, definition.columns));
+            } else {
+                shared.push((definition.id, definition.relation, definition.columns));
+            }
+        }
+        if !inlined.is_empty() {
+            put_in(&mut rows.relation, &mut inlined);
+            for (_, relation, _) in &mut shared {
+                put_in(relation, &mut inlined);
+            }
+        }
+        if !shared.is_empty() {
+            rows.relation = Relation::Definitions { definitions: shared, input: Box::new(rows.relation) };
+        }
+        rows
+    }
+
+    /// An expression of a WITH RECURSIVE: recursive, if its second term reads it.
+    fn maybe_recursive(
+        &self,
+        cte: &Cte,
+        name: &str,
+        id: WithId,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let settings = cte.query.settings.as_deref().unwrap_or_default();
+        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = cte.query.body.as_ref()
+        else {
+            return self.query(&cte.query, outer, withs);
+        };
+        let is_all = match set_quantifier {
+            SetQuantifier::All => true,
+            SetQuantifier::Distinct | SetQuantifier::None => false,
+            _ => return self.query(&cte.query, outer, withs),
+        };
+        // WITH inside of the recursive query is seen by both terms.
+        let inner = Withs { outer: Some(withs), ..Withs::default() };
+        let inner_definitions = match &cte.query.with {
+            Some(with) => self.definitions(with, outer, &inner)?,
+            None => vec![],
+        };
+        let base = self.set_expression(left, outer, &inner, false)?;
+        let mut base = self.settled(base)?;
+        rename(&mut base, cte)?;
+        let traces = self.traces(settings, &base)?;
+        let mut types = base.columns().iter().map(|column| column.sql_type.clone()).collect::<Vec<_>>();
+        let names = base.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
+
+        let mut base = Some(base);
+        for attempt in 0.. {
+            let traced_types = traces.iter().map(|trace| (trace.name().to_owned(), trace.sql_type(&types, &names)));
+            let traced = names.iter().cloned().zip(types.iter().cloned()).chain(traced_types.clone());
+            let columns = traced.map(|(name, sql_type)| self.numbers.named(name, sql_type, true)).collect::<Vec<_>>();
+            let reads = Rc::new(Cell::new(0));
+            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone() };
+            inner.entries.borrow_mut().insert(name.to_owned(), Rc::new(entry));
+            let step = self.step(right, &traces, name, id, outer, &inner);
+            inner.entries.borrow_mut().remove(name);
+            let step = step?;
+            if reads.get() == 0 {
+                // It never reads itself: a UNION like any other.
+                return self.query(&cte.query, outer, withs);
+            }
+            let (mut relation, mut step_columns) = (step.relation, step.outputs);
+            if step_columns.len() != types.len() + traces.len() {
+                let message = "each UNION query must have the same number of columns";
+                return Err(errors::at(Error::input(message).with_code("42601"), place(right.as_ref())));
+            }
+            let mut is_wider = false;
+            for (index, sql_type) in types.iter_mut().enumerate() {
+                let term = step_columns[index].scalar.sql_type();
+                let overall = match &term {
+                    SqlType::Unknown => Some(sql_type.clone()),
+                    term => common_type(&[sql_type.clone(), term.clone()]),
+                };
+                match overall {
+                    Some(overall) if overall == *sql_type => {}
+                    // Literals have the digits that are written, where PostgreSQL's numerics have any number.
+                    Some(SqlType::Numeric(_)) if matches!(sql_type, SqlType::Numeric(_)) && attempt == 0 => {
+                        *sql_type = SqlType::NUMERIC;
+                        is_wider = true;
+                    }
+                    Some(SqlType::Numeric(_)) if matches!(sql_type, SqlType::Numeric(None)) => {}
+                    Some(overall) if overall.is_same(sql_type) => {}
+                    overall => {
+                        let shown = |sql_type: &SqlType| sql_type.without_modifier();
+                        let overall = overall.unwrap_or(term);
+                        let message = format!(
+                            "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
+                            index + 1,
+                            shown(sql_type),
+                            shown(&overall)
+                        );
+                        let error = Error::input(message).with_code("42804");
+                        let error = error.with_hint("cast the output of the non-recursive term to the correct type");
+                        return Err(errors::at(error, place(left.as_ref())));
+                    }
+                }
+            }
+            if is_wider {
+                continue;
+            }
+            let Some(base) = base.take() else { return Err(Error::bug("a recursive query without a base")) };
+            let (base_relation, mut base_columns) = self.in_types(base, &types)?;
+            let traced = traces.iter().map(|trace| {
+                let scalar = trace.begin(self, &base_columns, &names)?;
+                Ok((self.column_for(trace.name(), &scalar), scalar))
+            });
+            let traced = traced.collect::<Result<Vec<_>>>()?;
+            base_columns.extend(traced.iter().map(|(column, _)| column.clone()));
+            let base_relation = base_relation.mapped(traced);
+            let all = base_columns.iter().map(|column| column.sql_type.clone()).collect::<Vec<_>>();
+            let outputs = std::mem::take(&mut step_columns);
+            let taken = std::mem::replace(&mut relation, Relation::one_row());
+            let (step_relation, step_columns) = self.in_types(Rows { relation: taken, outputs }, &all)?;
+            let nullable = base_columns.iter().zip(&step_columns).map(|(base, step)| base.nullable || step.nullable);
+            let columns = columns
+                .iter()
+                .zip(nullable)
+                .map(|(column, nullable)| self.numbers.named(&column.name, column.sql_type.clone(), nullable));
+            let columns = columns.collect::<Vec<_>>();
+            let recursive = Recursive {
+                id,
+                name: name.to_owned(),
+                base: (Box::new(base_relation), base_columns.iter().map(|column| column.id).collect()),
+                step: (Box::new(step_relation), step_columns.iter().map(|column| column.id).collect()),
+                is_distinct: !is_all,
+                columns: columns.clone(),
+            };
+            let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+            let outputs = outputs.collect();
+            let rows = self.defined(inner_definitions, Rows { relation: Relation::Recursive(recursive), outputs });
+            if cte.query.order_by.is_some() || cte.query.limit_clause.is_some() || cte.query.fetch.is_some() {
+                return Err(misplaced_recursion(name, "a query with ORDER BY, OFFSET or LIMIT"));
+            }
+            return Ok(rows);
+        }
+        Err(Error::bug("a recursive query whose types are never settled"))
+    }
+
+    /// The recursive term, with the columns of SEARCH and CYCLE behind its own.
+    fn step(
+        &self,
+        term: &SetExpr,
+        traces: &[Trace],
+        name: &str,
+        id: WithId,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let mut rows = self.set_expression(term, outer, withs, true)?;
+        if traces.is_empty() {
+            return Ok(rows);
+        }
+        // The columns that the step before has for them stand in the term's FROM.
+        let mut before = Vec::new();
+        find_table(&rows.relation, id, &mut before);
+        let [before] = before.as_slice() else {
+            let message = format!("with SEARCH or CYCLE the recursive term must read \"{name}\" in its FROM once");
+            return Err(Error::input(message).with_code("0A000"));
+        };
+        let own = rows.outputs.len();
+        let names = before[..own].iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+        let mut columns = Vec::with_capacity(own);
+        let settled = self.settled(rows)?;
+        columns.extend(settled.columns());
+        rows = settled;
+        for (index, trace) in traces.iter().enumerate() {
+            let position = own + index;
+            let scalar = trace.go_on(self, &before[position], &columns, &names)?;
+            let column = self.column_for(trace.name(), &scalar);
+            rows.outputs.push(Output { name: column.name.clone(), scalar: column.scalar() });
+            rows.relation = rows.relation.mapped(vec![(column, scalar)]);
+        }
+        // A row that closes a cycle has no successors.
+        for (index, trace) in traces.iter().enumerate() {
+            if let Trace::Mark { yes, .. } = trace {
+                let mark = before[own + index].scalar();
+                let goes_on = self.compare(Comparison::IsDistinctFrom, mark, Scalar::Constant(yes.clone()))?;
+                rows.relation = rows.relation.filtered(goes_on);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The columns that SEARCH and CYCLE add.
+    fn traces(&self, settings: &[Setting], base: &Rows) -> Result<Vec<Trace>> {
+        let mut traces = Vec::new();
+        for setting in settings {
+            let parts = match unnested(&setting.value) {
+                Expr::Tuple(parts) => parts.as_slice(),
+                one => std::slice::from_ref(one),
+            };
+            let name_of = |part: &Expr| match unnested(part) {
+                Expr::Identifier(name) => Ok(name.clone()),
+                other => Err(errors::at(Error::input("a column's name is expected").with_code("42601"), place(other))),
+            };
+            let column_of = |name: &Ident| {
+                let wanted = normalized(name);
+                base.outputs.iter().position(|output| output.name == wanted).ok_or_else(|| {
+                    let message = format!("column \"{wanted}\" is not in the WITH query's columns");
+                    errors::at(Error::input(message).with_code("42601"), name_place(name))
+                })
+            };
+            match (setting.key.value.as_str(), parts) {
+                ("search depth" | "search breadth", [by @ .., set]) => {
+                    let by = by.iter().map(|part| column_of(&name_of(part)?)).collect::<Result<Vec<_>>>()?;
+                    let name = normalized(&name_of(set)?);
+                    traces.push(match setting.key.value.as_str() {
+                        "search depth" => Trace::Depth { name, by },
+                        _ => Trace::Breadth { name, by },
+                    });
+                }
+                ("cycle", [columns, mark, yes, no, path]) => {
+                    let columns = match unnested(columns) {
+                        Expr::Tuple(columns) => columns.as_slice(),
+                        one => std::slice::from_ref(one),
+                    };
+                    let by = columns.iter().map(|part| column_of(&name_of(part)?)).collect::<Result<Vec<_>>>()?;
+                    let withs = Withs::default();
+                    let level = Level::new(None, &withs, Namespace::default(), Clause::Values);
+                    let values = vec![self.scalar(yes, &level)?, self.scalar(no, &level)?];
+                    let (values, _) = self.in_common(values, "CYCLE")?;
+                    let mut values = values.into_iter().map(|value| match value {
+                        Scalar::Constant(constant) => Ok(constant),
+                        _ => Err(unsupported("a mark of CYCLE that is not a literal")),
+                    });
+                    let (Some(yes), Some(no)) = (values.next(), values.next()) else {
+                        return Err(Error::bug("a CYCLE without marks"));
+                    };
+                    let (name, path) = (normalized(&name_of(mark)?), normalized(&name_of(path)?));
+                    traces.push(Trace::Mark { name, by: by.clone(), yes: yes?, no: no? });
+                    traces.push(Trace::Depth { name: path, by });
+                }
+                _ => return Err(unsupported(format!("SETTINGS {}", setting.key))),
+            }
+        }
+        Ok(traces)
+    }
+}
+
+/// A column that SEARCH or CYCLE adds to a recursive query.
+enum Trace {
+    /// The rows on the way to a row, as an array of their columns: what SEARCH DEPTH FIRST sorts by, CYCLE's path.
+    Depth { name: String, by: Vec<usize> },
+    /// The number of steps to a row and its columns: what SEARCH BREADTH FIRST sorts by.
+    Breadth { name: String, by: Vec<usize> },
+    /// Whether a row closes a cycle: it is on its own way. The path is the column behind it.
+    Mark { name: String, by: Vec<usize>, yes: Constant, no: Constant },
+}
+
+impl Trace {
+    fn name(&self) -> &str {
+        match self {
+            Self::Depth { name, .. } | Self::Breadth { name, .. } | Self::Mark { name, .. } => name,
+        }
+    }
+
+    fn row_type(by: &[usize], types: &[SqlType], names: &[String]) -> Vec<RecordField> {
+        let field = |index: &usize| RecordField { name: names[*index].clone(), sql_type: types[*index].clone() };
+        by.iter().map(field).collect()
+    }
+
+    fn sql_type(&self, types: &[SqlType], names: &[String]) -> SqlType {
+        match self {
+            Self::Depth { by, .. } => SqlType::array_of(SqlType::Record(Self::row_type(by, types, names).into())),
+            Self::Breadth { by, .. } => {
+                let depth = RecordField { name: "depth".into(), sql_type: SqlType::BigInt };
+                let fields = std::iter::once(depth).chain(Self::row_type(by, types, names));
+                SqlType::Record(fields.collect())
+            }
+            Self::Mark { yes, .. } => yes.sql_type.clone(),
+        }
+    }
+
+    /// The row's own columns.
+    fn row(by: &[usize], columns: &[Column], names: &[String], depth: Option<Scalar>) -> Scalar {
+        let named = by.iter().map(|index| (names[*index].clone(), columns[*index].scalar()));
+        let all = depth.into_iter().map(|depth| ("depth".to_owned(), depth)).chain(named);
+        let (names, fields) = all.unzip::<_, _, Vec<_>, Vec<_>>();
+        super::operators::record(fields, names.into_iter())
+    }
+
+    /// The value in the rows that the recursion begins with.
+    fn begin(&self, _binder: &Binder<'_>, columns: &[Column], names: &[String]) -> Result<Scalar> {
+        Ok(match self {
+            Self::Depth { by, .. } => {
+                let row = Self::row(by, columns, names, None);
+                let sql_type = SqlType::array_of(row.sql_type());
+                Scalar::Array { elements: vec![row], sql_type }
+            }
+            Self::Breadth { by, .. } => Self::row(by, columns, names, Some(Scalar::Constant(Constant::bigint(0)))),
+            Self::Mark { no, .. } => Scalar::Constant(no.clone()),
+        })
+    }
+
+    /// The value in a row that comes from another: `before` is the other's column.
+    fn go_on(&self, binder: &Binder<'_>, before: &Column, columns: &[Column], names: &[String]) -> Result<Scalar> {
+        match self {
+            Self::Depth { by, .. } => {
+                let row = Self::row(by, columns, names, None);
+                binder.call("array_append", vec![before.scalar(), row])
+            }
+            Self::Breadth { by, .. } => {
+                let input = Box::new(before.scalar());
+                let depth = Scalar::Field { input, index: 0, sql_type: SqlType::BigInt };
+                let depth = binder.operator("+", vec![depth, Scalar::Constant(Constant::bigint(1))])?;
+                Ok(Self::row(by, columns, names, Some(depth)))
+            }
+            Self::Mark { by, yes, no, .. } => {
+                // The path is the next column of the step before; its number is not known here, so it is found by the
+                // caller's order: the mark's column and the path's are made one after the other.
+                let path = Column {
+                    id: crate::algebra::ColumnId(before.id.0 + 1),
+                    name: "path".into(),
+                    sql_type: SqlType::array_of(Self::row(by, columns, names, None).sql_type()),
+                    nullable: true,
+                };
+                let row = Self::row(by, columns, names, None);
+                let is_met = binder.over_array(row, "=", crate::algebra::Quantifier::Any, path.scalar())?;
+                Ok(Scalar::Case {
+                    arms: vec![(is_met, Scalar::Constant(yes.clone()))],
+                    otherwise: Some(Box::new(Scalar::Constant(no.clone()))),
+                    sql_type: yes.sql_type.clone(),
+                })
+            }
+        }
+    }
+}
+
+/// Gives the first columns of a query the names that its common table expression lists. Fails with 42P10 if it lists more
+/// than there are.
+fn rename(rows: &mut Rows, cte: &Cte) -> Result<()> {
+    if cte.alias.columns.len() > rows.outputs.len() {
+        let message = format!(
+            "WITH query \"{}\" has {} columns available but {} columns specified",
+            cte.alias.name.value,
+            rows.outputs.len(),
+            cte.alias.columns.len()
+        );
+        return Err(errors::at(Error::input(message).with_code("42P10"), name_place(&cte.alias.name)));
+    }
+    for (output, definition) in rows.outputs.iter_mut().zip(&cte.alias.columns) {
+        output.name = normalized(&definition.name);
+    }
+    Ok(())
+}
+
+/// The columns of every reference to a recursive query's rows that is not in a subquery.
+fn find_table(relation: &Relation, id: WithId, found: &mut Vec<Vec<Column>>) {
+    if let Relation::With(table) = relation
+        && table.id == id
+    {
+        found.push(table.columns.clone());
+    }
+    for input in relation.inputs() {
+        find_table(input, id, found);
+    }
+}
+
+/// Counts how often each common table expression is read.
+fn count_reads(relation: &Relation, reads: &mut HashMap<WithId, usize>) {
+    stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || {
+        if let Relation::With(table) = relation {
+            *reads.entry(table.id).or_default() += 1;
+        }
+        for scalar in relation.scalars() {
+            scalar.visit(&mut |part| {
+                if let Scalar::Subquery(subquery) = part {
+                    count_reads(&subquery.relation, reads);
+                }
+            });
+        }
+        for input in relation.inputs() {
+            count_reads(input, reads);
+        }
+        // What a step reads is read with each step.
+        if let Relation::Recursive(recursive) = relation {
+            count_reads(&recursive.step.0, reads);
+        }
+    });
+}
+
+/// Whether anything in a relation may change with each evaluation.
+fn is_volatile(relation: &Relation) -> bool {
+    stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || {
+        let in_scalar = |scalar: &&Scalar| {
+            let mut found = scalar.is_volatile();
+            scalar.visit(&mut |part| {
+                if let Scalar::Subquery(subquery) = part {
+                    found |= is_volatile(&subquery.relation);
+                }
+            });
+            found
+        };
+        relation.scalars().iter().any(in_scalar) || relation.inputs().into_iter().any(is_volatile)
+    })
+}
+
+/// Puts definitions into the place where each is read.
+fn put_in(relation: &mut Relation, definitions: &mut HashMap<WithId, (Relation, Vec<Column>)>) {
+    stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || {
+        if let Relation::With(table) = relation
+            && let Some((input, columns)) = definitions.remove(&table.id)
+        {
+            let read = std::mem::take(&mut table.columns);
+            let computed = read.into_iter().zip(&columns).map(|(new, column)| (new, column.scalar())).collect();
+            *relation = input.mapped(computed);
+        }
+        for scalar in relation.scalars_mut() {
+            put_into_scalar(scalar, definitions);
+        }
+        for input in relation.inputs_mut() {
+            put_in(input, definitions);
+        }
+    });
+}
+
+fn put_into_scalar(scalar: &mut Scalar, definitions: &mut HashMap<WithId, (Relation, Vec<Column>)>) {
+    stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || {
+        if let Scalar::Subquery(subquery) = scalar {
+            put_in(&mut subquery.relation, definitions);
+        }
+        for child in scalar.children_mut() {
+            put_into_scalar(child, definitions);
+        }
+    });
+}

@@ -1,0 +1,158 @@
+//! The road of a query through the rooms of the front: bound, unnested, rewritten, ordered, lowered.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
+use datafusion::sql::sqlparser::ast;
+use diligence_base::{Error, Result};
+use diligence_engine::plan::Plan;
+use diligence_types::SqlType;
+
+use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
+use crate::binder::{self, Bound, Context};
+use crate::lowering::{self, LoweringOptions};
+use crate::{ordering, rewrites, unnesting};
+
+/// A query's plan.
+pub(crate) struct Planned {
+    /// What the engine runs.
+    pub plan: Plan,
+    /// Whether what the session or the clock said is in it, so that it is not to be run again.
+    pub is_transient: bool,
+    /// The forms on the way, for EXPLAIN VERBOSE and golden scripts.
+    pub forms: Forms,
+}
+
+/// A query between its text and its plan.
+pub(crate) struct Forms {
+    /// As it was bound.
+    pub bound: String,
+    /// Without dependent joins.
+    pub unnested: String,
+    /// Rewritten, its joins in order.
+    pub rewritten: String,
+}
+
+/// What a query takes and gives.
+pub(crate) struct Described {
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// Its columns.
+    pub columns: Vec<Column>,
+}
+
+/// The types of a query's parameters and columns. Fails like [`binder::bind_query`].
+pub(crate) fn described(query: &ast::Query, context: &dyn Context) -> Result<Described> {
+    let bound = binder::bind_query(query, context)?;
+    Ok(Described { parameters: bound.parameters, columns: bound.columns })
+}
+
+/// Plans a query with values for its parameters. `is_shown` asks for the forms on the way. Fails with kind `Input` if the
+/// query means nothing, `Unsupported` if there is no operator for what it means.
+pub(crate) fn planned(
+    query: &ast::Query,
+    values: &[ScalarValue],
+    is_shown: bool,
+    context: &dyn Context,
+    options: &Arc<ConfigOptions>,
+) -> Result<Planned> {
+    let bound = binder::bind_query(query, context)?;
+    of_bound(bound, values, is_shown, context, options)
+}
+
+/// Plans a query that is bound.
+pub(crate) fn of_bound(
+    bound: Bound,
+    values: &[ScalarValue],
+    is_shown: bool,
+    context: &dyn Context,
+    options: &Arc<ConfigOptions>,
+) -> Result<Planned> {
+    let Bound { relation, columns, parameters, is_transient } = bound;
+    let numbers = context.numbers();
+    let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone() };
+    let relation = with_values(relation, &parameters, values)?;
+    let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
+    let bound_form = text(&relation);
+    let relation = unnesting::unnest(relation, numbers)?;
+    let unnested = text(&relation);
+    let relation = improved(relation, numbers, &options)?;
+    let rewritten = text(&relation);
+    let plan = lowering::lower(&relation, &columns, numbers, &options)?;
+    Ok(Planned { plan, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
+}
+
+/// A relation that costs less, and so do the subqueries that its expressions read.
+fn improved(relation: Relation, numbers: &Numbers, options: &LoweringOptions) -> Result<Relation> {
+    let relation = rewrites::rewritten(relation, numbers, &|scalar| lowering::evaluated(scalar, options))?;
+    let mut relation = ordering::ordered(relation);
+    each_subquery(&mut relation, &mut |subquery| {
+        let taken = std::mem::replace(subquery, Relation::one_row());
+        *subquery = improved(taken, numbers, options)?;
+        Ok(())
+    })?;
+    Ok(relation)
+}
+
+/// Calls `change` with the relations of the subqueries in the expressions of a relation and all below it.
+fn each_subquery(relation: &mut Relation, change: &mut dyn FnMut(&mut Relation) -> Result<()>) -> Result<()> {
+    stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
+        for scalar in relation.scalars_mut() {
+            each_in_scalar(scalar, change)?;
+        }
+        relation.inputs_mut().into_iter().try_for_each(|input| each_subquery(input, change))
+    })
+}
+
+fn each_in_scalar(scalar: &mut Scalar, change: &mut dyn FnMut(&mut Relation) -> Result<()>) -> Result<()> {
+    stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
+        if let Scalar::Subquery(subquery) = scalar {
+            change(&mut subquery.relation)?;
+        }
+        scalar.children_mut().into_iter().try_for_each(|child| each_in_scalar(child, change))
+    })
+}
+
+/// A relation with values for its parameters.
+fn with_values(mut relation: Relation, parameters: &[SqlType], values: &[ScalarValue]) -> Result<Relation> {
+    if parameters.is_empty() {
+        return Ok(relation);
+    }
+    if values.len() < parameters.len() {
+        let message = format!("the statement has {} parameters; found {} values", parameters.len(), values.len());
+        return Err(Error::input(message).with_code("08P01"));
+    }
+    let constants = values.iter().map(|value| {
+        let given = SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text);
+        let value = value.cast_to(&given.arrow()).map_err(diligence_storage::foreign_error::from_datafusion)?;
+        Ok(Constant { value, sql_type: given })
+    });
+    let constants = constants.collect::<Result<Vec<_>>>()?;
+    put(&mut relation, &constants)?;
+    Ok(relation)
+}
+
+fn put(relation: &mut Relation, constants: &[Constant]) -> Result<()> {
+    for scalar in relation.scalars_mut() {
+        put_in_scalar(scalar, constants)?;
+    }
+    relation.inputs_mut().into_iter().try_for_each(|input| put(input, constants))
+}
+
+fn put_in_scalar(scalar: &mut Scalar, constants: &[Constant]) -> Result<()> {
+    match scalar {
+        Scalar::Parameter { index, sql_type } => {
+            let Some(constant) = constants.get(*index) else {
+                let message = format!("there is no value for the parameter ${}", *index + 1);
+                return Err(Error::input(message).with_code("08P01"));
+            };
+            let to = sql_type.clone();
+            *scalar = Scalar::Constant(constant.clone()).cast(to, true);
+            return Ok(());
+        }
+        Scalar::Subquery(subquery) => put(&mut subquery.relation, constants)?,
+        _ => {}
+    }
+    scalar.children_mut().into_iter().try_for_each(|child| put_in_scalar(child, constants))
+}

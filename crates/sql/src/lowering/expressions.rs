@@ -1,0 +1,369 @@
+//! Expressions of the algebra as physical expressions, which the engine compiles.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
+use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
+    NotExpr, in_list,
+};
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+use diligence_types::SqlType;
+use diligence_types::coercion::{CastOptions, is_arrows};
+use diligence_types::functions::{Body, ScalarCall, Special};
+
+use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
+use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind};
+
+/// The positions of columns in a plan's rows.
+pub(super) type Positions = HashMap<ColumnId, usize>;
+
+/// Where subqueries that give one value are collected while the expressions that read them are lowered.
+pub(super) struct Values {
+    /// What expressions read; a run fills it.
+    pub results: ScalarSubqueryResults,
+    /// The subqueries so far; their number never exceeds that of the slots.
+    pub subqueries: Vec<Subquery>,
+    slots: usize,
+}
+
+impl Values {
+    /// Room for so many subqueries.
+    pub(super) fn new(slots: usize) -> Self {
+        Self { results: ScalarSubqueryResults::new(slots), subqueries: vec![], slots }
+    }
+}
+
+/// What expressions are lowered with.
+pub(super) struct Expressions<'a> {
+    /// The session's time zone.
+    pub zone: &'a str,
+    /// What functions of DataFusion are called with.
+    pub options: &'a Arc<ConfigOptions>,
+}
+
+impl Expressions<'_> {
+    /// The expression over rows with these columns. Fails with kind `Bug` where a column is not among them.
+    pub(super) fn lower(
+        &self,
+        scalar: &Scalar,
+        positions: &Positions,
+        schema: &Schema,
+        values: &mut Values,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || self.expression(scalar, positions, schema, values))
+    }
+
+    fn expression(
+        &self,
+        scalar: &Scalar,
+        positions: &Positions,
+        schema: &Schema,
+        values: &mut Values,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let mut lower = |scalar: &Scalar| self.lower(scalar, positions, schema, &mut *values);
+        Ok(match scalar {
+            Scalar::Column { id, sql_type, .. } => {
+                let position = positions.get(id);
+                let position =
+                    *position.ok_or_else(|| Error::bug(format!("the column {id} is not where it is read")))?;
+                let field = schema.field(position);
+                let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), position));
+                // A condition on a table's own rows may meet another Arrow type than the SQL type's.
+                match is_alike(field.data_type(), &sql_type.arrow()) {
+                    true => column,
+                    false => Arc::new(CastExpr::new(column, sql_type.arrow(), None)),
+                }
+            }
+            Scalar::Constant(constant) => literal(constant.value.clone()),
+            Scalar::Parameter { index, .. } => {
+                return Err(
+                    Error::input(format!("there is no value for the parameter ${}", index + 1)).with_code("08P01")
+                );
+            }
+            Scalar::Call { call, arguments } => {
+                let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+                self.call(call, arguments, schema)?
+            }
+            Scalar::Cast { input, to, is_try, is_explicit } => {
+                let from = input.sql_type();
+                let input = lower(input)?;
+                self.cast(input, &from, to, *is_try, *is_explicit)
+            }
+            Scalar::Compare { comparison, left, right } => binary(lower(left)?, operator(*comparison), lower(right)?),
+            Scalar::And(terms) => chained(terms.iter().map(lower), Operator::And)?,
+            Scalar::Or(terms) => chained(terms.iter().map(lower), Operator::Or)?,
+            Scalar::Not(inner) => match &**inner {
+                Scalar::IsNull(value) => Arc::new(IsNotNullExpr::new(lower(value)?)),
+                inner => Arc::new(NotExpr::new(lower(inner)?)),
+            },
+            Scalar::IsNull(inner) => Arc::new(IsNullExpr::new(lower(inner)?)),
+            Scalar::InList { value, list, is_negated } => {
+                let value = lower(value)?;
+                let list = list.iter().map(lower).collect::<Result<Vec<_>>>()?;
+                in_list(value, list, is_negated, schema).map_err(from_datafusion)?
+            }
+            Scalar::Like { value, pattern, escape, is_negated, ignores_case } => {
+                let value = lower(value)?;
+                let pattern = match pattern.as_constant().map(|constant| &constant.value) {
+                    Some(ScalarValue::Utf8View(Some(text))) if *escape != Some('\\') => {
+                        literal(ScalarValue::Utf8View(Some(with_backslashes(text, *escape)?)))
+                    }
+                    _ if *escape != Some('\\') => {
+                        let error = Error::unsupported("LIKE with an ESCAPE and a pattern that is not a constant");
+                        return Err(error.with_hint("write the pattern with backslashes and leave ESCAPE out"));
+                    }
+                    _ => lower(pattern)?,
+                };
+                Arc::new(LikeExpr::new(*is_negated, *ignores_case, value, pattern))
+            }
+            Scalar::Case { arms, otherwise, sql_type } => {
+                let arms = arms.iter().map(|(when, then)| Ok((lower(when)?, lower(then)?)));
+                let arms = arms.collect::<Result<Vec<_>>>()?;
+                let otherwise = otherwise.as_deref().map(lower).transpose()?;
+                case(arms, otherwise, sql_type)?
+            }
+            Scalar::Coalesce(inputs) => {
+                let sql_type = scalar.sql_type();
+                let mut arms = Vec::with_capacity(inputs.len());
+                let Some((last, first)) = inputs.split_last() else { return Err(Error::bug("a COALESCE of nothing")) };
+                for input in first {
+                    let value = lower(input)?;
+                    arms.push((Arc::new(IsNotNullExpr::new(value.clone())) as Arc<dyn PhysicalExpr>, value));
+                }
+                let last = lower(last)?;
+                if arms.is_empty() { last } else { case(arms, Some(last), &sql_type)? }
+            }
+            Scalar::Record { fields, sql_type } => {
+                let fields = fields.iter().map(lower).collect::<Result<Vec<_>>>()?;
+                self.function(ScalarUDF::from(RecordOf::new(sql_type.clone())), fields, sql_type)
+            }
+            Scalar::Field { input, index, sql_type } => {
+                let record = input.sql_type();
+                let input = lower(input)?;
+                self.function(ScalarUDF::from(FieldOf::new(record, *index, sql_type.clone())), vec![input], sql_type)
+            }
+            Scalar::Array { elements, sql_type } => {
+                let elements = elements.iter().map(lower).collect::<Result<Vec<_>>>()?;
+                self.function(ScalarUDF::from(ArrayOf::new(sql_type.clone())), elements, sql_type)
+            }
+            Scalar::Subquery(subquery) => value_of(subquery, values)?,
+        })
+    }
+
+    /// A value in another type.
+    pub(super) fn cast(
+        &self,
+        input: Arc<dyn PhysicalExpr>,
+        from: &SqlType,
+        to: &SqlType,
+        is_try: bool,
+        is_explicit: bool,
+    ) -> Arc<dyn PhysicalExpr> {
+        if from.arrow() == to.arrow() && from.is_same(to) && from.without_modifier() == to.clone() {
+            return input;
+        }
+        // All strings are held alike; only those that are padded with blanks change.
+        let is_plain = |sql_type: &SqlType| matches!(sql_type, SqlType::Varchar(_) | SqlType::Name | SqlType::Unknown);
+        if matches!(to, SqlType::Text | SqlType::Varchar(None)) && (is_plain(from) || *from == SqlType::Text) {
+            return input;
+        }
+        if !is_try && is_arrows(from, to) {
+            return Arc::new(CastExpr::new(input, to.arrow(), None));
+        }
+        let options = CastOptions { zone: self.zone.to_owned(), is_explicit, is_try };
+        self.function(ScalarUDF::from(CastTo::new(from.clone(), to.clone(), options)), vec![input], to)
+    }
+
+    fn function(
+        &self,
+        udf: ScalarUDF,
+        arguments: Vec<Arc<dyn PhysicalExpr>>,
+        returns: &SqlType,
+    ) -> Arc<dyn PhysicalExpr> {
+        let name = udf.name().to_owned();
+        let field = Arc::new(returns.field(&name, true));
+        Arc::new(ScalarFunctionExpr::new(&name, Arc::new(udf), arguments, field, self.options.clone()))
+    }
+
+    fn call(
+        &self,
+        call: &ScalarCall,
+        mut arguments: Vec<Arc<dyn PhysicalExpr>>,
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let special = match call.overload.body {
+            Body::Special(special) => special,
+            _ => {
+                let Some(udf) = call.udf() else {
+                    return Err(Error::bug(format!("{} cannot be called", call.overload.name)));
+                };
+                if matches!(call.overload.body, Body::Kernel(_)) {
+                    let field = Arc::new(call.returns.field(call.overload.name, true));
+                    let name = udf.name().to_owned();
+                    return Ok(Arc::new(ScalarFunctionExpr::new(&name, udf, arguments, field, self.options.clone())));
+                }
+                let function = ScalarFunctionExpr::try_new(udf, arguments, schema, self.options.clone());
+                let function: Arc<dyn PhysicalExpr> = Arc::new(function.map_err(from_datafusion)?);
+                return shaped(function, &call.returns, schema);
+            }
+        };
+        let right = if arguments.len() > 1 { arguments.pop() } else { None };
+        let Some(left) = arguments.pop() else { return Err(Error::bug("an operator without operands")) };
+        let operator = match special {
+            Special::Add => Operator::Plus,
+            Special::Subtract => Operator::Minus,
+            Special::Multiply => Operator::Multiply,
+            Special::Divide => Operator::Divide,
+            Special::Modulo => Operator::Modulo,
+            Special::Equal => Operator::Eq,
+            Special::NotEqual => Operator::NotEq,
+            Special::Less => Operator::Lt,
+            Special::LessOrEqual => Operator::LtEq,
+            Special::Greater => Operator::Gt,
+            Special::GreaterOrEqual => Operator::GtEq,
+            Special::Concatenate => Operator::StringConcat,
+            Special::Negate => {
+                if call.returns.arrow().is_integer() {
+                    // The least integer has no opposite: subtraction says so.
+                    let zero = ScalarValue::new_zero(&call.returns.arrow()).map_err(from_datafusion)?;
+                    return Ok(checked(literal(zero), Operator::Minus, left));
+                }
+                return shaped(Arc::new(NegativeExpr::new(left)), &call.returns, schema);
+            }
+        };
+        let Some(right) = right else { return Err(Error::bug("an operator with one operand")) };
+        match special {
+            Special::Add | Special::Subtract | Special::Multiply => {
+                shaped(checked(left, operator, right), &call.returns, schema)
+            }
+            _ => shaped(binary(left, operator, right), &call.returns, schema),
+        }
+    }
+}
+
+/// The expression in the type's Arrow type.
+fn shaped(expression: Arc<dyn PhysicalExpr>, returns: &SqlType, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+    let wanted = returns.arrow();
+    if expression.data_type(schema).map_err(from_datafusion)? == wanted {
+        return Ok(expression);
+    }
+    Ok(Arc::new(CastExpr::new(expression, wanted, None)))
+}
+
+fn value_of(subquery: &Subquery, values: &mut Values) -> Result<Arc<dyn PhysicalExpr>> {
+    let (SubqueryKind::Value, [column, ..]) = (&subquery.kind, subquery.columns.as_slice()) else {
+        return Err(Error::bug("a subquery was not unnested"));
+    };
+    let found = values.subqueries.iter().position(|other| other == subquery);
+    let index = found.unwrap_or_else(|| {
+        values.subqueries.push(subquery.clone());
+        values.subqueries.len() - 1
+    });
+    if index >= values.slots {
+        return Err(Error::bug("more subqueries than were counted"));
+    }
+    let data_type = column.sql_type.arrow();
+    Ok(Arc::new(ScalarSubqueryExpr::new(data_type, true, SubqueryIndex::new(index), values.results.clone())))
+}
+
+/// How many subqueries the expressions of a relation and all below it have.
+pub(super) fn subqueries_in(relation: &Relation) -> usize {
+    let mut count = 0;
+    for scalar in relation.scalars() {
+        scalar.visit(&mut |part| count += usize::from(matches!(part, Scalar::Subquery(_))));
+    }
+    count + relation.inputs().into_iter().map(subqueries_in).sum::<usize>()
+}
+
+pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
+    Arc::new(Literal::new(value))
+}
+
+fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(left, operator, right))
+}
+
+fn checked(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(left, operator, right).with_fail_on_overflow(true))
+}
+
+/// Terms joined by AND or OR, as a tree that is as deep as its logarithm.
+fn chained(
+    terms: impl Iterator<Item = Result<Arc<dyn PhysicalExpr>>>,
+    operator: Operator,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let mut level = terms.collect::<Result<Vec<_>>>()?;
+    while level.len() > 1 {
+        let mut next = Vec::with_capacity(level.len().div_ceil(2));
+        let mut pairs = level.into_iter();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) => binary(left, operator, right),
+                None => left,
+            });
+        }
+        level = next;
+    }
+    level.pop().ok_or_else(|| Error::bug("a condition of nothing"))
+}
+
+fn case(
+    arms: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    otherwise: Option<Arc<dyn PhysicalExpr>>,
+    sql_type: &SqlType,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let otherwise = match otherwise {
+        Some(otherwise) => otherwise,
+        None => literal(Constant::null(sql_type.clone()).value),
+    };
+    Ok(Arc::new(CaseExpr::try_new(None, arms, Some(otherwise)).map_err(from_datafusion)?))
+}
+
+pub(super) fn operator(comparison: Comparison) -> Operator {
+    match comparison {
+        Comparison::Equal => Operator::Eq,
+        Comparison::NotEqual => Operator::NotEq,
+        Comparison::Less => Operator::Lt,
+        Comparison::LessOrEqual => Operator::LtEq,
+        Comparison::Greater => Operator::Gt,
+        Comparison::GreaterOrEqual => Operator::GtEq,
+        Comparison::IsDistinctFrom => Operator::IsDistinctFrom,
+        Comparison::IsNotDistinctFrom => Operator::IsNotDistinctFrom,
+    }
+}
+
+/// A LIKE pattern whose escape character is another, written with backslashes. Fails with 22025 if it ends in an escape.
+fn with_backslashes(pattern: &str, escape: Option<char>) -> Result<String> {
+    let mut written = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if Some(character) == escape {
+            let Some(next) = characters.next() else {
+                return Err(Error::input("LIKE pattern must not end with escape character").with_code("22025"));
+            };
+            written.push('\\');
+            written.push(next);
+        } else {
+            if character == '\\' {
+                written.push('\\');
+            }
+            written.push(character);
+        }
+    }
+    Ok(written)
+}
+
+/// Whether two Arrow types hold values alike, the names and nullability of nested fields aside.
+pub(super) fn is_alike(left: &DataType, right: &DataType) -> bool {
+    left == right || left.equals_datatype(right)
+}

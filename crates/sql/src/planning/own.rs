@@ -1,0 +1,267 @@
+//! Queries by the front of our own: what it asks about the session and the names around a statement.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use chrono::Utc;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+use diligence_base::Result;
+use diligence_catalog::{
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
+    looks_like_path,
+};
+use diligence_storage::Table;
+use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_storage::memory::MemoryTable;
+use diligence_types::SqlType;
+use diligence_types::functions::has_function;
+use diligence_types::sql_type::OidKind;
+use futures::TryStreamExt;
+
+use super::names::Names;
+use super::optimize::block_on;
+use super::{Planned, Planner, Planning};
+use crate::algebra::{Constant, Numbers};
+use crate::binder::{Context, Named};
+use crate::front::{self, Described};
+use crate::parse::Parsed;
+use crate::rewrite::postgres;
+use crate::statement::Query;
+
+/// What is around one statement.
+struct Around<'a> {
+    planner: &'a Planner,
+    at: &'a Planning<'a>,
+    names: &'a Names<'a>,
+    numbers: Numbers,
+    zone: String,
+    now: i64,
+    /// The types of the parameters' values.
+    parameters: Vec<SqlType>,
+    tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
+}
+
+/// The query of a statement that is one.
+pub(super) fn query_of(parsed: &Parsed) -> Option<&ast::Query> {
+    query_of_source(parsed.source.as_deref())
+}
+
+/// The query of a statement as it was written.
+pub(super) fn query_of_source(source: Option<&ast::Statement>) -> Option<&ast::Query> {
+    match source {
+        Some(ast::Statement::Query(query)) => Some(query),
+        _ => None,
+    }
+}
+
+impl Planner {
+    /// Plans a query by the front of our own.
+    pub(super) fn plan_own(&self, at: &Planning<'_>, query: &ast::Query, values: &[ScalarValue]) -> Result<Planned> {
+        let names = Names::new(self, at);
+        let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
+        let around = Around::new(self, at, &names, types.collect());
+        let options = at.session.state.config_options().clone();
+        let planned = front::planned(query, values, false, &around, &options)?;
+        let uses = if planned.is_transient { None } else { names.uses() };
+        Ok(Planned::Query(Arc::new(Query { plan: planned.plan }), uses))
+    }
+
+    /// A query's plan and its forms on the way to it, for EXPLAIN VERBOSE.
+    pub(super) fn explained_own(&self, at: &Planning<'_>, query: &ast::Query) -> Result<(Query, String)> {
+        let names = Names::new(self, at);
+        let around = Around::new(self, at, &names, vec![]);
+        let options = at.session.state.config_options().clone();
+        let planned = front::planned(query, &[], true, &around, &options)?;
+        let forms = planned.forms;
+        let text =
+            format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
+        Ok((Query { plan: planned.plan }, text))
+    }
+
+    /// What a query takes and gives.
+    pub(super) fn described_own(
+        &self,
+        at: &Planning<'_>,
+        query: &ast::Query,
+        given: Vec<SqlType>,
+    ) -> Result<Described> {
+        let names = Names::new(self, at);
+        let around = Around::new(self, at, &names, given);
+        front::described(query, &around)
+    }
+}
+
+impl<'a> Around<'a> {
+    fn new(planner: &'a Planner, at: &'a Planning<'a>, names: &'a Names<'a>, parameters: Vec<SqlType>) -> Self {
+        let zone = at.session.state.config_options().execution.time_zone.clone();
+        Self {
+            planner,
+            at,
+            names,
+            numbers: Numbers::default(),
+            zone: zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| "UTC".to_owned()),
+            now: Utc::now().timestamp_micros(),
+            parameters,
+            tables: RefCell::default(),
+        }
+    }
+
+    fn object(&self, name: &RelationName, object: &Object) -> Result<Named> {
+        let table = match &object.relation {
+            Relation::Files(files) => {
+                let table: Arc<dyn Table> = files.table()?;
+                table
+            }
+            Relation::Table(table) => table.clone(),
+            Relation::Memory(memory) => memory.table(),
+            Relation::View(view) => {
+                self.names.uses_object(name, object);
+                return Ok(Named::View { query: view.query()?, columns: view.column_names(), name: name.name.clone() });
+            }
+        };
+        self.names.uses_table(name, object, &table);
+        self.tables.borrow_mut().insert(name.clone(), table.clone());
+        Ok(Named::Table { table, name: name.name.clone() })
+    }
+
+    /// A table of rows that are computed for this statement.
+    fn computed(&self, name: &RelationName, rows: RecordBatch) -> Result<Named> {
+        self.names.not_reusable();
+        let version = self.planner.catalogs().catalog.next_table_version();
+        let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version)?;
+        let table: Arc<dyn Table> = Arc::new(table);
+        self.tables.borrow_mut().insert(name.clone(), table.clone());
+        Ok(Named::Table { table, name: name.name.clone() })
+    }
+
+    /// A table of `information_schema`.
+    fn information(&self, name: &RelationName) -> Result<Option<Named>> {
+        let Ok(provider) = self.names.provider(name, false) else { return Ok(None) };
+        let state = &self.at.session.state;
+        let rows = block_on(async {
+            let plan = provider.scan(state, None, &[], None).await?;
+            let schema = plan.schema();
+            let stream = plan.execute(0, state.task_ctx())?;
+            let batches: Vec<RecordBatch> = stream.try_collect().await?;
+            Ok((schema, batches))
+        });
+        let (schema, batches) = rows.map_err(from_datafusion)?;
+        self.computed(name, concat_batches(&schema, &batches).map_err(from_arrow)?).map(Some)
+    }
+}
+
+/// The parts of a name as they are looked up.
+fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
+    let part = |part: &ast::ObjectNamePart| {
+        let ident = part.as_ident()?;
+        Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+    };
+    name.0.iter().map(part).collect()
+}
+
+impl Context for Around<'_> {
+    fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
+        let Some(parts) = parts_of(name) else { return Ok(None) };
+        let bare = parts.len() == 1;
+        let relation = match parts.as_slice() {
+            [name] => RelationName::new(DEFAULT_SCHEMA, name),
+            [schema, name] => RelationName::new(schema, name),
+            [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
+            _ => return Ok(None),
+        };
+        if let Some(table) = self.tables.borrow().get(&relation) {
+            return Ok(Some(Named::Table { table: table.clone(), name: relation.name }));
+        }
+        if relation.schema == INFORMATION_SCHEMA {
+            return self.information(&relation);
+        }
+        // Tables of the catalog need no schema.
+        let catalog = RelationName::new(POSTGRES_SCHEMA, &relation.name);
+        let found = match self.at.snapshot.readable(&relation)? {
+            None if bare && relation.name.starts_with("pg_") => self.at.snapshot.readable(&catalog)?,
+            found => found,
+        };
+        match found {
+            Some(Resolved::Object(object)) => self.object(&relation, &object).map(Some),
+            Some(Resolved::Computed(computed)) => {
+                let rows = computed.rows(self.at.snapshot)?;
+                self.computed(&relation, rows).map(Some)
+            }
+            None => {
+                let text = name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone());
+                let path = text.filter(|text| bare && self.at.options.paths_are_tables && looks_like_path(text));
+                let Some(path) = path else {
+                    self.names.uses_nothing(&relation);
+                    return Ok(None);
+                };
+                let relation = RelationName::new(DEFAULT_SCHEMA, &path);
+                if let Some(table) = self.tables.borrow().get(&relation) {
+                    return Ok(Some(Named::Table { table: table.clone(), name: path }));
+                }
+                let files = self.planner.catalogs().catalog.path(&path, &self.at.options.files);
+                let table: Arc<dyn Table> = files.table()?;
+                self.names.uses_path(&relation, &table);
+                self.tables.borrow_mut().insert(relation, table.clone());
+                Ok(Some(Named::Table { table, name: path }))
+            }
+        }
+    }
+
+    fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    fn now(&self) -> i64 {
+        self.now
+    }
+
+    fn fact(&self, name: &str) -> Option<Constant> {
+        let facts = &self.at.facts;
+        let name_of =
+            |value: &str| Constant { value: ScalarValue::Utf8View(Some(value.to_owned())), sql_type: SqlType::Name };
+        Some(match name {
+            "current_user" | "session_user" | "user" | "current_role" | "getpgusername" => name_of(&facts.user),
+            "current_catalog" | "current_database" => name_of(CATALOG_NAME),
+            "current_schema" => name_of(DEFAULT_SCHEMA),
+            "version" => Constant::text(crate::rewrite::version()),
+            "pg_backend_pid" => Constant::integer(facts.process_id),
+            "inet_client_addr" | "inet_server_addr" => Constant::null(SqlType::Text),
+            _ => return None,
+        })
+    }
+
+    fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    fn template(&self, name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
+        if has_function(name) { None } else { postgres::template(name).map(Arc::new) }
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.at.facts.settings.get(name).cloned()
+    }
+
+    fn object(&self, kind: OidKind, name: &str) -> Option<i64> {
+        if kind != OidKind::Class {
+            return None;
+        }
+        let (schema, name) = name.rsplit_once('.').unwrap_or((DEFAULT_SCHEMA, name));
+        match self.at.snapshot.readable(&RelationName::new(schema, name)).ok()?? {
+            Resolved::Object(object) => Some(i64::from(object.oid())),
+            Resolved::Computed(_) => None,
+        }
+    }
+
+    fn relations(&self) -> Vec<String> {
+        self.at.snapshot.names().iter().map(RelationName::to_string).collect()
+    }
+
+    fn parameter(&self, index: usize) -> Option<SqlType> {
+        self.parameters.get(index).cloned()
+    }
+}

@@ -1,0 +1,242 @@
+//! Aggregates (manual, section 9.21).
+//!
+//! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Those that the binder
+//! rewrites into others ([`AggregateBody::Rewritten`]) are:
+//!
+//! * `min` and `max` of intervals and `char(n)`: by their order key, and back;
+//! * `avg` of intervals: `sum(x) / count(x)`; `sum` of intervals: of their parts;
+//! * variances and deviations of integers and decimals: `numeric_var_samp(count(x), sum(x), sum(x * x))` and its like
+//!   among the scalar functions;
+//! * `mode`, `percentile_disc`, `percentile_cont` of intervals and of arrays of fractions: by sorting.
+
+use std::sync::Arc;
+
+use datafusion::functions_aggregate as foreign;
+use datafusion::logical_expr::AggregateUDF;
+
+use super::AggregateBody;
+use super::arithmetic::common;
+use super::catalog::Catalog;
+use super::decimal::{numeric_type, precision_scale};
+use super::single_value_udaf;
+use crate::SqlType;
+
+/// Types whose least and greatest value DataFusion finds as PostgreSQL does.
+const ORDERED: [&str; 13] = [
+    "smallint",
+    "integer",
+    "bigint",
+    "numeric",
+    "real",
+    "double precision",
+    "text",
+    "name",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "oid",
+];
+
+/// An accumulator of DataFusion's, of the arguments as they are.
+fn as_is(function: fn() -> Arc<AggregateUDF>) -> AggregateBody {
+    AggregateBody::DataFusion { function, casts: |types| vec![None; types.len()] }
+}
+
+/// An accumulator of DataFusion's, of arguments as floats.
+fn of_doubles(function: fn() -> Arc<AggregateUDF>) -> AggregateBody {
+    AggregateBody::DataFusion { function, casts: |types| vec![Some(SqlType::Double); types.len()] }
+}
+
+fn leaked(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+/// Declares the aggregates.
+pub(super) fn declare(catalog: &mut Catalog) {
+    sums(catalog);
+    extremes(catalog);
+    logic(catalog);
+    collections(catalog);
+    statistics(catalog);
+    ordered_sets(catalog);
+    duckdb(catalog);
+    subqueries(catalog);
+}
+
+fn sums(catalog: &mut Catalog) {
+    catalog.aggregate("count() -> bigint", as_is(foreign::count::count_udaf));
+    catalog.aggregate("count(any) -> bigint", as_is(foreign::count::count_udaf));
+    let bigints =
+        || AggregateBody::DataFusion { function: foreign::sum::sum_udaf, casts: |_| vec![Some(SqlType::BigInt)] };
+    catalog.aggregate("sum(smallint) -> bigint", bigints());
+    catalog.aggregate("sum(integer) -> bigint", bigints());
+    let exact = |casts| AggregateBody::DataFusion { function: foreign::sum::sum_udaf, casts };
+    catalog
+        .aggregate("sum(bigint) -> numeric", exact(|_| vec![Some(SqlType::decimal(38, 0))]))
+        .gives(|_, _| Ok(SqlType::decimal(38, 0)));
+    // 128 bits have room for the sum; the argument's scale stays.
+    catalog
+        .aggregate("sum(numeric) -> numeric", exact(|types| vec![Some(summed(&types[0]))]))
+        .gives(|types, _| Ok(summed(&types[0])));
+    catalog.aggregate(
+        "sum(real) -> real",
+        AggregateBody::DataFusion { function: foreign::sum::sum_udaf, casts: |_| vec![Some(SqlType::Double)] },
+    );
+    catalog.aggregate("sum(double precision) -> double precision", as_is(foreign::sum::sum_udaf));
+    catalog.aggregate("sum(interval) -> interval", AggregateBody::Rewritten);
+    for integer in ["smallint", "integer", "bigint", "numeric"] {
+        catalog.aggregate(leaked(format!("avg({integer}) -> numeric")), AggregateBody::Average);
+    }
+    catalog.aggregate("avg(real) -> double precision", of_doubles(foreign::average::avg_udaf));
+    catalog.aggregate("avg(double precision) -> double precision", as_is(foreign::average::avg_udaf));
+    catalog.aggregate("avg(interval) -> interval", AggregateBody::Rewritten);
+}
+
+/// The type of a sum of decimals.
+fn summed(sql_type: &SqlType) -> SqlType {
+    let (precision, scale) = precision_scale(sql_type);
+    // A sum of more rows than any table has needs ten digits more.
+    match precision {
+        ..=28 => numeric_type(38, scale),
+        _ => numeric_type(76, scale),
+    }
+}
+
+fn extremes(catalog: &mut Catalog) {
+    for (name, function) in
+        [("min", foreign::min_max::min_udaf as fn() -> Arc<AggregateUDF>), ("max", foreign::min_max::max_udaf)]
+    {
+        for ordered in ORDERED {
+            let overload = catalog.aggregate(leaked(format!("{name}({ordered}) -> {ordered}")), as_is(function));
+            if ordered == "numeric" {
+                overload.gives(|types, _| Ok(types[0].clone()));
+            }
+        }
+        catalog.aggregate(leaked(format!("{name}(interval) -> interval")), AggregateBody::Rewritten);
+        catalog
+            .aggregate(leaked(format!("{name}(bpchar) -> bpchar")), AggregateBody::Rewritten)
+            .gives(|types, _| Ok(types[0].clone()));
+        catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
+    }
+}
+
+fn logic(catalog: &mut Catalog) {
+    let every = || as_is(foreign::bool_and_or::bool_and_udaf);
+    catalog.aggregate("bool_and(boolean) -> boolean", every());
+    catalog.aggregate("every(boolean) -> boolean", every());
+    catalog.aggregate("bool_or(boolean) -> boolean", as_is(foreign::bool_and_or::bool_or_udaf));
+    for (name, function) in [
+        ("bit_and", foreign::bit_and_or_xor::bit_and_udaf as fn() -> Arc<AggregateUDF>),
+        ("bit_or", foreign::bit_and_or_xor::bit_or_udaf),
+        ("bit_xor", foreign::bit_and_or_xor::bit_xor_udaf),
+    ] {
+        for integer in ["smallint", "integer", "bigint"] {
+            catalog.aggregate(leaked(format!("{name}({integer}) -> {integer}")), as_is(function));
+        }
+    }
+}
+
+fn collections(catalog: &mut Catalog) {
+    catalog.aggregate("array_agg(anyelement) -> anyarray", as_is(foreign::array_agg::array_agg_udaf));
+    catalog.aggregate("string_agg(text, text) -> text", as_is(foreign::string_agg::string_agg_udaf));
+    catalog.aggregate("string_agg(bytea, bytea) -> bytea", AggregateBody::Rewritten);
+}
+
+fn statistics(catalog: &mut Catalog) {
+    for (name, function) in [
+        ("stddev", foreign::stddev::stddev_udaf as fn() -> Arc<AggregateUDF>),
+        ("stddev_samp", foreign::stddev::stddev_udaf),
+        ("stddev_pop", foreign::stddev::stddev_pop_udaf),
+        ("variance", foreign::variance::var_samp_udaf),
+        ("var_samp", foreign::variance::var_samp_udaf),
+        ("var_pop", foreign::variance::var_pop_udaf),
+    ] {
+        for exact in ["smallint", "integer", "bigint", "numeric"] {
+            catalog.aggregate(leaked(format!("{name}({exact}) -> numeric")), AggregateBody::Rewritten);
+        }
+        for float in ["real", "double precision"] {
+            catalog.aggregate(leaked(format!("{name}({float}) -> double precision")), of_doubles(function));
+        }
+    }
+    for (name, function) in [
+        ("corr", foreign::correlation::corr_udaf as fn() -> Arc<AggregateUDF>),
+        ("covar_pop", foreign::covariance::covar_pop_udaf),
+        ("covar_samp", foreign::covariance::covar_samp_udaf),
+        ("regr_avgx", foreign::regr::regr_avgx_udaf),
+        ("regr_avgy", foreign::regr::regr_avgy_udaf),
+        ("regr_intercept", foreign::regr::regr_intercept_udaf),
+        ("regr_r2", foreign::regr::regr_r2_udaf),
+        ("regr_slope", foreign::regr::regr_slope_udaf),
+        ("regr_sxx", foreign::regr::regr_sxx_udaf),
+        ("regr_sxy", foreign::regr::regr_sxy_udaf),
+        ("regr_syy", foreign::regr::regr_syy_udaf),
+    ] {
+        let signature = format!("{name}(double precision, double precision) -> double precision");
+        catalog.aggregate(leaked(signature), as_is(function));
+    }
+    catalog
+        .aggregate("regr_count(double precision, double precision) -> bigint", as_is(foreign::regr::regr_count_udaf));
+}
+
+fn ordered_sets(catalog: &mut Catalog) {
+    catalog.aggregate("mode(anyelement) -> anyelement within group", AggregateBody::Rewritten);
+    catalog.aggregate(
+        "percentile_cont(double precision, double precision) -> double precision within group",
+        AggregateBody::Rewritten,
+    );
+    catalog.aggregate("percentile_cont(double precision, interval) -> interval within group", AggregateBody::Rewritten);
+    catalog.aggregate(
+        "percentile_cont(double precision[], double precision) -> double precision[] within group",
+        AggregateBody::Rewritten,
+    );
+    catalog.aggregate(
+        "percentile_cont(double precision[], interval) -> interval[] within group",
+        AggregateBody::Rewritten,
+    );
+    catalog.aggregate(
+        "percentile_disc(double precision, anyelement) -> anyelement within group",
+        AggregateBody::Rewritten,
+    );
+    catalog.aggregate(
+        "percentile_disc(double precision[], anyelement) -> anyarray within group",
+        AggregateBody::Rewritten,
+    );
+}
+
+/// What the front makes of scalar subqueries.
+fn subqueries(catalog: &mut Catalog) {
+    catalog.aggregate("single_value(anyelement) -> anyelement", as_is(single_value_udaf));
+}
+
+/// What DuckDB and DataFusion have beside PostgreSQL's.
+fn duckdb(catalog: &mut Catalog) {
+    for name in ["any_value", "first", "first_value"] {
+        catalog.aggregate(
+            leaked(format!("{name}(anyelement) -> anyelement")),
+            as_is(foreign::first_last::first_value_udaf),
+        );
+    }
+    for name in ["last", "last_value"] {
+        catalog.aggregate(
+            leaked(format!("{name}(anyelement) -> anyelement")),
+            as_is(foreign::first_last::last_value_udaf),
+        );
+    }
+    catalog.aggregate("median(double precision) -> double precision", of_doubles(foreign::median::median_udaf));
+    catalog
+        .aggregate("median(numeric) -> numeric", as_is(foreign::median::median_udaf))
+        .gives(|types, _| Ok(common(types)));
+    for name in ["approx_distinct", "approx_count_distinct"] {
+        let body = as_is(foreign::approx_distinct::approx_distinct_udaf);
+        catalog.aggregate(leaked(format!("{name}(any) -> bigint")), body);
+    }
+    catalog.aggregate(
+        "approx_median(double precision) -> double precision",
+        of_doubles(foreign::approx_median::approx_median_udaf),
+    );
+    catalog.aggregate(
+        "approx_percentile_cont(double precision, double precision) -> double precision",
+        of_doubles(foreign::approx_percentile_cont::approx_percentile_cont_udaf),
+    );
+}

@@ -1,0 +1,68 @@
+//! What DataFusion has and PostgreSQL has no function of the name for, with the types that DuckDB gives it.
+
+use datafusion::functions::{string, unicode};
+use datafusion::functions_nested as nested;
+
+use super::Body;
+use super::catalog::Catalog;
+
+/// Declares the functions whose names nothing else has taken.
+pub(super) fn declare(catalog: &mut Catalog) {
+    texts(catalog);
+    lists(catalog);
+}
+
+fn add(catalog: &mut Catalog, signature: &'static str, body: Body) {
+    let name = signature.split('(').next().unwrap_or_default();
+    debug_assert!(!catalog.has_scalar(name), "{name} is there already");
+    catalog.add(signature, body);
+}
+
+fn texts(catalog: &mut Catalog) {
+    add(catalog, "contains(text, text) -> boolean", Body::DataFusion(string::contains));
+    add(catalog, "ends_with(text, text) -> boolean", Body::DataFusion(string::ends_with));
+    add(catalog, "levenshtein(text, text) -> integer", Body::DataFusion(string::levenshtein));
+    add(catalog, "find_in_set(text, text) -> integer", Body::DataFusion(unicode::find_in_set));
+    add(catalog, "substr_index(text, text, bigint) -> text", Body::DataFusion(unicode::substr_index));
+}
+
+/// Lists under the names that DuckDB and DataFusion share.
+fn lists(catalog: &mut Catalog) {
+    let list_has = Body::DataFusion(nested::array_has::array_has_udf);
+    for name in ["array_has(anyarray, anyelement) -> boolean", "list_has(anyarray, anyelement) -> boolean"] {
+        add(catalog, name, list_has.clone());
+    }
+    for name in ["array_contains(anyarray, anyelement) -> boolean", "list_contains(anyarray, anyelement) -> boolean"] {
+        add(catalog, name, list_has.clone());
+    }
+    let has_all = Body::DataFusion(nested::array_has::array_has_all_udf);
+    let has_any = Body::DataFusion(nested::array_has::array_has_any_udf);
+    for (name, body) in [
+        ("array_has_all(anyarray, anyarray) -> boolean", &has_all),
+        ("list_has_all(anyarray, anyarray) -> boolean", &has_all),
+        ("array_has_any(anyarray, anyarray) -> boolean", &has_any),
+        ("list_has_any(anyarray, anyarray) -> boolean", &has_any),
+    ] {
+        add(catalog, name, body.clone());
+    }
+    for (name, body) in [
+        ("array_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
+        ("list_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
+        ("array_intersect(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
+        ("list_intersect(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
+        ("array_union(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_union_udf)),
+        ("list_union(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_union_udf)),
+        ("array_except(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::except::array_except_udf)),
+        ("list_except(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::except::array_except_udf)),
+        ("array_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
+        ("list_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
+        ("array_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),
+        ("list_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),
+        ("array_max(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_max_udf)),
+        ("list_max(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_max_udf)),
+        ("array_min(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_min_udf)),
+        ("list_min(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_min_udf)),
+    ] {
+        add(catalog, name, body);
+    }
+}

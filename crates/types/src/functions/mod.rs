@@ -1,0 +1,295 @@
+//! The catalog of functions, operators and aggregates.
+//!
+//! A name has one or several *overloads*. [`resolve`] chooses one for the types of a call's arguments by PostgreSQL's
+//! rules (manual, sections 10.2 and 10.3) and says to which types the arguments are cast and what comes out. Operators
+//! are functions whose names are their signs (`+`, `||`, `~`); `-x` is `-` with one argument.
+//!
+//! What a function does is a [`Kernel`]: a function of whole columns. It becomes DataFusion's `ScalarUDF` only where a
+//! physical expression is made ([`ScalarCall::udf`]), so that the engine can evaluate it like any other.
+
+mod aggregates;
+mod arithmetic;
+mod arrays;
+mod bytes;
+mod calendar;
+mod catalog;
+mod columns;
+mod comparisons;
+mod datetime;
+mod decimal;
+mod errors;
+mod foreign;
+mod formatting;
+mod intervals;
+mod math;
+mod numeric;
+mod others;
+mod patterns;
+mod precise;
+mod regexes;
+mod resolve;
+mod single_value;
+mod strings;
+mod udf;
+mod zones;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
+use diligence_base::Result;
+
+pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
+pub use self::comparisons::order_key;
+pub use self::resolve::{Candidate, resolve_aggregate, resolve_scalar};
+pub use self::single_value::single_value_udaf;
+use crate::SqlType;
+
+/// What an overload says of an argument's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// This type, its parentheses left open.
+    Exact(SqlType),
+    /// `anyelement`: any type, but the same wherever it stands in the overload (also as an array's element).
+    AnyElement,
+    /// `anyarray`: an array of it.
+    AnyArray,
+    /// `anycompatible`: any type; all such arguments are cast to their common type.
+    AnyCompatible,
+    /// `anycompatiblearray`: an array of the common type.
+    AnyCompatibleArray,
+    /// `"any"`: any type at all, as it is.
+    Any,
+    /// `anynonarray`: any type but an array.
+    AnyNonArray,
+    /// `record`: a row of any columns.
+    AnyRecord,
+}
+
+/// What comes out of an overload.
+#[derive(Clone)]
+pub enum Returns {
+    /// Always this type.
+    Type(SqlType),
+    /// The type that [`Argument::AnyElement`] or [`Argument::AnyCompatible`] stood for.
+    Element,
+    /// An array of it.
+    Array,
+    /// What the function says of the arguments' types as they are after their casts; with the values of those that are
+    /// literals, as texts (`round(x, 2)` has two digits behind the point).
+    Of(fn(&[SqlType], &[Option<String>]) -> Result<SqlType>),
+}
+
+impl fmt::Debug for Returns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(sql_type) => write!(f, "Type({sql_type})"),
+            Self::Element => f.write_str("Element"),
+            Self::Array => f.write_str("Array"),
+            Self::Of(_) => f.write_str("Of(..)"),
+        }
+    }
+}
+
+/// How a call's value may change from one evaluation to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stability {
+    /// Never: equal arguments, equal values.
+    Immutable,
+    /// Not within a statement.
+    Stable,
+    /// At each evaluation.
+    Volatile,
+}
+
+/// What a kernel is told of its call besides the arguments.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// The number of rows.
+    pub rows: usize,
+    /// The arguments' types.
+    pub arguments: &'a [SqlType],
+    /// The result's type.
+    pub returns: &'a SqlType,
+}
+
+/// A function of whole columns. Each argument is an array of `rows` values or one value for all rows; so is the result,
+/// whose type must be `returns.arrow()`.
+pub type Kernel = fn(&[ColumnarValue], &Call<'_>) -> Result<ColumnarValue>;
+
+/// What a scalar function does.
+#[derive(Clone)]
+pub enum Body {
+    /// A kernel of ours.
+    Kernel(Kernel),
+    /// A function of DataFusion's whose answers are PostgreSQL's. Arguments are cast to the overload's types before, the
+    /// result to `returns` after.
+    DataFusion(fn() -> Arc<ScalarUDF>),
+    /// Something that the binder or the lowering turns into another expression: `coalesce`, `nullif`, `current_date`, and
+    /// operators for which the engine has kernels of its own (`+` of numbers, comparisons).
+    Special(Special),
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(_) => f.write_str("Kernel"),
+            Self::DataFusion(_) => f.write_str("DataFusion"),
+            Self::Special(special) => write!(f, "{special:?}"),
+        }
+    }
+}
+
+/// Functions that become other expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Special {
+    /// `+`, `-`, `*` of integers, floats and decimals whose result has their common type: Arrow's kernels, checked.
+    Add,
+    /// See [`Special::Add`].
+    Subtract,
+    /// See [`Special::Add`].
+    Multiply,
+    /// `/` and `%` of integers and floats: truncating for integers, an error (22012) for a divisor of zero.
+    Divide,
+    /// See [`Special::Divide`].
+    Modulo,
+    /// `-x` of integers, floats and decimals.
+    Negate,
+    /// `=`, `<>`, `<`, `<=`, `>`, `>=` of a type that Arrow's kernels compare as PostgreSQL does.
+    Equal,
+    /// See [`Special::Equal`].
+    NotEqual,
+    /// See [`Special::Equal`].
+    Less,
+    /// See [`Special::Equal`].
+    LessOrEqual,
+    /// See [`Special::Equal`].
+    Greater,
+    /// See [`Special::Equal`].
+    GreaterOrEqual,
+    /// `a || b` of texts.
+    Concatenate,
+}
+
+/// One scalar function of a name.
+#[derive(Clone, Debug)]
+pub struct Overload {
+    /// The name, in lower case, or an operator's sign.
+    pub name: &'static str,
+    /// The arguments, those with defaults included.
+    pub arguments: Vec<Argument>,
+    /// How many of the arguments, the last ones, may be left out.
+    pub optional: usize,
+    /// What any number of further arguments are, if it takes them.
+    pub variadic: Option<Argument>,
+    /// What comes out.
+    pub returns: Returns,
+    /// Whether any NULL among the arguments makes the result NULL without a call.
+    pub is_strict: bool,
+    /// Whether the binder appends the session's time zone as a last argument of type `text`.
+    pub takes_zone: bool,
+    /// How its value may change.
+    pub stability: Stability,
+    /// What it does.
+    pub body: Body,
+}
+
+/// One aggregate of a name.
+#[derive(Clone, Debug)]
+pub struct AggregateOverload {
+    /// The name, in lower case.
+    pub name: &'static str,
+    /// The arguments; none for `count(*)`.
+    pub arguments: Vec<Argument>,
+    /// What any number of further arguments are, if it takes them.
+    pub variadic: Option<Argument>,
+    /// Whether it is an ordered-set aggregate: its last argument comes from WITHIN GROUP (ORDER BY …).
+    pub is_ordered_set: bool,
+    /// What comes out.
+    pub returns: Returns,
+    /// What it does.
+    pub body: AggregateBody,
+}
+
+/// What an aggregate does.
+#[derive(Clone)]
+pub enum AggregateBody {
+    /// DataFusion's aggregate of the arguments after these casts (same number as the arguments; `None`: as it is). The
+    /// result is cast to `returns`.
+    DataFusion {
+        /// The aggregate.
+        function: fn() -> Arc<AggregateUDF>,
+        /// Types to cast the arguments to first.
+        casts: fn(&[SqlType]) -> Vec<Option<SqlType>>,
+    },
+    /// `avg` of integers and numerics: the sum by the count, divided as `numeric`.
+    Average,
+    /// Computed from other aggregates or rewritten by the binder; the name says how (`mode`, `every`, `regr_…`).
+    Rewritten,
+}
+
+impl fmt::Debug for AggregateBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DataFusion { .. } => "DataFusion",
+            Self::Average => "Average",
+            Self::Rewritten => "Rewritten",
+        })
+    }
+}
+
+/// A scalar function chosen for a call.
+#[derive(Clone, Debug)]
+pub struct ScalarCall {
+    /// The overload.
+    pub overload: &'static Overload,
+    /// The types to which the arguments are cast, the zone's included.
+    pub arguments: Vec<SqlType>,
+    /// The result's type.
+    pub returns: SqlType,
+}
+
+impl PartialEq for ScalarCall {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.overload, other.overload)
+            && self.arguments == other.arguments
+            && self.returns == other.returns
+    }
+}
+
+impl Eq for ScalarCall {}
+
+impl std::hash::Hash for ScalarCall {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.overload.name.hash(state);
+        self.arguments.hash(state);
+    }
+}
+
+impl ScalarCall {
+    /// The call as DataFusion's function, of arguments that have the call's types. `None` for [`Body::Special`], unless
+    /// the engine's kernel would not give the result's type (decimals whose product has too many digits).
+    pub fn udf(&self) -> Option<Arc<ScalarUDF>> {
+        udf::of(self)
+    }
+
+    /// The Arrow type of the result.
+    pub fn arrow(&self) -> DataType {
+        self.returns.arrow()
+    }
+}
+
+/// An aggregate chosen for a call.
+#[derive(Clone, Debug)]
+pub struct AggregateCall {
+    /// The overload.
+    pub overload: &'static AggregateOverload,
+    /// The types to which the arguments are cast.
+    pub arguments: Vec<SqlType>,
+    /// The result's type.
+    pub returns: SqlType,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Functions of no family: random numbers, UUIDs, counts of NULLs.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringViewArray, new_null_array};
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::ColumnarValue;
+use diligence_base::Result;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+use super::catalog::Catalog;
+use super::columns::Columns;
+use super::errors::invalid_argument;
+use super::{Body, Call, Kernel};
+
+thread_local! {
+    /// Random numbers of the thread; `setseed` begins them anew. What a statement computes on several threads is not
+    /// repeated by a seed.
+    static RANDOM: RefCell<StdRng> = RefCell::new(StdRng::from_rng(&mut rand::rng()));
+}
+
+/// Declares the functions.
+pub(super) fn declare(catalog: &mut Catalog) {
+    catalog.add("random() -> double precision", Body::Kernel(random)).volatile();
+    catalog.add("setseed(double precision) -> void", Body::Kernel(setseed)).volatile();
+    catalog.add("gen_random_uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
+    let count_nulls: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_null(row));
+    let count_others: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_valid(row));
+    catalog.add("num_nulls(variadic any) -> integer", Body::Kernel(count_nulls)).lenient();
+    catalog.add("num_nonnulls(variadic any) -> integer", Body::Kernel(count_others)).lenient();
+}
+
+fn random(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let values: Float64Array =
+        RANDOM.with_borrow_mut(|random| (0..call.rows).map(|_| Some(random.random::<f64>())).collect());
+    Ok(ColumnarValue::Array(Arc::new(values)))
+}
+
+fn setseed(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let seeds = columns.arrays()[0].as_any().downcast_ref::<Float64Array>().cloned();
+    for seed in seeds.iter().flatten().flatten() {
+        if !(-1.0..=1.0).contains(&seed) {
+            return Err(invalid_argument(format!("setseed parameter {seed} is out of allowed range [-1,1]")));
+        }
+        RANDOM.with_borrow_mut(|random| *random = StdRng::seed_from_u64(seed.to_bits()));
+    }
+    Ok(ColumnarValue::Array(new_null_array(&DataType::Null, call.rows)))
+}
+
+/// UUIDs of version 4.
+fn random_uuid(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let uuid = |random: &mut StdRng| {
+        let mut bytes = [0; 16];
+        random.fill_bytes(&mut bytes);
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    };
+    // From the operating system's numbers, not from those that a seed repeats.
+    let mut random = StdRng::from_rng(&mut rand::rng());
+    let values: StringViewArray = (0..call.rows).map(|_| Some(uuid(&mut random))).collect();
+    Ok(ColumnarValue::Array(Arc::new(values)))
+}
+
+fn counted(
+    arguments: &[ColumnarValue],
+    call: &Call<'_>,
+    counts: fn(&ArrayRef, usize) -> bool,
+) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let count = |row: usize| {
+        let is_counted = |array: &&ArrayRef| counts(array, if array.len() == 1 { 0 } else { row });
+        columns.arrays().iter().filter(is_counted).count() as i32
+    };
+    columns.result(Arc::new((0..columns.rows()).map(|row| Some(count(row))).collect::<Int32Array>()))
+}

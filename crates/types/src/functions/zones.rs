@@ -1,0 +1,49 @@
+//! Time zones by name, as functions are given them.
+
+use chrono::{DateTime, TimeZone};
+use diligence_base::Result;
+
+use super::calendar::SECOND;
+use super::formatting::offset_text;
+use crate::text::Zone;
+
+/// The zone's abbreviation at an instant, such as `CEST`; of a fixed offset the offset.
+pub(super) fn abbreviation_at(zone: Zone, instant: i64) -> String {
+    match zone {
+        Zone::Fixed(0) => "UTC".to_owned(),
+        Zone::Fixed(offset) => offset_text(offset.into()),
+        Zone::Named(zone) => {
+            let instant = DateTime::from_timestamp(instant.div_euclid(SECOND), 0).unwrap_or_default();
+            zone.offset_from_utc_datetime(&instant.naive_utc()).to_string()
+        }
+    }
+}
+
+/// Zones by name, looked up once for each name that a column has in a row.
+#[derive(Default)]
+pub(super) struct Zones {
+    last: Option<(String, Zone)>,
+}
+
+impl Zones {
+    /// The session's zone, which the binder appends to a call. Fails with 22023 if there is no such zone.
+    pub(super) fn session(&mut self, name: &str) -> Result<Zone> {
+        self.get(name, Zone::of_setting)
+    }
+
+    /// A zone that a call names. Fails with 22023 if there is no such zone.
+    pub(super) fn argument(&mut self, name: &str) -> Result<Zone> {
+        self.get(name, Zone::of_argument)
+    }
+
+    fn get(&mut self, name: &str, of: fn(&str) -> Result<Zone>) -> Result<Zone> {
+        match &self.last {
+            Some((last, zone)) if last == name => Ok(*zone),
+            _ => {
+                let zone = of(name)?;
+                self.last = Some((name.to_owned(), zone));
+                Ok(zone)
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What SQL's types, values and functions mean: PostgreSQL's meaning, on Arrow's arrays.
+//!
+//! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
+//! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
+//! * [`text`]: the text form of each type's values, read and written.
+//! * [`functions`]: the catalog of functions, operators and aggregates: overloads, how one is chosen, and what it does.
+//!
+//! Invariants:
+//! * Nothing here knows a statement, a table or a session: what depends on the session's time zone is given the zone.
+//! * A function works on whole arrays, never panics on any value, and gives an error with PostgreSQL's SQLSTATE where
+//!   PostgreSQL does.
+
+pub mod coercion;
+pub mod functions;
+pub mod sql_type;
+pub mod text;
+
+pub use sql_type::SqlType;

@@ -1,0 +1,512 @@
+//! The types that expressions and columns have in SQL.
+//!
+//! A [`SqlType`] says what a value means; the Arrow type behind it ([`SqlType::arrow`]) only how it is held. Several SQL
+//! types share one Arrow type (`text`, `varchar`, `uuid` and `json` are all strings), so a field carries its SQL type in
+//! its metadata under [`FIELD_KEY`] wherever the Arrow type alone would not tell.
+//!
+//! Values are held like this:
+//! * `numeric(p, s)`: decimals of 128 bits up to 38 digits, of 256 bits up to 76. `numeric` without parentheses, where the
+//!   scale of each value is its own, is a decimal of 76 digits, 38 of them behind the point ([`NUMERIC_PRECISION`],
+//!   [`NUMERIC_SCALE`]); its text form has no zeros at the end.
+//! * `timestamp` and `timestamptz`: microseconds since 1970; `i64::MAX` and `i64::MIN` are `infinity` and `-infinity`. A
+//!   `timestamptz` is an instant (the Arrow zone is always `UTC`); the session's zone only shows it.
+//! * `date`: days since 1970; `i32::MAX` and `i32::MIN` are the infinities. `time`: microseconds since midnight.
+//! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
+//! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
+
+/// The key in a field's metadata under which its SQL type stands.
+pub const FIELD_KEY: &str = "sql_type";
+
+/// Digits of a `numeric` without parentheses.
+pub const NUMERIC_PRECISION: u8 = 76;
+/// Digits behind its point.
+pub const NUMERIC_SCALE: i8 = 38;
+/// The zone of every `timestamptz` in Arrow's types.
+pub const INSTANT_ZONE: &str = "UTC";
+
+/// A type of SQL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SqlType {
+    /// A quoted literal, a NULL or a parameter whose type nothing has decided yet.
+    Unknown,
+    /// `boolean`.
+    Boolean,
+    /// `smallint`, 16 bits.
+    SmallInt,
+    /// `integer`, 32 bits.
+    Integer,
+    /// `bigint`, 64 bits.
+    BigInt,
+    /// `numeric`; with precision and scale, or with a scale of each value's own.
+    Numeric(Option<(u8, i8)>),
+    /// `real`, 32 bits.
+    Real,
+    /// `double precision`, 64 bits.
+    Double,
+    /// `text`.
+    Text,
+    /// `character varying`, with the most characters.
+    Varchar(Option<u32>),
+    /// `character`, with its number of characters: blanks at the end do not count.
+    Char(Option<u32>),
+    /// `name`: PostgreSQL's names of objects.
+    Name,
+    /// `bytea`.
+    Bytea,
+    /// `date`.
+    Date,
+    /// `time without time zone`.
+    Time,
+    /// `timestamp without time zone`.
+    Timestamp,
+    /// `timestamp with time zone`.
+    TimestampTz,
+    /// `interval`.
+    Interval,
+    /// `uuid`.
+    Uuid,
+    /// `json`.
+    Json,
+    /// `jsonb`.
+    Jsonb,
+    /// `oid`, and the types that are oids with names: `regclass`, `regtype`, `regproc`, `regnamespace`.
+    Oid(OidKind),
+    /// An array of any number of dimensions: lists of one element type.
+    Array(Arc<SqlType>),
+    /// A row of named columns: a composite value, DuckDB's STRUCT.
+    Record(Arc<[RecordField]>),
+    /// DuckDB's MAP.
+    Map(Arc<(SqlType, SqlType)>),
+    /// `void`: the result of functions that are called for what they do.
+    Void,
+}
+
+/// Which of the types that are oids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OidKind {
+    /// `oid`.
+    Oid,
+    /// `regclass`.
+    Class,
+    /// `regtype`.
+    Type,
+    /// `regproc`.
+    Procedure,
+    /// `regnamespace`.
+    Namespace,
+}
+
+/// A column of a [`SqlType::Record`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordField {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub sql_type: SqlType,
+}
+
+/// PostgreSQL's categories of types, by which overloads are chosen (manual, section 10.3, `pg_type.typcategory`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// `A`.
+    Array,
+    /// `B`.
+    Boolean,
+    /// `C`.
+    Composite,
+    /// `D`: dates and times.
+    DateTime,
+    /// `N`.
+    Numeric,
+    /// `S`.
+    String,
+    /// `T`: intervals.
+    Timespan,
+    /// `U`: bytea, uuid, json.
+    UserDefined,
+    /// `X`.
+    Unknown,
+}
+
+impl SqlType {
+    /// `numeric` with the scale of each value its own.
+    pub const NUMERIC: SqlType = SqlType::Numeric(None);
+    /// `oid`.
+    pub const OID: SqlType = SqlType::Oid(OidKind::Oid);
+
+    /// An array of this type.
+    pub fn array_of(element: SqlType) -> Self {
+        // Arrays of arrays are arrays of more dimensions.
+        SqlType::Array(Arc::new(element))
+    }
+
+    /// `numeric(precision, scale)`.
+    pub fn decimal(precision: u8, scale: i8) -> Self {
+        SqlType::Numeric(Some((precision, scale)))
+    }
+
+    /// The Arrow type that holds the values.
+    pub fn arrow(&self) -> DataType {
+        match self {
+            Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
+            Self::Uuid | Self::Json | Self::Jsonb => DataType::Utf8View,
+            Self::Boolean => DataType::Boolean,
+            Self::SmallInt => DataType::Int16,
+            Self::Integer => DataType::Int32,
+            Self::BigInt => DataType::Int64,
+            Self::Numeric(Some((precision, scale))) if *precision <= 38 => DataType::Decimal128(*precision, *scale),
+            Self::Numeric(Some((precision, scale))) => DataType::Decimal256(*precision, *scale),
+            Self::Numeric(None) => DataType::Decimal256(NUMERIC_PRECISION, NUMERIC_SCALE),
+            Self::Real => DataType::Float32,
+            Self::Double => DataType::Float64,
+            Self::Bytea => DataType::BinaryView,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(INSTANT_ZONE.into())),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Self::Oid(_) => DataType::Int64,
+            Self::Array(element) => DataType::List(Arc::new(element.field("item", true))),
+            Self::Record(fields) => {
+                DataType::Struct(fields.iter().map(|field| field.sql_type.field(&field.name, true)).collect::<Fields>())
+            }
+            Self::Map(pair) => {
+                let entries = Fields::from(vec![pair.0.field("key", false), pair.1.field("value", true)]);
+                DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
+            }
+            Self::Void => DataType::Null,
+        }
+    }
+
+    /// A field of this type; its metadata has the SQL type where the Arrow type alone would not tell it.
+    pub fn field(&self, name: &str, nullable: bool) -> Field {
+        let field = Field::new(name, self.arrow(), nullable);
+        match Self::of_arrow(field.data_type()) {
+            Some(told) if told == *self => field,
+            _ => field.with_metadata([(FIELD_KEY.to_owned(), self.to_string())].into()),
+        }
+    }
+
+    /// The SQL type of a field: what its metadata says, else what its Arrow type tells. `None` if SQL has no such type.
+    pub fn of_field(field: &Field) -> Option<Self> {
+        match field.metadata().get(FIELD_KEY) {
+            Some(text) => Self::parse(text).or_else(|| Self::of_arrow(field.data_type())),
+            None => Self::of_arrow(field.data_type()),
+        }
+    }
+
+    /// The SQL type whose values an Arrow type of any file or table holds. Where it differs from [`arrow`](Self::arrow),
+    /// the values are cast when they are read. `None` if SQL has no such type.
+    pub fn of_arrow(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Null => Self::Text,
+            DataType::Boolean => Self::Boolean,
+            DataType::Int8 | DataType::UInt8 | DataType::Int16 => Self::SmallInt,
+            DataType::UInt16 | DataType::Int32 => Self::Integer,
+            DataType::UInt32 | DataType::Int64 => Self::BigInt,
+            DataType::UInt64 => Self::decimal(20, 0),
+            DataType::Float16 | DataType::Float32 => Self::Real,
+            DataType::Float64 => Self::Double,
+            DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => Self::decimal(*p, *s),
+            DataType::Decimal256(NUMERIC_PRECISION, NUMERIC_SCALE) => Self::NUMERIC,
+            DataType::Decimal256(p, s) => Self::decimal(*p, *s),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Self::Bytea
+            }
+            DataType::Date32 | DataType::Date64 => Self::Date,
+            DataType::Time32(_) | DataType::Time64(_) => Self::Time,
+            DataType::Timestamp(_, None) => Self::Timestamp,
+            DataType::Timestamp(_, Some(_)) => Self::TimestampTz,
+            DataType::Interval(_) | DataType::Duration(_) => Self::Interval,
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item)
+            | DataType::FixedSizeList(item, _) => Self::array_of(Self::of_field(item)?),
+            DataType::Struct(fields) => Self::Record(record_fields(fields)?),
+            DataType::Map(entries, _) => match entries.data_type() {
+                DataType::Struct(fields) if fields.len() == 2 => {
+                    Self::Map(Arc::new((Self::of_field(&fields[0])?, Self::of_field(&fields[1])?)))
+                }
+                _ => return None,
+            },
+            DataType::Dictionary(_, values) => Self::of_arrow(values)?,
+            DataType::RunEndEncoded(_, values) => Self::of_field(values)?,
+            DataType::Union(..) => return None,
+        })
+    }
+
+    /// The category by which overloads are chosen.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Unknown => Category::Unknown,
+            Self::Boolean => Category::Boolean,
+            Self::SmallInt | Self::Integer | Self::BigInt | Self::Numeric(_) | Self::Real | Self::Double => {
+                Category::Numeric
+            }
+            Self::Oid(_) => Category::Numeric,
+            Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
+            Self::Interval => Category::Timespan,
+            Self::Array(_) => Category::Array,
+            Self::Record(_) | Self::Map(_) => Category::Composite,
+            Self::Void => Category::UserDefined,
+        }
+    }
+
+    /// Whether it is the type that its category prefers (`pg_type.typispreferred`).
+    pub fn is_preferred(&self) -> bool {
+        matches!(
+            self,
+            Self::Boolean | Self::Double | Self::Oid(OidKind::Oid) | Self::Text | Self::TimestampTz | Self::Interval
+        )
+    }
+
+    /// The type without what is in its parentheses: `varchar(3)` is `varchar`, `numeric(5, 2)` is `numeric`.
+    pub fn without_modifier(&self) -> Self {
+        match self {
+            Self::Numeric(_) => Self::NUMERIC,
+            Self::Varchar(_) => Self::Varchar(None),
+            Self::Char(_) => Self::Char(None),
+            Self::Array(element) => Self::array_of(element.without_modifier()),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether two types are one to overload resolution: parentheses do not count.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self == other || self.without_modifier() == other.without_modifier()
+    }
+
+    /// The elements' type, if it is an array.
+    pub fn element(&self) -> Option<&SqlType> {
+        match self {
+            Self::Array(element) => Some(element),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's number of the type (`pg_type.oid`). What PostgreSQL lacks has that of `record` or `text`.
+    pub fn oid(&self) -> u32 {
+        match self {
+            Self::Unknown => 705,
+            Self::Boolean => 16,
+            Self::SmallInt => 21,
+            Self::Integer => 23,
+            Self::BigInt => 20,
+            Self::Numeric(_) => 1700,
+            Self::Real => 700,
+            Self::Double => 701,
+            Self::Text => 25,
+            Self::Varchar(_) => 1043,
+            Self::Char(_) => 1042,
+            Self::Name => 19,
+            Self::Bytea => 17,
+            Self::Date => 1082,
+            Self::Time => 1083,
+            Self::Timestamp => 1114,
+            Self::TimestampTz => 1184,
+            Self::Interval => 1186,
+            Self::Uuid => 2950,
+            Self::Json => 114,
+            Self::Jsonb => 3802,
+            Self::Oid(OidKind::Oid) => 26,
+            Self::Oid(OidKind::Class) => 2205,
+            Self::Oid(OidKind::Type) => 2206,
+            Self::Oid(OidKind::Procedure) => 24,
+            Self::Oid(OidKind::Namespace) => 4089,
+            Self::Array(element) => match element.innermost() {
+                Self::Boolean => 1000,
+                Self::SmallInt => 1005,
+                Self::Integer => 1007,
+                Self::BigInt => 1016,
+                Self::Numeric(_) => 1231,
+                Self::Real => 1021,
+                Self::Double => 1022,
+                Self::Varchar(_) => 1015,
+                Self::Char(_) => 1014,
+                Self::Name => 1003,
+                Self::Bytea => 1001,
+                Self::Date => 1182,
+                Self::Time => 1183,
+                Self::Timestamp => 1115,
+                Self::TimestampTz => 1185,
+                Self::Interval => 1187,
+                Self::Uuid => 2951,
+                Self::Json => 199,
+                Self::Jsonb => 3807,
+                Self::Oid(OidKind::Oid) => 1028,
+                Self::Record(_) => 2287,
+                _ => 1009,
+            },
+            Self::Record(_) => 2249,
+            Self::Map(_) => 25,
+            Self::Void => 2278,
+        }
+    }
+
+    /// The elements' type of an array of any number of dimensions; the type itself otherwise.
+    pub fn innermost(&self) -> &SqlType {
+        match self {
+            Self::Array(element) => element.innermost(),
+            other => other,
+        }
+    }
+
+    /// The name by which PostgreSQL calls a column of this type that a cast or a function of the type makes (`int4`).
+    pub fn internal_name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Boolean => "bool",
+            Self::SmallInt => "int2",
+            Self::Integer => "int4",
+            Self::BigInt => "int8",
+            Self::Numeric(_) => "numeric",
+            Self::Real => "float4",
+            Self::Double => "float8",
+            Self::Text => "text",
+            Self::Varchar(_) => "varchar",
+            Self::Char(_) => "bpchar",
+            Self::Name => "name",
+            Self::Bytea => "bytea",
+            Self::Date => "date",
+            Self::Time => "time",
+            Self::Timestamp => "timestamp",
+            Self::TimestampTz => "timestamptz",
+            Self::Interval => "interval",
+            Self::Uuid => "uuid",
+            Self::Json => "json",
+            Self::Jsonb => "jsonb",
+            Self::Oid(OidKind::Oid) => "oid",
+            Self::Oid(OidKind::Class) => "regclass",
+            Self::Oid(OidKind::Type) => "regtype",
+            Self::Oid(OidKind::Procedure) => "regproc",
+            Self::Oid(OidKind::Namespace) => "regnamespace",
+            // PostgreSQL names such a column after the element's type.
+            Self::Array(element) => element.innermost().internal_name(),
+            Self::Record(_) => "row",
+            Self::Map(_) => "map",
+            Self::Void => "void",
+        }
+    }
+
+    /// The type that a text such as `numeric(5,2)[]` names, as [`Display`](fmt::Display) writes it or as users do.
+    /// `None` if there is no such type. Records and maps are not read.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Some(element) = text.strip_suffix("[]") {
+            return Self::parse(element).map(Self::array_of);
+        }
+        let lower = text.to_lowercase();
+        let (name, modifiers) = match lower.split_once('(') {
+            Some((name, rest)) => {
+                let (inside, after) = rest.split_once(')')?;
+                let numbers = inside.split(',').map(|number| number.trim().parse::<i32>().ok());
+                (format!("{}{}", name.trim_end(), after), numbers.collect::<Option<Vec<_>>>()?)
+            }
+            None => (lower, vec![]),
+        };
+        Self::named(&name.split_whitespace().collect::<Vec<_>>().join(" "), &modifiers)
+    }
+
+    /// The type of a name in lower case, with the numbers in its parentheses. `None` if there is no such type.
+    pub fn named(name: &str, modifiers: &[i32]) -> Option<Self> {
+        let length = modifiers.first().and_then(|length| u32::try_from(*length).ok()).filter(|length| *length > 0);
+        Some(match name {
+            "bool" | "boolean" | "logical" => Self::Boolean,
+            "smallint" | "int2" | "smallserial" | "tinyint" | "int1" | "short" => Self::SmallInt,
+            "integer" | "int" | "int4" | "serial" | "signed" => Self::Integer,
+            "bigint" | "int8" | "bigserial" | "long" => Self::BigInt,
+            "hugeint" => Self::decimal(38, 0),
+            "numeric" | "decimal" | "dec" => match modifiers {
+                [] => Self::NUMERIC,
+                [precision] => Self::decimal(u8::try_from(*precision).ok().filter(|p| (1..=76).contains(p))?, 0),
+                [precision, scale] => {
+                    let precision = u8::try_from(*precision).ok().filter(|p| (1..=76).contains(p))?;
+                    Self::decimal(precision, i8::try_from(*scale).ok().filter(|scale| *scale <= precision as i8)?)
+                }
+                _ => return None,
+            },
+            "real" | "float4" => Self::Real,
+            "float" => match modifiers {
+                [] => Self::Double,
+                [bits] if (1..=24).contains(bits) => Self::Real,
+                [bits] if (25..=53).contains(bits) => Self::Double,
+                _ => return None,
+            },
+            "double precision" | "double" | "float8" => Self::Double,
+            "text" | "string" => Self::Text,
+            "varchar" | "character varying" | "char varying" | "nvarchar" => Self::Varchar(length),
+            "bpchar" if modifiers.is_empty() => Self::Char(None),
+            "char" | "character" | "bpchar" => Self::Char(Some(length.unwrap_or(1))),
+            "name" => Self::Name,
+            "bytea" | "blob" | "varbinary" | "binary" | "bytes" => Self::Bytea,
+            "date" => Self::Date,
+            "time" | "time without time zone" => Self::Time,
+            "timestamp" | "timestamp without time zone" | "datetime" => Self::Timestamp,
+            "timestamptz" | "timestamp with time zone" => Self::TimestampTz,
+            "interval" => Self::Interval,
+            "uuid" => Self::Uuid,
+            "json" => Self::Json,
+            "jsonb" => Self::Jsonb,
+            "oid" => Self::OID,
+            "regclass" => Self::Oid(OidKind::Class),
+            "regtype" => Self::Oid(OidKind::Type),
+            "regproc" => Self::Oid(OidKind::Procedure),
+            "regnamespace" => Self::Oid(OidKind::Namespace),
+            "unknown" => Self::Unknown,
+            "void" => Self::Void,
+            _ => return None,
+        })
+    }
+}
+
+fn record_fields(fields: &Fields) -> Option<Arc<[RecordField]>> {
+    let field =
+        |field: &FieldRef| Some(RecordField { name: field.name().clone(), sql_type: SqlType::of_field(field)? });
+    fields.iter().map(field).collect()
+}
+
+impl fmt::Display for SqlType {
+    /// As PostgreSQL's `format_type` writes it, which is what users see everywhere.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown"),
+            Self::Boolean => f.write_str("boolean"),
+            Self::SmallInt => f.write_str("smallint"),
+            Self::Integer => f.write_str("integer"),
+            Self::BigInt => f.write_str("bigint"),
+            Self::Numeric(None) => f.write_str("numeric"),
+            Self::Numeric(Some((precision, scale))) => write!(f, "numeric({precision},{scale})"),
+            Self::Real => f.write_str("real"),
+            Self::Double => f.write_str("double precision"),
+            Self::Text => f.write_str("text"),
+            Self::Varchar(None) => f.write_str("character varying"),
+            Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
+            Self::Char(None) => f.write_str("bpchar"),
+            Self::Char(Some(length)) => write!(f, "character({length})"),
+            Self::Date => f.write_str("date"),
+            Self::Time => f.write_str("time without time zone"),
+            Self::Timestamp => f.write_str("timestamp without time zone"),
+            Self::TimestampTz => f.write_str("timestamp with time zone"),
+            Self::Array(element) => write!(f, "{}[]", element.innermost()),
+            Self::Record(fields) => {
+                f.write_str("struct(")?;
+                for (index, field) in fields.iter().enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{} {}", field.name, field.sql_type)?;
+                }
+                f.write_str(")")
+            }
+            Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
+            other => f.write_str(other.internal_name()),
+        }
+    }
+}
