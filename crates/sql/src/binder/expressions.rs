@@ -444,6 +444,9 @@ impl Binder<'_> {
             None => Ok(scalar),
             Some(digits) => {
                 let name = scalar.sql_type().internal_name();
+                if !has_function(name) {
+                    return Err(unsupported(format!("{name}({digits})")));
+                }
                 let digits = Scalar::Constant(Constant::integer(digits));
                 self.call(name, vec![scalar, digits])
             }

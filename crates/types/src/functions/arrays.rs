@@ -25,8 +25,10 @@ use super::zones::Zones;
 use super::{Body, Call, Kernel};
 use crate::SqlType;
 
-/// Elements that a generated array has at most.
+/// Elements that a generated array has at most, of eight bytes each.
 const ELEMENTS_MAX: i128 = (VALUE_BYTES_MAX / 8) as i128;
+/// Numbers of a generated array of decimals: each takes 32 bytes while it is made, and as many in the array.
+const DECIMALS_MAX: i128 = ELEMENTS_MAX / 8;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -456,7 +458,12 @@ fn counted(from: i128, to: i128, step: i128) -> Result<impl Iterator<Item = i128
 fn numeric_series(from: Decimal, to: Decimal, step: Decimal) -> Result<List<Decimal>> {
     let scale = from.scale.max(to.scale).max(step.scale);
     let whole = |value: Decimal| value.at_scale(scale)?.value.to_i128().ok_or_else(overflow);
-    let values = counted(whole(from)?, whole(to)?, whole(step)?)?;
+    let (from, to, step) = (whole(from)?, whole(to)?, whole(step)?);
+    let steps = to.checked_sub(from).and_then(|apart| if step == 0 { Some(0) } else { apart.checked_div(step) });
+    if steps.is_none_or(|steps| steps > DECIMALS_MAX) {
+        return Err(value_error("generate_series gives too many values at once", "54000"));
+    }
+    let values = counted(from, to, step)?;
     Ok(List(values.map(|value| Decimal::new(arrow::datatypes::i256::from_i128(value), scale)).collect()))
 }
 

@@ -123,6 +123,14 @@ fn millennium(year: i64) -> i64 {
     if year > 0 { (year + 999) / 1000 } else { -((999 - (year - 1)) / 1000) }
 }
 
+/// The year of ISO's weeks as it is shown: there is no year 0.
+fn iso_year(day: Day) -> i64 {
+    match day.iso_week().0 {
+        year if year > 0 => year,
+        year => year - 1,
+    }
+}
+
 /// A part of a wall time. `None` if timestamps have no such part.
 fn part(unit: Unit, wall: i64) -> Option<Decimal> {
     let (days, time) = split(wall);
@@ -144,10 +152,7 @@ fn part(unit: Unit, wall: i64) -> Option<Decimal> {
         Unit::DayOfWeek => decimal(weekday(days), 0),
         Unit::IsoDayOfWeek => decimal(iso_weekday(days), 0),
         Unit::DayOfYear => decimal(day.day_of_year(), 0),
-        Unit::IsoYear => match day.iso_week().0 {
-            year if year > 0 => decimal(year, 0),
-            year => decimal(year - 1, 0),
-        },
+        Unit::IsoYear => decimal(iso_year(day), 0),
         Unit::Julian => {
             let part = decimal(time, 6).divide_at(decimal(DAY / SECOND, 0), 20, true).unwrap_or(Decimal::ZERO);
             decimal(days + JULIAN_OFFSET, 0).add(part).unwrap_or(Decimal::ZERO)
@@ -214,7 +219,7 @@ fn date_field(units: &mut Units, name: &str, date: i32) -> Result<Option<Decimal
                 Unit::Decade => Some(decimal(day.year.div_euclid(10), 0)),
                 Unit::Century => Some(decimal(century(day.year), 0)),
                 Unit::Millennium => Some(decimal(millennium(day.year), 0)),
-                Unit::IsoYear => Some(decimal(day.iso_week().0, 0)),
+                Unit::IsoYear => Some(decimal(iso_year(day), 0)),
                 unit => part(unit, days.rem_euclid(146_097) * DAY),
             }
         }

@@ -153,11 +153,14 @@ struct Translation<'p> {
     rest: std::iter::Peekable<std::str::Chars<'p>>,
     written: String,
     options: Options,
+    /// Whether a quantifier has just been written; one more `?` makes it a short one.
+    after_quantifier: bool,
 }
 
 impl<'p> Translation<'p> {
     fn of(pattern: &'p str, options: Options) -> Result<String> {
-        let mut translation = Self { rest: pattern.chars().peekable(), written: String::new(), options };
+        let mut translation =
+            Self { rest: pattern.chars().peekable(), written: String::new(), options, after_quantifier: false };
         while let Some(character) = translation.rest.next() {
             translation.character(character)?;
         }
@@ -165,14 +168,24 @@ impl<'p> Translation<'p> {
     }
 
     fn character(&mut self, character: char) -> Result<()> {
+        let was_quantifier = std::mem::take(&mut self.after_quantifier);
         match character {
+            '?' if was_quantifier => self.written.push('?'),
+            '*' | '+' if was_quantifier => return Err(invalid("quantifier operand invalid")),
+            '*' | '+' | '?' => {
+                self.after_quantifier = true;
+                self.written.push(character);
+            }
             '\\' => self.escape()?,
             '[' => self.class()?,
             '(' => self.group()?,
             // A brace that does not begin a bound stands for itself.
             '{' if !self.rest.peek().is_some_and(char::is_ascii_digit) => self.written.push_str("\\{"),
             '}' => match self.is_in_bound() {
-                true => self.written.push('}'),
+                true => {
+                    self.after_quantifier = true;
+                    self.written.push('}');
+                }
                 false => self.written.push_str("\\}"),
             },
             character if self.options.is_expanded && character.is_whitespace() => {}

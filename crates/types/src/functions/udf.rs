@@ -3,7 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, make_array};
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
@@ -119,6 +120,10 @@ impl Function {
     /// The value of a function of DataFusion's, which is told the types it knows and whose result is cast.
     fn foreign(&self, function: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let given: Vec<FieldRef> = arguments.arg_fields.clone();
+        let nulls = arguments.args.iter().fold(None, |nulls: Option<NullBuffer>, value| match value {
+            ColumnarValue::Array(array) => NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()),
+            ColumnarValue::Scalar(_) => nulls,
+        });
         let fields = datafusion::logical_expr::type_coercion::functions::fields_with_udf(&given, function)?;
         for (value, field) in arguments.args.iter_mut().zip(&fields) {
             if value.data_type() != *field.data_type() {
@@ -140,13 +145,22 @@ impl Function {
         let result = function.invoke_with_args(arguments)?;
         let wanted = self.returns.arrow();
         match result {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(held_as(&array, &wanted)?)),
+            ColumnarValue::Array(array) => {
+                let array = held_as(&array, &wanted)?;
+                Ok(ColumnarValue::Array(if self.is_strict { with_nulls(&array, nulls)? } else { array }))
+            }
             ColumnarValue::Scalar(value) => {
                 let array = held_as(&value.to_array_of_size(1)?, &wanted)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
         }
     }
+}
+
+/// The array with NULL where an argument is.
+fn with_nulls(array: &ArrayRef, nulls: Option<NullBuffer>) -> DataFusionResult<ArrayRef> {
+    let nulls = NullBuffer::union(array.nulls(), nulls.as_ref());
+    Ok(make_array(array.to_data().into_builder().nulls(nulls).build()?))
 }
 
 /// The array as the type that holds a SQL type's values.

@@ -207,9 +207,15 @@ impl Shown {
             "J" => (self.days + JULIAN_OFFSET, 0),
             _ => return,
         };
-        let width = if field.is_filled { 0 } else { width };
-        let sign = if value < 0 { "-" } else { "" };
-        text.push_str(&format!("{sign}{:0width$}", value.abs()));
+        // A sign takes a digit's place, except where PostgreSQL makes room for it.
+        let has_room =
+            matches!(field.name.as_bytes()[0], b'H' | b'M' | b'S' | b'Y' | b'I' | b'C') && field.name != "MM";
+        let width = match (field.is_filled, value < 0 && has_room) {
+            (true, _) => 0,
+            (false, false) => width,
+            (false, true) => width + 1,
+        };
+        text.push_str(&format!("{value:0width$}"));
     }
 }
 
@@ -558,7 +564,8 @@ impl Told {
             }
             match self.is_afternoon {
                 Some(true) if hour < 12 => hour += 12,
-                Some(false) if hour == 12 => hour = 0,
+                // Without AM or PM it is the morning.
+                Some(false) | None if hour == 12 => hour = 0,
                 _ => {}
             }
         }

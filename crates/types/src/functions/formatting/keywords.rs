@@ -54,7 +54,8 @@ pub(super) fn pieces(pattern: &str) -> Vec<Piece> {
     let mut is_filled = false;
     while let Some(first) = rest.chars().next() {
         if let Some(after) = modifier(rest) {
-            is_filled |= rest.starts_with("FM") || rest.starts_with("fm");
+            // A translated name has no blanks behind it either.
+            is_filled |= rest.starts_with("FM") || rest.starts_with("fm") || rest.starts_with("TM");
             rest = after;
             continue;
         }

