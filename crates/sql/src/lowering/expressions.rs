@@ -201,21 +201,14 @@ impl Expressions<'_> {
         mut arguments: Vec<Arc<dyn PhysicalExpr>>,
         schema: &Schema,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        let special = match call.overload.body {
-            Body::Special(special) => special,
-            _ => {
-                let Some(udf) = call.udf() else {
-                    return Err(Error::bug(format!("{} cannot be called", call.overload.name)));
-                };
-                if matches!(call.overload.body, Body::Kernel(_)) {
-                    let field = Arc::new(call.returns.field(call.overload.name, true));
-                    let name = udf.name().to_owned();
-                    return Ok(Arc::new(ScalarFunctionExpr::new(&name, udf, arguments, field, self.options.clone())));
-                }
-                let function = ScalarFunctionExpr::try_new(udf, arguments, schema, self.options.clone());
-                let function: Arc<dyn PhysicalExpr> = Arc::new(function.map_err(from_datafusion)?);
-                return shaped(function, &call.returns, schema);
-            }
+        // Also an operator whose result Arrow's kernels do not hold is a function.
+        if let Some(udf) = call.udf() {
+            let field = Arc::new(call.returns.field(call.overload.name, true));
+            let name = udf.name().to_owned();
+            return Ok(Arc::new(ScalarFunctionExpr::new(&name, udf, arguments, field, self.options.clone())));
+        }
+        let Body::Special(special) = call.overload.body else {
+            return Err(Error::bug(format!("{} cannot be called", call.overload.name)));
         };
         let right = if arguments.len() > 1 { arguments.pop() } else { None };
         let Some(left) = arguments.pop() else { return Err(Error::bug("an operator without operands")) };
