@@ -182,9 +182,7 @@ pub fn field_type(field: &Field) -> ColumnType {
     };
     let known = TYPES.iter().find(|known| known.sql_name == name || known.name == name);
     match known {
-        Some(element) if is_array => {
-            ColumnType { oid: element.array_oid, element: *element, is_array, modifier: -1 }
-        }
+        Some(element) if is_array => ColumnType { oid: element.array_oid, element: *element, is_array, modifier: -1 },
         Some(element) => ColumnType { oid: element.oid, element: *element, is_array, modifier },
         None => column_type(field.data_type()),
     }

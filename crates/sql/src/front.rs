@@ -48,8 +48,8 @@ pub(crate) fn described(query: &ast::Query, context: &dyn Context) -> Result<Des
     Ok(Described { parameters: bound.parameters, columns: bound.columns })
 }
 
-/// Plans a query with values for its parameters. `is_shown` asks for the forms on the way. Fails with kind `Input` if the
-/// query means nothing, `Unsupported` if there is no operator for what it means.
+/// Plans a query with values for its parameters. `is_shown` asks for the forms on the way. Fails with kind `Input` if
+/// the query means nothing, `Unsupported` if there is no operator for what it means.
 pub(crate) fn planned(
     query: &ast::Query,
     values: &[ScalarValue],

@@ -101,7 +101,7 @@ impl ScalarUDFImpl for HasPrivilege {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { arguments.number_rows };
-        let columns = arguments.args.iter().map(|argument| Column::new(&argument.to_array(rows)?));
+        let columns = arguments.args.iter().map(|argument| ArgumentColumn::new(&argument.to_array(rows)?));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let answers = (0..rows).map(|row| self.answer(&columns, row)).collect::<Result<BooleanArray>>()?;
         Ok(match is_constant {
@@ -113,7 +113,7 @@ impl ScalarUDFImpl for HasPrivilege {
 
 impl HasPrivilege {
     /// The answer for one row: NULL if an argument is NULL, or a number is nobody's.
-    fn answer(&self, columns: &[Column], row: usize) -> Result<Option<bool>> {
+    fn answer(&self, columns: &[ArgumentColumn], row: usize) -> Result<Option<bool>> {
         let Some(values) = columns.iter().map(|column| column.value(row)).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
@@ -136,23 +136,23 @@ impl HasPrivilege {
 }
 
 /// The values of an argument.
-enum Column {
+enum ArgumentColumn {
     Texts(StringArray),
     Numbers(Int64Array),
 }
 
-impl Column {
+impl ArgumentColumn {
     fn new(values: &ArrayRef) -> Result<Self> {
         Ok(match values.data_type().is_integer() {
-            true => Column::Numbers(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
-            false => Column::Texts(cast(values, &DataType::Utf8)?.as_string::<i32>().clone()),
+            true => ArgumentColumn::Numbers(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
+            false => ArgumentColumn::Texts(cast(values, &DataType::Utf8)?.as_string::<i32>().clone()),
         })
     }
 
     fn value(&self, row: usize) -> Option<Named<'_>> {
         match self {
-            Column::Texts(texts) => texts.is_valid(row).then(|| Named::Text(texts.value(row))),
-            Column::Numbers(numbers) => numbers.is_valid(row).then(|| Named::Number(numbers.value(row))),
+            ArgumentColumn::Texts(texts) => texts.is_valid(row).then(|| Named::Text(texts.value(row))),
+            ArgumentColumn::Numbers(numbers) => numbers.is_valid(row).then(|| Named::Number(numbers.value(row))),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! The types that expressions and columns have in SQL.
 //!
-//! A [`SqlType`] says what a value means; the Arrow type behind it ([`SqlType::arrow`]) only how it is held. Several SQL
-//! types share one Arrow type (`text`, `varchar`, `uuid` and `json` are all strings), so a field carries its SQL type in
-//! its metadata under [`FIELD_KEY`] wherever the Arrow type alone would not tell.
+//! A [`SqlType`] says what a value means; the Arrow type behind it ([`SqlType::arrow`]) only how it is held. Several
+//! SQL types share one Arrow type (`text`, `varchar`, `uuid` and `json` are all strings), so a field carries its SQL
+//! type in its metadata under [`FIELD_KEY`] wherever the Arrow type alone would not tell.
 //!
 //! Values are held like this:
-//! * `numeric(p, s)`: decimals of 128 bits up to 38 digits, of 256 bits up to 76. `numeric` without parentheses, where the
-//!   scale of each value is its own, is a decimal of 76 digits, 38 of them behind the point ([`NUMERIC_PRECISION`],
+//! * `numeric(p, s)`: decimals of 128 bits up to 38 digits, of 256 bits up to 76. `numeric` without parentheses, where
+//!   the scale of each value is its own, is a decimal of 76 digits, 38 of them behind the point ([`NUMERIC_PRECISION`],
 //!   [`NUMERIC_SCALE`]); its text form has no zeros at the end.
-//! * `timestamp` and `timestamptz`: microseconds since 1970; `i64::MAX` and `i64::MIN` are `infinity` and `-infinity`. A
-//!   `timestamptz` is an instant (the Arrow zone is always `UTC`); the session's zone only shows it.
+//! * `timestamp` and `timestamptz`: microseconds since 1970; `i64::MAX` and `i64::MIN` are `infinity` and `-infinity`.
+//!   A `timestamptz` is an instant (the Arrow zone is always `UTC`); the session's zone only shows it.
 //! * `date`: days since 1970; `i32::MAX` and `i32::MIN` are the infinities. `time`: microseconds since midnight.
 //! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
@@ -200,8 +200,8 @@ impl SqlType {
         }
     }
 
-    /// The SQL type whose values an Arrow type of any file or table holds. Where it differs from [`arrow`](Self::arrow),
-    /// the values are cast when they are read. `None` if SQL has no such type.
+    /// The SQL type whose values an Arrow type of any file or table holds. Where it differs from
+    /// [`arrow`](Self::arrow), the values are cast when they are read. `None` if SQL has no such type.
     pub fn of_arrow(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Null => Self::Text,

@@ -1,8 +1,8 @@
 //! Elements of arrays as rows.
 //!
-//! Each input row is joined with the elements of its arrays, side by side: the first elements of all arrays make the first
-//! row, the second ones the second; an array that has fewer is padded with NULLs. A row without elements gives no row, or
-//! one of NULLs (`keeps_all`).
+//! Each input row is joined with the elements of its arrays, side by side: the first elements of all arrays make the
+//! first row, the second ones the second; an array that has fewer is padded with NULLs. A row without elements gives no
+//! row, or one of NULLs (`keeps_all`).
 //!
 //! One input row may have millions of elements, so a batch of input goes out in pieces of at most a batch's rows each.
 //!
@@ -175,7 +175,7 @@ mod tests {
     use diligence_base::limits::BATCH_ROWS_MAX;
 
     use super::*;
-    use crate::memory::QueryMemory;
+    use diligence_memory::QueryMemory;
 
     fn rows(batch_rows: usize, ordinality: bool, keeps_all: bool) -> Vec<(i32, Option<i32>, Option<i32>)> {
         let lists = |lists: Vec<Option<Vec<Option<i32>>>>| {

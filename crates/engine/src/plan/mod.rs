@@ -343,8 +343,8 @@ pub struct Recursive {
     pub is_distinct: bool,
 }
 
-/// Elements of arrays as rows, beside the rows that they are of. Output: the columns kept, the elements of each array (or
-/// the fields of its elements), the ordinal.
+/// Elements of arrays as rows, beside the rows that they are of. Output: the columns kept, the elements of each array
+/// (or the fields of its elements), the ordinal.
 #[derive(Clone, Debug)]
 pub struct Unnest {
     /// Where rows come from.

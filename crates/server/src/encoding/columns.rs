@@ -49,9 +49,7 @@ impl Columns {
             many => many.get(index).map_or(Err(wrong_count()), |code| form_of(*code)),
         };
         let fields = schema.fields().iter().enumerate();
-        Ok(Self(
-            fields.map(|(index, field)| Ok((field_type(field), form(index)?))).collect::<Result<_>>()?,
-        ))
+        Ok(Self(fields.map(|(index, field)| Ok((field_type(field), form(index)?))).collect::<Result<_>>()?))
     }
 
     /// All columns in one form.

@@ -6,8 +6,8 @@
 //! Invariants:
 //! * A [`ColumnId`] is produced by exactly one place of a statement's tree. Whoever copies a part of a tree gives the
 //!   copy's columns new ids ([`Relation::with_new_ids`]).
-//! * Every [`Scalar`] knows its type; no implicit cast is left for later. The two sides of a comparison, the branches of
-//!   a CASE and the columns of a set operation's inputs have one type each.
+//! * Every [`Scalar`] knows its type; no implicit cast is left for later. The two sides of a comparison, the branches
+//!   of a CASE and the columns of a set operation's inputs have one type each.
 //! * A column that a relation reads and its inputs do not produce is *free*: it comes from outside, of a dependent join
 //!   ([`Relation::Apply`]) around it. After `unnesting` no column is free and no [`Scalar::Subquery`] is left.
 

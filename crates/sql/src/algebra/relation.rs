@@ -115,7 +115,8 @@ pub(crate) enum JoinKind {
     /// All left rows, with a truth value: whether there is a partner; NULL if there is none, but a pair for which the
     /// condition is NULL.
     Mark(Column),
-    /// Left rows with at most one partner, padded with NULLs where there is none; several partners are an error (21000).
+    /// Left rows with at most one partner, padded with NULLs where there is none; several partners are an error
+    /// (21000).
     Single,
 }
 

@@ -481,7 +481,8 @@ impl Binder<'_> {
         Ok(Scalar::Case { arms: tests.into_iter().zip(values).collect(), otherwise, sql_type })
     }
 
-    /// A value that may be looked at several times: what changes with each evaluation is computed before, where it can be.
+    /// A value that may be looked at several times: what changes with each evaluation is computed before, where it can
+    /// be.
     pub(super) fn evaluated_once(&self, scalar: Scalar, level: &Level<'_>) -> Result<Scalar> {
         if matches!(scalar, Scalar::Column { .. } | Scalar::Constant(_) | Scalar::Parameter { .. }) {
             return Ok(scalar);
@@ -673,8 +674,8 @@ impl Binder<'_> {
         })
     }
 
-    /// `left sign ANY/ALL (subquery)`, `left IN (subquery)`. Fails with 42601 if the sides have another number of columns,
-    /// 42883 if there is no such operator.
+    /// `left sign ANY/ALL (subquery)`, `left IN (subquery)`. Fails with 42601 if the sides have another number of
+    /// columns, 42883 if there is no such operator.
     pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {
         let columns = rows.columns();
         let left = match left {

@@ -23,14 +23,14 @@ use crate::errors;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// A part of FROM: its rows and its names.
-pub(super) struct Side {
+pub(super) struct JoinedSide {
     pub relation: Relation,
     pub names: Namespace,
 }
 
 /// How two sides are joined, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum JoinedKind {
     Inner,
     Left,
     Right,
@@ -42,9 +42,15 @@ enum Kind {
 }
 
 impl Binder<'_> {
-    /// FROM. Its parts with commas between them are joined; each may read those before it, if it is LATERAL or a function.
-    pub(super) fn from(&self, from: &[TableWithJoins], outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Side> {
-        let mut left = Side { relation: Relation::one_row(), names: Namespace::default() };
+    /// FROM. Its parts with commas between them are joined; each may read those before it, if it is LATERAL or a
+    /// function.
+    pub(super) fn from(
+        &self,
+        from: &[TableWithJoins],
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<JoinedSide> {
+        let mut left = JoinedSide { relation: Relation::one_row(), names: Namespace::default() };
         for (index, part) in from.iter().enumerate() {
             let before = Level::new(outer, withs, left.names, Clause::From);
             let right = self.joined(part, outer, &before, withs)?;
@@ -55,7 +61,10 @@ impl Binder<'_> {
                 _ => {
                     let names = left.names.joined(right.names)?;
                     let (left, right) = (left.relation, right.relation);
-                    Side { relation: combine(JoinKind::Inner, left, right, Scalar::boolean(true), is_lateral), names }
+                    JoinedSide {
+                        relation: combine(JoinKind::Inner, left, right, Scalar::boolean(true), is_lateral),
+                        names,
+                    }
                 }
             };
         }
@@ -69,7 +78,7 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         before: &Level<'_>,
         withs: &Withs<'_>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         let mut left = self.factor(&part.relation, outer, before, withs)?;
         for join in &part.joins {
             let level = Level::new(Some(before), withs, left.names, Clause::From);
@@ -83,34 +92,34 @@ impl Binder<'_> {
 
     fn join(
         &self,
-        left: Side,
-        right: Side,
+        left: JoinedSide,
+        right: JoinedSide,
         operator: &JoinOperator,
         is_lateral: bool,
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         let none = JoinConstraint::None;
         let (kind, constraint) = match operator {
             JoinOperator::Join(constraint)
             | JoinOperator::Inner(constraint)
-            | JoinOperator::StraightJoin(constraint) => (Kind::Inner, constraint),
-            JoinOperator::CrossJoin(constraint) => (Kind::Inner, constraint),
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (Kind::Left, constraint),
-            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (Kind::Right, constraint),
-            JoinOperator::FullOuter(constraint) => (Kind::Full, constraint),
-            JoinOperator::Semi(constraint) | JoinOperator::LeftSemi(constraint) => (Kind::Semi, constraint),
-            JoinOperator::Anti(constraint) | JoinOperator::LeftAnti(constraint) => (Kind::Anti, constraint),
-            JoinOperator::RightSemi(constraint) => (Kind::RightSemi, constraint),
-            JoinOperator::RightAnti(constraint) => (Kind::RightAnti, constraint),
-            JoinOperator::CrossApply => (Kind::Inner, &none),
-            JoinOperator::OuterApply => (Kind::Left, &none),
+            | JoinOperator::StraightJoin(constraint) => (JoinedKind::Inner, constraint),
+            JoinOperator::CrossJoin(constraint) => (JoinedKind::Inner, constraint),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (JoinedKind::Left, constraint),
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (JoinedKind::Right, constraint),
+            JoinOperator::FullOuter(constraint) => (JoinedKind::Full, constraint),
+            JoinOperator::Semi(constraint) | JoinOperator::LeftSemi(constraint) => (JoinedKind::Semi, constraint),
+            JoinOperator::Anti(constraint) | JoinOperator::LeftAnti(constraint) => (JoinedKind::Anti, constraint),
+            JoinOperator::RightSemi(constraint) => (JoinedKind::RightSemi, constraint),
+            JoinOperator::RightAnti(constraint) => (JoinedKind::RightAnti, constraint),
+            JoinOperator::CrossApply => (JoinedKind::Inner, &none),
+            JoinOperator::OuterApply => (JoinedKind::Left, &none),
             JoinOperator::AsOf { .. } => return Err(unsupported("ASOF JOIN")),
             JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
                 return Err(unsupported("ARRAY JOIN"));
             }
         };
-        if is_lateral && !matches!(kind, Kind::Inner | Kind::Left | Kind::Semi | Kind::Anti) {
+        if is_lateral && !matches!(kind, JoinedKind::Inner | JoinedKind::Left | JoinedKind::Semi | JoinedKind::Anti) {
             let error = Error::input("invalid reference to the left side of a RIGHT or FULL JOIN").with_code("42P10");
             return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
         }
@@ -151,33 +160,36 @@ impl Binder<'_> {
         let mut pad =
             |(sources, merged): &(Range<usize>, Range<usize>)| names.pad(self, sources.clone(), merged.clone());
         match kind {
-            Kind::Left => pad(&right_range),
-            Kind::Right => pad(&left_range),
-            Kind::Full => {
+            JoinedKind::Left => pad(&right_range),
+            JoinedKind::Right => pad(&left_range),
+            JoinedKind::Full => {
                 pad(&left_range);
                 pad(&right_range);
             }
-            Kind::Inner | Kind::Semi | Kind::Anti | Kind::RightSemi | Kind::RightAnti => {}
+            JoinedKind::Inner | JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti => {
+            }
         }
         let (left_relation, right_relation) = (left.relation, right.relation);
         let relation = match kind {
-            Kind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
-            Kind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
-            Kind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
+            JoinedKind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
+            JoinedKind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
+            JoinedKind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
             // The engine's left joins keep the left side.
-            Kind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
-            Kind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
-            Kind::Anti => combine(JoinKind::Anti, left_relation, right_relation, on, is_lateral),
-            Kind::RightSemi => combine(JoinKind::Semi, right_relation, left_relation, on, false),
-            Kind::RightAnti => combine(JoinKind::Anti, right_relation, left_relation, on, false),
+            JoinedKind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
+            JoinedKind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
+            JoinedKind::Anti => combine(JoinKind::Anti, left_relation, right_relation, on, is_lateral),
+            JoinedKind::RightSemi => combine(JoinKind::Semi, right_relation, left_relation, on, false),
+            JoinedKind::RightAnti => combine(JoinKind::Anti, right_relation, left_relation, on, false),
         };
         match kind {
-            Kind::Semi | Kind::Anti => names.keep(left_range.0),
-            Kind::RightSemi | Kind::RightAnti => names.keep(right_range.0),
-            Kind::Inner | Kind::Left | Kind::Right | Kind::Full => {}
+            JoinedKind::Semi | JoinedKind::Anti => names.keep(left_range.0),
+            JoinedKind::RightSemi | JoinedKind::RightAnti => names.keep(right_range.0),
+            JoinedKind::Inner | JoinedKind::Left | JoinedKind::Right | JoinedKind::Full => {}
         }
-        if merged.is_empty() || matches!(kind, Kind::Semi | Kind::Anti | Kind::RightSemi | Kind::RightAnti) {
-            return Ok(Side { relation, names });
+        if merged.is_empty()
+            || matches!(kind, JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti)
+        {
+            return Ok(JoinedSide { relation, names });
         }
         let mut computed = Vec::new();
         let mut columns = Vec::with_capacity(merged.len());
@@ -185,14 +197,14 @@ impl Binder<'_> {
             let common = common_of(&[left.sql_type.clone(), right.sql_type.clone()], "JOIN/USING")?;
             let cast = |column: &Column| self.cast(column.scalar(), &common, Way::Implicit);
             let column = match kind {
-                Kind::Full => {
+                JoinedKind::Full => {
                     let both = Scalar::Coalesce(vec![cast(&left)?, cast(&right)?]);
                     let column = self.numbers.named(&left.name, common, true);
                     computed.push((column.clone(), both));
                     column
                 }
                 _ => {
-                    let kept = if kind == Kind::Right { &right } else { &left };
+                    let kept = if kind == JoinedKind::Right { &right } else { &left };
                     if kept.sql_type == common {
                         Column { name: left.name.clone(), ..kept.clone() }
                     } else {
@@ -206,7 +218,7 @@ impl Binder<'_> {
             columns.push((column, left_shown, right_shown));
         }
         names.merge(columns);
-        Ok(Side { relation: relation.mapped(computed), names })
+        Ok(JoinedSide { relation: relation.mapped(computed), names })
     }
 
     fn factor(
@@ -215,7 +227,7 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         before: &Level<'_>,
         withs: &Withs<'_>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match factor {
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
                 if args.settings.is_some() {
@@ -282,7 +294,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         sample: Option<&TableSampleKind>,
         withs: &Withs<'_>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         let parts = name.0.iter().filter_map(|part| part.as_ident()).collect::<Vec<_>>();
         if let [only] = parts.as_slice()
             && let Some(entry) = withs.find(&normalized(only))
@@ -361,7 +373,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         before: &Level<'_>,
         withs: &Withs<'_>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
         let last = name.0.last().and_then(|part| part.as_ident());
         let function = last.map(normalized).unwrap_or_default();
@@ -397,7 +409,7 @@ impl Binder<'_> {
         arguments: &[FunctionArg],
         alias: Option<&TableAlias>,
         level: &Level<'_>,
-    ) -> Result<Option<Side>> {
+    ) -> Result<Option<JoinedSide>> {
         if is_row_function(name) || !scalars(name).is_empty() {
             return Ok(None);
         }
@@ -473,7 +485,7 @@ impl Binder<'_> {
         arrays: Vec<(String, Scalar)>,
         with_ordinality: bool,
         alias: Option<&TableAlias>,
-    ) -> Result<Side> {
+    ) -> Result<JoinedSide> {
         let is_single = arrays.len() == 1;
         let mut items = Vec::with_capacity(arrays.len());
         let mut shown = Vec::new();
@@ -529,7 +541,8 @@ impl Binder<'_> {
         Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
     }
 
-    /// The share of rows of a TABLESAMPLE, and whether whole clusters are taken. Fails with 2202H for a share that is none.
+    /// The share of rows of a TABLESAMPLE, and whether whole clusters are taken. Fails with 2202H for a share that is
+    /// none.
     fn share(&self, sample: &TableSampleKind) -> Result<(f64, bool)> {
         let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
         if sample.seed.is_some() {
@@ -560,14 +573,14 @@ impl Binder<'_> {
     }
 }
 
-/// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias names
-/// more columns than there are.
+/// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias
+/// names more columns than there are.
 fn named(
     relation: Relation,
     mut columns: Vec<Column>,
     alias: Option<&TableAlias>,
     own: Option<(String, Vec<String>)>,
-) -> Result<Side> {
+) -> Result<JoinedSide> {
     let source = match alias {
         None => {
             let (name, qualifiers) = own.unzip();
@@ -591,7 +604,7 @@ fn named(
             Source::new(Some(name), columns)
         }
     };
-    Ok(Side { relation, names: Namespace::of(source) })
+    Ok(JoinedSide { relation, names: Namespace::of(source) })
 }
 
 /// A join; a dependent one if the right side reads the left. Functions of the left side's columns are put on top of it.
@@ -621,7 +634,7 @@ pub(super) fn table_of(table: &ast::Table) -> ObjectName {
 
 impl Binder<'_> {
     /// `TABLE name`: all rows of a table.
-    pub(super) fn whole_table(&self, table: &ast::Table, withs: &Withs<'_>) -> Result<Side> {
+    pub(super) fn whole_table(&self, table: &ast::Table, withs: &Withs<'_>) -> Result<JoinedSide> {
         self.table(&table_of(table), None, None, withs)
     }
 }

@@ -1,8 +1,8 @@
 //! Aggregates and groups.
 //!
-//! Expressions above a GROUP BY are bound over the columns of FROM first, their aggregates as columns of their own. Once
-//! all are bound, what is equal to a group's expression becomes the group's column; a column that is left then is in no
-//! group (42803). An aggregate belongs to the SELECT of its innermost argument, which may be one around it.
+//! Expressions above a GROUP BY are bound over the columns of FROM first, their aggregates as columns of their own.
+//! Once all are bound, what is equal to a group's expression becomes the group's column; a column that is left then is
+//! in no group (42803). An aggregate belongs to the SELECT of its innermost argument, which may be one around it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -62,7 +62,8 @@ struct Call {
 }
 
 impl Binder<'_> {
-    /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may stand.
+    /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may
+    /// stand.
     pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
         self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
         let was_inside = level.in_aggregate.replace(true);
@@ -633,8 +634,8 @@ impl Binder<'_> {
         name.unwrap_or_else(|| "group".to_owned())
     }
 
-    /// Expressions above the groups: what is a group's expression becomes its column. Fails with 42803 for a column that
-    /// is in no group.
+    /// Expressions above the groups: what is a group's expression becomes its column. Fails with 42803 for a column
+    /// that is in no group.
     pub(super) fn above_groups(&self, scalars: Vec<&mut Scalar>, groups: &Groups, level: &Level<'_>) -> Result<()> {
         let inputs = level.names.ids();
         let groupings = level.groupings.borrow();

@@ -16,8 +16,8 @@ use crate::algebra::{Constant, Scalar};
 const NUMBER_DIGITS_MAX: usize = 76;
 
 impl Binder<'_> {
-    /// A literal. Quoted ones have no type yet. Fails with 22003 for a number that is too long, `Unsupported` for kinds of
-    /// literals that there are not.
+    /// A literal. Quoted ones have no type yet. Fails with 22003 for a number that is too long, `Unsupported` for kinds
+    /// of literals that there are not.
     pub(super) fn literal(&self, value: &Value) -> Result<Scalar> {
         Ok(Scalar::Constant(match value {
             Value::Number(text, _) => number(text, false)?,
@@ -232,8 +232,8 @@ pub(super) fn unknown(text: &str) -> Constant {
     Constant { value: ScalarValue::Utf8View(Some(text.to_owned())), sql_type: SqlType::Unknown }
 }
 
-/// A number as PostgreSQL types it: `integer`, `bigint`, or `numeric` with the digits that are written. Fails with 22003
-/// if it has too many.
+/// A number as PostgreSQL types it: `integer`, `bigint`, or `numeric` with the digits that are written. Fails with
+/// 22003 if it has too many.
 pub(super) fn number(text: &str, is_negative: bool) -> Result<Constant> {
     let digits = text.replace('_', "");
     let signed = if is_negative { format!("-{digits}") } else { digits };

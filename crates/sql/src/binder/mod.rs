@@ -6,7 +6,8 @@
 //!    expression to a typed [`Scalar`]. What stands for rows of their own is collected on the way, in the
 //!    [`scope::Level`] of the SELECT it belongs to: aggregates (`grouping`), window functions (`windows`) and functions
 //!    that give rows.
-//! 3. `grouping` puts groups below the list, `windows` windows above them, `select` DISTINCT, ORDER BY and LIMIT on top.
+//! 3. `grouping` puts groups below the list, `windows` windows above them, `select` DISTINCT, ORDER BY and LIMIT on
+//!    top.
 //! 4. `sets` brings the inputs of UNION, INTERSECT and EXCEPT to common types.
 //!
 //! Clauses that the parser's tree has no place for are spelled as functions whose names have a blank, which nobody can
@@ -18,8 +19,8 @@
 //!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
 //!
 //! Invariants:
-//! * A quoted literal, NULL and a parameter have no type ([`SqlType::Unknown`]) until their context gives one; no column
-//!   and nothing in a bound relation has that type.
+//! * A quoted literal, NULL and a parameter have no type ([`SqlType::Unknown`]) until their context gives one; no
+//!   column and nothing in a bound relation has that type.
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod expressions;

@@ -39,8 +39,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The value in a type, where it is known that it may become it. Literals are read. Fails with 22P02, 22007, 22008 or
-    /// 22003 if a literal is no value of the type.
+    /// The value in a type, where it is known that it may become it. Literals are read. Fails with 22P02, 22007, 22008
+    /// or 22003 if a literal is no value of the type.
     pub(super) fn cast(&self, scalar: Scalar, to: &SqlType, way: Way) -> Result<Scalar> {
         match scalar {
             Scalar::Constant(Constant { value, sql_type: SqlType::Unknown }) => {
@@ -128,8 +128,8 @@ impl Binder<'_> {
         self.cast(scalar, to, Way::Assignment).map_err(|error| placed(error, || place))
     }
 
-    /// The value in a type that its context wants. Fails with 42804, told by `message` of the type that it has, if it does
-    /// not become it by itself.
+    /// The value in a type that its context wants. Fails with 42804, told by `message` of the type that it has, if it
+    /// does not become it by itself.
     pub(super) fn wanted(
         &self,
         scalar: Scalar,
@@ -194,7 +194,8 @@ impl Binder<'_> {
         Ok(Scalar::Call { call, arguments })
     }
 
-    /// An operator of one or two sides. Comparisons go by the key of a type that has one. Fails like [`call`](Self::call).
+    /// An operator of one or two sides. Comparisons go by the key of a type that has one. Fails like
+    /// [`call`](Self::call).
     pub(super) fn operator(&self, sign: &str, sides: Vec<Scalar>) -> Result<Scalar> {
         if let Some(comparison) = sign_comparison(sign)
             && sides.len() == 2

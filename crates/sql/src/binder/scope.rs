@@ -1,8 +1,8 @@
 //! Which column a name means, and to which SELECT an expression belongs.
 //!
-//! A [`Namespace`] is what one FROM clause gives; a [`Level`] is a SELECT that is being bound, with the SELECTs around it.
-//! A name that a level does not know is looked for in the levels around it: its column is *free* in the relation of the
-//! inner ones.
+//! A [`Namespace`] is what one FROM clause gives; a [`Level`] is a SELECT that is being bound, with the SELECTs around
+//! it. A name that a level does not know is looked for in the levels around it: its column is *free* in the relation of
+//! the inner ones.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 
-use super::from::Side;
+use super::from::JoinedSide;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
@@ -133,7 +133,7 @@ impl Binder<'_> {
         keeps_unknown: bool,
     ) -> Result<(Rows, Vec<SortKey>)> {
         refuse_foreign_clauses(select)?;
-        let Side { relation, names } = self.from(&select.from, outer, withs)?;
+        let JoinedSide { relation, names } = self.from(&select.from, outer, withs)?;
         let mut level = Level::new(outer, withs, names, Clause::Where);
         level.windows = &select.named_window;
         let level = level;
@@ -702,7 +702,7 @@ impl Binder<'_> {
 }
 
 /// All columns of a side.
-fn rows_of(side: Side) -> Rows {
+fn rows_of(side: JoinedSide) -> Rows {
     let outputs = side.names.columns().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
     let outputs = outputs.collect();
     Rows { relation: side.relation, outputs }

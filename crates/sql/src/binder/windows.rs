@@ -314,8 +314,8 @@ impl Binder<'_> {
         Ok(Over { partition, order, frame })
     }
 
-    /// A window of a name among the first `before` definitions: a definition sees those in front of it. Fails with 42704
-    /// if there is none.
+    /// A window of a name among the first `before` definitions: a definition sees those in front of it. Fails with
+    /// 42704 if there is none.
     fn named_window<'e>(&self, name: &Ident, before: usize, level: &Level<'e>, depth: usize) -> Result<Spec<'e>> {
         let wanted = normalized(name);
         let definitions: &'e [_] = level.windows;

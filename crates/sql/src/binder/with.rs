@@ -413,8 +413,8 @@ impl Trace {
     }
 }
 
-/// Gives the first columns of a query the names that its common table expression lists. Fails with 42P10 if it lists more
-/// than there are.
+/// Gives the first columns of a query the names that its common table expression lists. Fails with 42P10 if it lists
+/// more than there are.
 fn rename(rows: &mut Rows, cte: &Cte) -> Result<()> {
     if cte.alias.columns.len() > rows.outputs.len() {
         let message = format!(

@@ -16,7 +16,7 @@ use diligence_engine::plan::{self, Node, Plan};
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_types::functions::{AggregateBody, AggregateCall};
 
-use super::expressions::{Values, literal};
+use super::expressions::{SubqueryValues, literal};
 use super::{Lowered, Lowering, field};
 use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Relation, Scalar};
 use crate::ordering::estimates;
@@ -26,7 +26,7 @@ impl Lowering<'_> {
         &mut self,
         aggregate: &Aggregate,
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let wanted = aggregate.aggregates.iter().filter(|(column, _)| needed.contains(&column.id));
         let wanted = wanted.cloned().collect::<Vec<_>>();
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         column: &Column,
         item: &AggregateItem,
         lowered: &Lowered,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<plan::AggregateCall> {
         let (function, arguments) = self.function(&item.call, item.is_distinct, item, column, lowered, values)?;
         let arguments = arguments.into_iter().map(|argument| Expr::new(argument, lowered.schema()));
@@ -130,7 +130,7 @@ impl Lowering<'_> {
         item: &AggregateItem,
         column: &Column,
         lowered: &Lowered,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<(AggregateFunctionExpr, Vec<Arc<dyn PhysicalExpr>>)> {
         let arguments = self.arguments(call, &item.arguments, lowered, values)?;
         let order = item.order.iter().map(|key| {
@@ -150,7 +150,7 @@ impl Lowering<'_> {
         call: &AggregateCall,
         arguments: &[Scalar],
         lowered: &Lowered,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         if arguments.is_empty() {
             return Ok(vec![literal(ScalarValue::Int64(Some(1)))]);

@@ -28,7 +28,7 @@ use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery,
 pub(super) type Positions = HashMap<ColumnId, usize>;
 
 /// Where subqueries that give one value are collected while the expressions that read them are lowered.
-pub(super) struct Values {
+pub(super) struct SubqueryValues {
     /// What expressions read; a run fills it.
     pub results: ScalarSubqueryResults,
     /// The subqueries so far; their number never exceeds that of the slots.
@@ -36,7 +36,7 @@ pub(super) struct Values {
     slots: usize,
 }
 
-impl Values {
+impl SubqueryValues {
     /// Room for so many subqueries.
     pub(super) fn new(slots: usize) -> Self {
         Self { results: ScalarSubqueryResults::new(slots), subqueries: vec![], slots }
@@ -58,7 +58,7 @@ impl Expressions<'_> {
         scalar: &Scalar,
         positions: &Positions,
         schema: &Schema,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || self.expression(scalar, positions, schema, values))
     }
@@ -68,7 +68,7 @@ impl Expressions<'_> {
         scalar: &Scalar,
         positions: &Positions,
         schema: &Schema,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let mut lower = |scalar: &Scalar| self.lower(scalar, positions, schema, &mut *values);
         Ok(match scalar {
@@ -253,7 +253,7 @@ fn shaped(expression: Arc<dyn PhysicalExpr>, returns: &SqlType, schema: &Schema)
     Ok(Arc::new(CastExpr::new(expression, wanted, None)))
 }
 
-fn value_of(subquery: &Subquery, values: &mut Values) -> Result<Arc<dyn PhysicalExpr>> {
+fn value_of(subquery: &Subquery, values: &mut SubqueryValues) -> Result<Arc<dyn PhysicalExpr>> {
     let (SubqueryKind::Value, [column, ..]) = (&subquery.kind, subquery.columns.as_slice()) else {
         return Err(Error::bug("a subquery was not unnested"));
     };
@@ -335,7 +335,8 @@ pub(super) fn operator(comparison: Comparison) -> Operator {
     }
 }
 
-/// A LIKE pattern whose escape character is another, written with backslashes. Fails with 22025 if it ends in an escape.
+/// A LIKE pattern whose escape character is another, written with backslashes. Fails with 22025 if it ends in an
+/// escape.
 fn with_backslashes(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut written = String::with_capacity(pattern.len());
     let mut characters = pattern.chars();

@@ -11,7 +11,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use diligence_types::SqlType;
 
-use super::expressions::{Positions, Values};
+use super::expressions::{Positions, SubqueryValues};
 use super::{Lowered, Lowering};
 use crate::algebra::{Column, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar};
 use crate::ordering::estimates::{self, Cardinality};
@@ -19,7 +19,7 @@ use crate::unnesting::is_not_false;
 
 /// What the engine's join does with the rows of the algebra's left and right side.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum JoinForm {
     Inner,
     Left,
     Full,
@@ -29,7 +29,7 @@ enum Kind {
 }
 
 /// A join condition taken apart.
-struct Condition {
+struct JoinCondition {
     /// Equal expressions over the left and the right side.
     keys: Vec<(Scalar, Scalar)>,
     null_equality: NullEquality,
@@ -39,13 +39,18 @@ struct Condition {
 }
 
 impl Lowering<'_> {
-    pub(super) fn join(&mut self, join: &Join, needed: &BTreeSet<ColumnId>, values: &mut Values) -> Result<Lowered> {
+    pub(super) fn join(
+        &mut self,
+        join: &Join,
+        needed: &BTreeSet<ColumnId>,
+        values: &mut SubqueryValues,
+    ) -> Result<Lowered> {
         let kind = match &join.kind {
-            JoinKind::Inner => Kind::Inner,
-            JoinKind::Left => Kind::Left,
-            JoinKind::Full => Kind::Full,
-            JoinKind::Semi => Kind::Semi,
-            JoinKind::Anti => Kind::Anti,
+            JoinKind::Inner => JoinForm::Inner,
+            JoinKind::Left => JoinForm::Left,
+            JoinKind::Full => JoinForm::Full,
+            JoinKind::Semi => JoinForm::Semi,
+            JoinKind::Anti => JoinForm::Anti,
             JoinKind::Mark(mark) => return self.mark(join, mark, needed, values),
             JoinKind::Single => return Err(Error::bug("a join with at most one partner was not desugared")),
         };
@@ -63,7 +68,12 @@ impl Lowering<'_> {
         self.joined(kind, left, right, &join.on, None, needed, size, values)
     }
 
-    fn sides(&mut self, join: &Join, needed: &BTreeSet<ColumnId>, values: &mut Values) -> Result<(Lowered, Lowered)> {
+    fn sides(
+        &mut self,
+        join: &Join,
+        needed: &BTreeSet<ColumnId>,
+        values: &mut SubqueryValues,
+    ) -> Result<(Lowered, Lowered)> {
         let mut below = needed.clone();
         join.on.add_columns(&mut below);
         let left = self.relation(&join.left, &restricted(&below, &join.left), false, values)?;
@@ -78,18 +88,19 @@ impl Lowering<'_> {
         join: &Join,
         mark: &Column,
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let (left, right) = self.sides(join, needed, values)?;
         let size = left.size.clone();
         if !mark.nullable || !join.on.nullable() {
-            return self.joined(Kind::Mark, left, right, &join.on, Some(mark), needed, size, values);
+            return self.joined(JoinForm::Mark, left, right, &join.on, Some(mark), needed, size, values);
         }
         let mut kept = needed.clone();
         join.on.add_columns(&mut kept);
         let found = self.numbers.named("found", SqlType::Boolean, false);
         kept.insert(found.id);
-        let mut current = self.joined(Kind::Mark, left, right, &join.on, Some(&found), &kept, size.clone(), values)?;
+        let mut current =
+            self.joined(JoinForm::Mark, left, right, &join.on, Some(&found), &kept, size.clone(), values)?;
         // One equality, and it is unknown: its left side is NULL and there is a row, or there is a row with a NULL.
         let lefts = join.left.column_ids();
         let terms = join.on.clone().conjuncts();
@@ -133,7 +144,7 @@ impl Lowering<'_> {
                     on.add_columns(&mut below);
                     let right = self.relation(&right, &restricted(&below, &join.right), false, values)?;
                     let size = size.clone();
-                    current = self.joined(Kind::Mark, current, right, &on, Some(column), &kept, size, values)?;
+                    current = self.joined(JoinForm::Mark, current, right, &on, Some(column), &kept, size, values)?;
                 }
                 let missing = Scalar::IsNull(outer.clone());
                 Scalar::any([nulls.scalar(), Scalar::all([missing, some.scalar()])])
@@ -145,7 +156,8 @@ impl Lowering<'_> {
                 let mut below = BTreeSet::new();
                 on.add_columns(&mut below);
                 let right = self.relation(&join.right, &restricted(&below, &join.right), false, values)?;
-                current = self.joined(Kind::Mark, current, right, &on, Some(&possible), &kept, size.clone(), values)?;
+                current =
+                    self.joined(JoinForm::Mark, current, right, &on, Some(&possible), &kept, size.clone(), values)?;
                 possible.scalar()
             }
         };
@@ -172,29 +184,29 @@ impl Lowering<'_> {
     #[allow(clippy::too_many_arguments, reason = "two sides and all that is said of their pairs")]
     fn joined(
         &mut self,
-        kind: Kind,
+        kind: JoinForm,
         left: Lowered,
         right: Lowered,
         on: &Scalar,
         mark: Option<&Column>,
         needed: &BTreeSet<ColumnId>,
         size: Cardinality,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
-        let condition = Condition::of(on, &left, &right, kind);
+        let condition = JoinCondition::of(on, &left, &right, kind);
         // NOT IN is answered where the rows that are asked about are held.
         let holds_left = condition.null_aware || left.size.rows <= right.size.rows;
         let join_type = match (kind, holds_left) {
-            (Kind::Inner, _) => JoinType::Inner,
-            (Kind::Full, _) => JoinType::Full,
-            (Kind::Left, true) => JoinType::Left,
-            (Kind::Left, false) => JoinType::Right,
-            (Kind::Semi, true) => JoinType::LeftSemi,
-            (Kind::Semi, false) => JoinType::RightSemi,
-            (Kind::Anti, true) => JoinType::LeftAnti,
-            (Kind::Anti, false) => JoinType::RightAnti,
-            (Kind::Mark, true) => JoinType::LeftMark,
-            (Kind::Mark, false) => JoinType::RightMark,
+            (JoinForm::Inner, _) => JoinType::Inner,
+            (JoinForm::Full, _) => JoinType::Full,
+            (JoinForm::Left, true) => JoinType::Left,
+            (JoinForm::Left, false) => JoinType::Right,
+            (JoinForm::Semi, true) => JoinType::LeftSemi,
+            (JoinForm::Semi, false) => JoinType::RightSemi,
+            (JoinForm::Anti, true) => JoinType::LeftAnti,
+            (JoinForm::Anti, false) => JoinType::RightAnti,
+            (JoinForm::Mark, true) => JoinType::LeftMark,
+            (JoinForm::Mark, false) => JoinType::RightMark,
         };
         let keys = condition.keys.iter().map(|(a, b)| {
             let (a, b) = (self.expression(a, &left, values)?, self.expression(b, &right, values)?);
@@ -266,7 +278,7 @@ impl Lowering<'_> {
         condition: &Scalar,
         held: &Lowered,
         streamed: &Lowered,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<PairFilter> {
         let places: HashMap<ColumnId, (JoinSide, usize)> = {
             let of = |lowered: &Lowered, side: JoinSide| {
@@ -294,8 +306,8 @@ impl Lowering<'_> {
     }
 }
 
-impl Condition {
-    fn of(on: &Scalar, left: &Lowered, right: &Lowered, kind: Kind) -> Self {
+impl JoinCondition {
+    fn of(on: &Scalar, left: &Lowered, right: &Lowered, kind: JoinForm) -> Self {
         let lefts = left.columns.iter().copied().collect::<BTreeSet<_>>();
         let rights = right.columns.iter().copied().collect::<BTreeSet<_>>();
         let apart = |a: &Scalar, b: &Scalar| {
@@ -330,7 +342,7 @@ impl Condition {
                     apart(left, right).map(|pair| (if known { &mut plain } else { &mut with_nulls }, pair))
                 }
                 // `(a = b) IS NOT FALSE`
-                Scalar::Or(terms) if kind == Kind::Anti => match terms.as_slice() {
+                Scalar::Or(terms) if kind == JoinForm::Anti => match terms.as_slice() {
                     [Scalar::Compare { comparison: Comparison::Equal, left, right }, Scalar::IsNull(again)]
                         if **again == terms[0] =>
                     {

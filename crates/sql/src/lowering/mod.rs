@@ -2,8 +2,8 @@
 //!
 //! Each operator is lowered with the columns that are needed of it, so that nothing else is read, joined or sorted, and
 //! says in which places of its rows its columns are. What the engine has no operator for is written with others first
-//! (`desugared`): INTERSECT and EXCEPT as joins, DISTINCT ON and WITH TIES by numbering rows, joins with at most one partner
-//! by an aggregate that refuses a second one.
+//! (`desugared`): INTERSECT and EXCEPT as joins, DISTINCT ON and WITH TIES by numbering rows, joins with at most one
+//! partner by an aggregate that refuses a second one.
 //!
 //! **Sides.** In all joins the engine's left side is the one that is held in memory: the smaller one, by estimates.
 //!
@@ -33,7 +33,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
-use self::expressions::{Expressions, Positions, Values, subqueries_in};
+use self::expressions::{Expressions, Positions, SubqueryValues, subqueries_in};
 use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId};
 use crate::ordering::estimates::{self, Cardinality};
 
@@ -45,8 +45,8 @@ pub(crate) struct LoweringOptions {
     pub options: Arc<ConfigOptions>,
 }
 
-/// The engine's plan of a relation, whose rows have these columns, in this order, and come in the relation's order. Fails
-/// with kind `Unsupported` for what the engine cannot do.
+/// The engine's plan of a relation, whose rows have these columns, in this order, and come in the relation's order.
+/// Fails with kind `Unsupported` for what the engine cannot do.
 pub(crate) fn lower(
     relation: &Relation,
     output: &[Column],
@@ -67,7 +67,7 @@ pub(crate) fn lower(
 pub(crate) fn evaluated(scalar: &Scalar, options: &LoweringOptions) -> Option<Constant> {
     let expressions = Expressions { zone: &options.zone, options: &options.options };
     let schema = Arc::new(Schema::empty());
-    let physical = expressions.lower(scalar, &Positions::new(), &schema, &mut Values::new(0)).ok()?;
+    let physical = expressions.lower(scalar, &Positions::new(), &schema, &mut SubqueryValues::new(0)).ok()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(1));
     let batch = RecordBatch::try_new_with_options(schema, vec![], &rows).ok()?;
     let array = physical.evaluate(&batch).ok()?.into_array(1).ok()?;
@@ -133,7 +133,7 @@ fn schema_of(columns: &[Column]) -> SchemaRef {
 impl Lowering<'_> {
     /// A relation by itself: its subqueries that give one value are computed before it.
     fn root(&mut self, relation: &Relation, output: &[Column]) -> Result<Plan> {
-        let mut values = Values::new(subqueries_in(relation));
+        let mut values = SubqueryValues::new(subqueries_in(relation));
         let needed = output.iter().map(|column| column.id).collect();
         let ordered = has_order(relation);
         let lowered = self.relation(relation, &needed, ordered, &mut values)?;
@@ -141,7 +141,7 @@ impl Lowering<'_> {
         if values.subqueries.is_empty() {
             return Ok(lowered.plan);
         }
-        let Values { results, subqueries, .. } = values;
+        let SubqueryValues { results, subqueries, .. } = values;
         let plans = subqueries.iter().map(|subquery| self.root(&subquery.relation, &subquery.columns[..1]));
         let subqueries = plans.collect::<Result<Vec<_>>>()?;
         let lowered = lowered;
@@ -190,7 +190,7 @@ impl Lowering<'_> {
         Ok(Lowered { plan, columns: ids, size })
     }
 
-    fn expression(&self, scalar: &Scalar, lowered: &Lowered, values: &mut Values) -> Result<Expr> {
+    fn expression(&self, scalar: &Scalar, lowered: &Lowered, values: &mut SubqueryValues) -> Result<Expr> {
         let physical = self.expressions.lower(scalar, &lowered.positions(), lowered.schema(), values)?;
         Expr::new(physical, lowered.schema())
     }
@@ -200,7 +200,7 @@ impl Lowering<'_> {
         relation: &Relation,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
             let mut lowered = self.operator(relation, needed, ordered, values)?;
@@ -215,7 +215,7 @@ impl Lowering<'_> {
         relation: &Relation,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         if let Some(other) = self.desugared(relation)? {
             return self.relation(&other, needed, ordered, values);
@@ -247,7 +247,7 @@ impl Lowering<'_> {
         columns: &[Column],
         rows: &[Vec<Scalar>],
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let kept = (0..columns.len()).filter(|index| needed.contains(&columns[*index].id)).collect::<Vec<_>>();
         let wanted = kept.iter().map(|index| Column { nullable: true, ..columns[*index].clone() }).collect::<Vec<_>>();
@@ -299,7 +299,7 @@ impl Lowering<'_> {
         condition: &Scalar,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let conditions = condition.clone().conjuncts();
         if let Relation::Scan(scan) = input {
@@ -320,7 +320,7 @@ impl Lowering<'_> {
         columns: &[(Column, Scalar)],
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let wanted = columns.iter().filter(|(column, _)| needed.contains(&column.id)).collect::<Vec<_>>();
         let computed = columns.iter().map(|(column, _)| column.id).collect::<BTreeSet<_>>();
@@ -347,7 +347,12 @@ impl Lowering<'_> {
         Ok(mapped)
     }
 
-    fn sort_keys(&self, keys: &[SortKey], lowered: &Lowered, values: &mut Values) -> Result<Vec<plan::SortKey>> {
+    fn sort_keys(
+        &self,
+        keys: &[SortKey],
+        lowered: &Lowered,
+        values: &mut SubqueryValues,
+    ) -> Result<Vec<plan::SortKey>> {
         let key = |key: &SortKey| {
             let options = arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
             Ok(plan::SortKey { expression: self.expression(&key.scalar, lowered, values)?, options })
@@ -362,7 +367,7 @@ impl Lowering<'_> {
         fetch: Option<usize>,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         // An order that nobody depends on is not worth making.
         if (!ordered && fetch.is_none()) || keys.is_empty() {
@@ -383,7 +388,7 @@ impl Lowering<'_> {
         &mut self,
         limit: &crate::algebra::Limit,
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let skip = rows_of(limit.skip.as_ref(), "OFFSET")?.unwrap_or(0);
         let fetch = rows_of(limit.fetch.as_ref(), "LIMIT")?;
@@ -412,7 +417,7 @@ impl Lowering<'_> {
         Ok(lowered.under(size, |input| Node::Limit { input, skip, fetch }))
     }
 
-    fn distinct(&mut self, input: &Relation, on: &[ColumnId], values: &mut Values) -> Result<Lowered> {
+    fn distinct(&mut self, input: &Relation, on: &[ColumnId], values: &mut SubqueryValues) -> Result<Lowered> {
         let needed = on.iter().copied().collect();
         let lowered = self.relation(input, &needed, false, values)?;
         let columns = input.columns();
@@ -441,7 +446,12 @@ impl Lowering<'_> {
     }
 
     /// UNION ALL; the others are desugared.
-    fn union(&mut self, set: &SetOperation, needed: &BTreeSet<ColumnId>, values: &mut Values) -> Result<Lowered> {
+    fn union(
+        &mut self,
+        set: &SetOperation,
+        needed: &BTreeSet<ColumnId>,
+        values: &mut SubqueryValues,
+    ) -> Result<Lowered> {
         if set.kind != SetKind::Union || !set.is_all {
             return Err(Error::bug("a set operation was not desugared"));
         }
@@ -472,7 +482,7 @@ impl Lowering<'_> {
         Ok(Lowered { plan: Plan::new(Node::Union { inputs }, schema), columns: ids, size })
     }
 
-    fn recursive(&mut self, recursive: &crate::algebra::Recursive, values: &mut Values) -> Result<Lowered> {
+    fn recursive(&mut self, recursive: &crate::algebra::Recursive, values: &mut SubqueryValues) -> Result<Lowered> {
         let table = self.next_table();
         let output = recursive.columns.iter().map(|column| Column { nullable: true, ..column.clone() });
         let output = output.collect::<Vec<_>>();
@@ -535,7 +545,7 @@ impl Lowering<'_> {
         input: &Relation,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let mut parts = Vec::with_capacity(definitions.len());
         for (id, relation, columns) in definitions {
@@ -565,7 +575,7 @@ impl Lowering<'_> {
         function: &crate::algebra::TableFunction,
         needed: &BTreeSet<ColumnId>,
         ordered: bool,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let below = function.input.column_ids();
         let mut wanted: BTreeSet<ColumnId> = needed.intersection(&below).copied().collect();

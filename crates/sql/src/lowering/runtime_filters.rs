@@ -78,7 +78,12 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         },
         // Found when a query starts, after this.
         Node::Common(_) => false,
-        Node::Write(_) | Node::Values { .. } | Node::Limit { .. } | Node::Sort { .. } | Node::Mask(_) | Node::Foreign(_) => false,
+        Node::Write(_)
+        | Node::Values { .. }
+        | Node::Limit { .. }
+        | Node::Sort { .. }
+        | Node::Mask(_)
+        | Node::Foreign(_) => false,
     }
 }
 
@@ -86,18 +91,18 @@ fn attach_to_hash_join(join: &mut HashJoin, column: usize, id: RuntimeFilterId) 
     let column = join.projection.as_ref().map_or(column, |projection| projection[column]);
     let Some((side, column)) = origin(join.join_type, join.left.schema.fields().len(), column) else { return false };
     let mut attached = match side {
-        Side::Left => attach(&mut join.left, column, id),
-        Side::Right => attach(&mut join.right, column, id),
+        FilteredSide::Left => attach(&mut join.left, column, id),
+        FilteredSide::Right => attach(&mut join.right, column, id),
     };
     // A row that finds its partner by this column has the same value on both sides: the partners' scan can use the
     // filter just as well.
     if matches!(join.join_type, JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi) {
         for (left, right) in &join.on {
             attached |= match side {
-                Side::Left if left.as_column() == Some(column) => {
+                FilteredSide::Left if left.as_column() == Some(column) => {
                     right.as_column().is_some_and(|column| attach(&mut join.right, column, id))
                 }
-                Side::Right if right.as_column() == Some(column) => {
+                FilteredSide::Right if right.as_column() == Some(column) => {
                     left.as_column().is_some_and(|column| attach(&mut join.left, column, id))
                 }
                 _ => false,
@@ -110,32 +115,32 @@ fn attach_to_hash_join(join: &mut HashJoin, column: usize, id: RuntimeFilterId) 
 fn attach_to_nested_loop_join(join: &mut NestedLoopJoin, column: usize, id: RuntimeFilterId) -> bool {
     let column = join.projection.as_ref().map_or(column, |projection| projection[column]);
     match origin(join.join_type, join.left.schema.fields().len(), column) {
-        Some((Side::Left, column)) => attach(&mut join.left, column, id),
-        Some((Side::Right, column)) => attach(&mut join.right, column, id),
+        Some((FilteredSide::Left, column)) => attach(&mut join.left, column, id),
+        Some((FilteredSide::Right, column)) => attach(&mut join.right, column, id),
         None => false,
     }
 }
 
-enum Side {
+enum FilteredSide {
     Left,
     Right,
 }
 
 /// The input column behind a column of a join's full output, if dropping that input's rows drops just the output rows
 /// with their values: not on a side that is padded with NULLs, and not the mark.
-fn origin(join_type: JoinType, left_columns: usize, column: usize) -> Option<(Side, usize)> {
+fn origin(join_type: JoinType, left_columns: usize, column: usize) -> Option<(FilteredSide, usize)> {
     let (left, right) = match join_type {
         JoinType::Inner => (true, true),
         JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => (true, false),
         JoinType::Right => (false, true),
         JoinType::Full => (false, false),
         // Their output begins with the right input's columns.
-        JoinType::RightSemi | JoinType::RightAnti => return Some((Side::Right, column)),
+        JoinType::RightSemi | JoinType::RightAnti => return Some((FilteredSide::Right, column)),
         JoinType::RightMark => return None,
     };
     if column < left_columns {
-        left.then_some((Side::Left, column))
+        left.then_some((FilteredSide::Left, column))
     } else {
-        right.then_some((Side::Right, column - left_columns))
+        right.then_some((FilteredSide::Right, column - left_columns))
     }
 }

@@ -9,7 +9,7 @@ use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};
 
-use super::expressions::{Positions, Values, is_alike};
+use super::expressions::{Positions, SubqueryValues, is_alike};
 use super::{Lowered, Lowering, schema_of};
 use crate::algebra::{Column, ColumnId, Relation, Scalar, Scan};
 use crate::ordering::estimates;
@@ -20,7 +20,7 @@ impl Lowering<'_> {
         scan: &Scan,
         conditions: &[Scalar],
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let table_schema = scan.table.schema();
         let own = |scalar: &Scalar| !scalar.is_volatile() && !scalar.columns().is_empty();

@@ -10,7 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WindowCall, WindowFunction};
 
-use super::expressions::Values;
+use super::expressions::SubqueryValues;
 use super::{Lowered, Lowering};
 use crate::algebra::{Column, ColumnId, Exclusion, SortKey, Window, WindowItem, WindowKind};
 
@@ -19,7 +19,7 @@ impl Lowering<'_> {
         &mut self,
         window: &Window,
         needed: &BTreeSet<ColumnId>,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<Lowered> {
         let items = window.items.iter().filter(|(column, _)| needed.contains(&column.id)).collect::<Vec<_>>();
         let made = window.items.iter().map(|(column, _)| column.id).collect::<BTreeSet<_>>();
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         column: &Column,
         item: &WindowItem,
         lowered: &Lowered,
-        values: &mut Values,
+        values: &mut SubqueryValues,
     ) -> Result<(WindowCall, arrow::datatypes::DataType)> {
         use arrow::datatypes::DataType;
         if item.frame.excludes != Exclusion::NoOthers {

@@ -1,9 +1,9 @@
 //! How many rows each operator gives, and what its columns' values are like: guesses from the tables' statistics.
 //!
-//! Ranges assume evenly spread values, and conditions on different columns are taken as independent: the rules of System R
-//! (Selinger and others, "Access Path Selection in a Relational Database Management System", 1979, section 4). A join on
-//! keys keeps one pair in `max(distinct left, distinct right)`, or one in the number of rows that the unique side had
-//! before it was filtered: every foreign key finds its one partner. A wrong guess costs time, never rows.
+//! Ranges assume evenly spread values, and conditions on different columns are taken as independent: the rules of
+//! System R (Selinger and others, "Access Path Selection in a Relational Database Management System", 1979, section 4).
+//! A join on keys keeps one pair in `max(distinct left, distinct right)`, or one in the number of rows that the unique
+//! side had before it was filtered: every foreign key finds its one partner. A wrong guess costs time, never rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,12 +40,12 @@ pub(crate) struct Cardinality {
     /// Rows; at least one, so that products stay comparable.
     pub rows: f64,
     /// What is known of columns; shared until it changes.
-    columns: Arc<HashMap<ColumnId, Values>>,
+    columns: Arc<HashMap<ColumnId, ColumnValues>>,
 }
 
 /// What is known of a column's values.
 #[derive(Clone, Copy, Debug)]
-struct Values {
+struct ColumnValues {
     distinct: f64,
     /// Whether no two rows of its base table have the same value.
     unique: bool,
@@ -76,7 +76,7 @@ impl Cardinality {
         self.rows.round() as usize
     }
 
-    fn values(&self, scalar: &Scalar) -> Option<&Values> {
+    fn values(&self, scalar: &Scalar) -> Option<&ColumnValues> {
         column_of(scalar).and_then(|id| self.columns.get(&id))
     }
 
@@ -234,7 +234,7 @@ fn of_aggregate(aggregate: &Aggregate, input: &Cardinality) -> Cardinality {
         let values = input.values(scalar);
         let distinct = values.map_or(rows, |values| values.distinct.min(rows));
         let unique = aggregate.groups.len() == 1 && sets == 1;
-        let values = Values {
+        let values = ColumnValues {
             distinct,
             unique,
             range: values.and_then(|values| values.range),
@@ -259,7 +259,7 @@ fn of_scan(scan: &Scan) -> Cardinality {
 }
 
 /// Distinct values: counted, or at most as many as the column's range has whole numbers or days.
-fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Option<Values> {
+fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Option<ColumnValues> {
     let range = column.min_value.get_value().zip(column.max_value.get_value());
     let range = range.and_then(|(low, high)| Some((number(low)?, number(high)?)));
     let step = match data_type {
@@ -281,7 +281,7 @@ fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Op
         return None;
     }
     let distinct = most.map_or(rows * EQUAL_DEFAULT, |most| most.min(rows)).max(1.0);
-    Some(Values { distinct, unique: most.is_some() && distinct >= UNIQUE_SHARE * rows, range, nulls })
+    Some(ColumnValues { distinct, unique: most.is_some() && distinct >= UNIQUE_SHARE * rows, range, nulls })
 }
 
 fn conjuncts(condition: &Scalar) -> Vec<&Scalar> {
@@ -420,7 +420,8 @@ fn column_of(scalar: &Scalar) -> Option<ColumnId> {
     }
 }
 
-/// A value on a line, where it has a place there. Dates are in seconds, like timestamps, so that one may bound the other.
+/// A value on a line, where it has a place there. Dates are in seconds, like timestamps, so that one may bound the
+/// other.
 fn number(value: &ScalarValue) -> Option<f64> {
     let text = match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text,

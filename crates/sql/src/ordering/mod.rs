@@ -1,10 +1,10 @@
 //! The order of inner joins, by their cost.
 //!
-//! A tree of inner joins and the filters among them is flattened into relations and conditions. The cheapest tree, bushy
-//! ones included, is found by dynamic programming over the connected sets of relations (Moerkotte and Neumann, "Analysis of
-//! Two Existing and One New Dynamic Programming Algorithm", VLDB 2006, the subset-driven variant). Above
-//! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that gives the fewest rows is joined first, again and again. Sizes come
-//! from [`estimates`].
+//! A tree of inner joins and the filters among them is flattened into relations and conditions. The cheapest tree,
+//! bushy ones included, is found by dynamic programming over the connected sets of relations (Moerkotte and Neumann,
+//! "Analysis of Two Existing and One New Dynamic Programming Algorithm", VLDB 2006, the subset-driven variant). Above
+//! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that gives the fewest rows is joined first, again and again. Sizes
+//! come from [`estimates`].
 //!
 //! Invariant: the rows stay the same; only the order of their computation changes.
 
@@ -46,7 +46,7 @@ pub(crate) fn ordered(relation: Relation) -> Relation {
 type Set = u64;
 
 /// A condition on relations.
-struct Condition {
+struct GraphCondition {
     relations: Set,
     scalar: Scalar,
     /// The relations that each side of an equality reads, if they are apart.
@@ -110,7 +110,7 @@ impl Graph {
                 }
                 _ => None,
             };
-            Condition { relations, scalar, sides }
+            GraphCondition { relations, scalar, sides }
         });
         let search = Search { conditions: conditions.collect() };
         let leaves: Vec<Best> = relations
@@ -155,7 +155,7 @@ fn in_order_of(relations: Vec<Relation>, conditions: Vec<Scalar>) -> Relation {
 }
 
 struct Search {
-    conditions: Vec<Condition>,
+    conditions: Vec<GraphCondition>,
 }
 
 impl Search {
@@ -246,7 +246,8 @@ impl Search {
         found.filter_map(|(set, best)| Some((set as Set, best?))).collect()
     }
 
-    /// Joins the pair that gives the fewest rows until one is left; pairs without a condition only when there is no other.
+    /// Joins the pair that gives the fewest rows until one is left; pairs without a condition only when there is no
+    /// other.
     fn greedy(&self, leaves: Vec<Best>) -> HashMap<Set, Best> {
         let mut done: HashMap<Set, Best> = HashMap::new();
         let mut open: Vec<Set> = Vec::with_capacity(leaves.len());
@@ -292,9 +293,9 @@ fn built(
     set: Set,
     table: &HashMap<Set, Best>,
     relations: &mut [Option<Relation>],
-    conditions: &mut [Option<Condition>],
+    conditions: &mut [Option<GraphCondition>],
 ) -> Relation {
-    let taken = |conditions: &mut [Option<Condition>]| {
+    let taken = |conditions: &mut [Option<GraphCondition>]| {
         let fits = conditions.iter_mut().filter(|slot| slot.as_ref().is_some_and(|one| one.relations & !set == 0));
         Scalar::all(fits.filter_map(|slot| slot.take().map(|condition| condition.scalar)).collect::<Vec<_>>())
     };

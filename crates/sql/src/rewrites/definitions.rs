@@ -8,7 +8,8 @@ use crate::algebra::{Column, ColumnId, Numbers, Relation, Scalar, WithId};
 const COPIES_MAX: usize = 200;
 
 /// A relation whose common table expressions stand where they are read, as long as they are read once or are small. The
-/// engine finds equal parts of a plan again and computes them once, where that is cheaper than to filter each by itself.
+/// engine finds equal parts of a plan again and computes them once, where that is cheaper than to filter each by
+/// itself.
 pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
         for scalar in relation.scalars_mut() {
@@ -31,7 +32,7 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
                 continue;
             }
             let may_copy = !has_volatile(&definition);
-            if (places == 1 && may_copy) || (may_copy && operators(&definition) * places <= COPIES_MAX) {
+            if may_copy && (places == 1 || operators(&definition) * places <= COPIES_MAX) {
                 replace(&mut input, id, &definition, &columns, numbers);
                 for (_, other, _) in definitions.iter_mut().chain(&mut kept) {
                     replace(other, id, &definition, &columns, numbers);

@@ -3,8 +3,8 @@
 //! 1. `definitions`: common table expressions that are read once, or that are small, take the place of what reads them.
 //! 2. `simplify`: what is known now is computed now; conditions lose what says nothing. All rules are exact in SQL's
 //!    three-valued logic.
-//! 3. `pushdown`: conditions go to where their columns come from; outer joins whose padded rows a condition drops become
-//!    inner ones; what equalities imply is said of each of their sides (Gamma's selection propagation).
+//! 3. `pushdown`: conditions go to where their columns come from; outer joins whose padded rows a condition drops
+//!    become inner ones; what equalities imply is said of each of their sides (Gamma's selection propagation).
 //! 4. `common`: expressions that an operator computes several times are computed once, below it.
 //!
 //! The order of joins is not decided here (`ordering`), nor is which columns are read: lowering asks for those that it

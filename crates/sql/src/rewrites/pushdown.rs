@@ -251,7 +251,8 @@ fn left(join: Join, conditions: Vec<Scalar>) -> Relation {
     Relation::Join(Join { kind: join.kind, left, right, on: Scalar::all(on) }).filtered(Scalar::all(above))
 }
 
-/// A full join. A condition that padded rows do not fulfil makes it a left join of one side or the other, or an inner one.
+/// A full join. A condition that padded rows do not fulfil makes it a left join of one side or the other, or an inner
+/// one.
 fn full(join: Join, conditions: Vec<Scalar>) -> Relation {
     let (lefts, rights) = (join.left.column_ids(), join.right.column_ids());
     let drops = |columns: &BTreeSet<ColumnId>| conditions.iter().any(|term| is_not_true_without(term, columns));

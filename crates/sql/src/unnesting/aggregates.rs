@@ -180,8 +180,8 @@ fn has_form(relation: &Relation, lefts: &BTreeSet<ColumnId>) -> bool {
     }
 }
 
-/// The pulled conditions as pairs of keys: of the left, of the right, and a column for the right one. `None` if one is no
-/// equality between the sides.
+/// The pulled conditions as pairs of keys: of the left, of the right, and a column for the right one. `None` if one is
+/// no equality between the sides.
 fn keys_of(
     pulled: &pulled::Pulled,
     lefts: &BTreeSet<ColumnId>,

@@ -1,12 +1,12 @@
 //! A right side computed for all values of the columns that it reads, at once.
 //!
 //! The *domain* of a dependent join is the set of distinct values of the left's columns that its right side reads. The
-//! right side is joined with the domain as far down as possible; from there up each operator treats the domain's columns
-//! as what tells one left row's rows from another's: groups and DISTINCT get them as further keys, windows and limits as
-//! a partition, set operations as further columns (Neumann and Kemper, section 3).
+//! right side is joined with the domain as far down as possible; from there up each operator treats the domain's
+//! columns as what tells one left row's rows from another's: groups and DISTINCT get them as further keys, windows and
+//! limits as a partition, set operations as further columns (Neumann and Kemper, section 3).
 //!
-//! Where a filter compares all of the domain's columns with expressions over its own rows, these stand in for the domain,
-//! which is then not read at all (section 4).
+//! Where a filter compares all of the domain's columns with expressions over its own rows, these stand in for the
+//! domain, which is then not read at all (section 4).
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -40,8 +40,8 @@ impl Domain {
         Self { source, columns, carrying: RefCell::default() }
     }
 
-    /// The relation joined with the domain, and where the domain's columns are in it. Fails with kind `Unsupported` where
-    /// no rule fits.
+    /// The relation joined with the domain, and where the domain's columns are in it. Fails with kind `Unsupported`
+    /// where no rule fits.
     pub(super) fn pushed(&self, relation: Relation, numbers: &Numbers) -> Result<(Relation, Standing)> {
         stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || self.push(relation, numbers))
     }
@@ -61,11 +61,6 @@ impl Domain {
             Relation::With(table) => self.carrying.borrow().contains_key(&table.id),
             other => other.inputs().into_iter().any(|input| self.carries(input)),
         }
-    }
-
-    fn reads(&self, scalar: &Scalar) -> bool {
-        let outer = self.outer();
-        scalar.columns().iter().any(|id| outer.contains(id))
     }
 
     /// The domain itself, under new numbers.
@@ -209,8 +204,8 @@ impl Domain {
         Ok((input.filtered(replaced(condition, &standing)), standing))
     }
 
-    /// Expressions over the input that a condition says to be equal to the domain's columns, if it does so of all, under
-    /// new columns; and the rest of the condition.
+    /// Expressions over the input that a condition says to be equal to the domain's columns, if it does so of all,
+    /// under new columns; and the rest of the condition.
     fn stand_ins(
         &self,
         input: &Relation,
@@ -253,7 +248,6 @@ impl Domain {
     fn join(&self, join: Join, numbers: &Numbers) -> Result<(Relation, Standing)> {
         let Join { kind, left, right, on } = join;
         let (of_left, of_right) = (self.depends(&left), self.depends(&right));
-        let of_condition = self.reads(&on);
         if kind == JoinKind::Inner && !(of_left && of_right) {
             // The side that does not depend on it stays as it is.
             let (left, right, standing) = if of_left || !of_right {
@@ -268,7 +262,7 @@ impl Domain {
         }
         let (left, standing) = self.pushed(*left, numbers)?;
         let mut on = replaced(on, &standing);
-        let needs_right = of_right || kind == JoinKind::Full || (of_condition && kind == JoinKind::Full);
+        let needs_right = of_right || kind == JoinKind::Full;
         if !needs_right {
             return Ok((Relation::Join(Join { kind, left: Box::new(left), right, on }), standing));
         }

@@ -1,10 +1,10 @@
 //! Subqueries turned into joins.
 //!
-//! A subquery inside of an expression becomes a join between the expression's input and the subquery's rows: EXISTS and IN
-//! a semi, anti or mark join, a scalar subquery a join with at most one partner. Where the subquery reads columns of the
-//! input, the join is *dependent*: its right side would have to be computed for each row of the left. Dependent joins are
-//! then pushed down until nothing on their right side depends on the left any more (Neumann and Kemper, "Unnesting
-//! Arbitrary Queries", BTW 2015):
+//! A subquery inside of an expression becomes a join between the expression's input and the subquery's rows: EXISTS and
+//! IN a semi, anti or mark join, a scalar subquery a join with at most one partner. Where the subquery reads columns of
+//! the input, the join is *dependent*: its right side would have to be computed for each row of the left. Dependent
+//! joins are then pushed down until nothing on their right side depends on the left any more (Neumann and Kemper,
+//! "Unnesting Arbitrary Queries", BTW 2015):
 //!
 //! 1. Conditions that read columns of the left are pulled up into the join's condition where nothing is in their way
 //!    (`pulled`); that is all that EXISTS, IN and most LATERAL joins need.
@@ -447,8 +447,8 @@ impl Unnesting<'_> {
     }
 }
 
-/// The condition on a pair of a left row and a subquery's row. A row of several values fails (`is_failure`) where any of
-/// them does, and holds where all do.
+/// The condition on a pair of a left row and a subquery's row. A row of several values fails (`is_failure`) where any
+/// of them does, and holds where all do.
 fn pair_condition(left: Vec<Scalar>, comparison: Comparison, columns: &[Column], is_failure: bool) -> Scalar {
     let pairs = left.into_iter().zip(columns);
     let terms = pairs.map(|(left, column)| Scalar::compare(comparison, left, column.scalar()));

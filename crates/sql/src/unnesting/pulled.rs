@@ -14,8 +14,8 @@ pub(super) struct Pulled {
     pub columns: Vec<(Column, Scalar)>,
 }
 
-/// The right side of a dependent join of this kind, if all that depends on the left's columns are conditions with nothing
-/// in their way; the right side unchanged if not.
+/// The right side of a dependent join of this kind, if all that depends on the left's columns are conditions with
+/// nothing in their way; the right side unchanged if not.
 pub(super) fn pulled(
     relation: Relation,
     lefts: &BTreeSet<ColumnId>,
@@ -71,8 +71,8 @@ impl Pulling<'_> {
             Relation::Filter { input, .. } => self.can(input),
             Relation::Map { input, columns } => {
                 let is_plain = columns.iter().all(|(_, scalar)| !self.reads_left(scalar));
-                // Above an inner join they are computed of the same rows. Where only existence counts, nobody reads them
-                // but the join's condition, into which they are not put.
+                // Above an inner join they are computed of the same rows. Where only existence counts, nobody reads
+                // them but the join's condition, into which they are not put.
                 (is_plain || *self.kind == JoinKind::Inner) && self.can(input)
             }
             Relation::Join(join) => match join.kind {

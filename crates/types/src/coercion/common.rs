@@ -4,8 +4,8 @@ use super::{CastContext, cast_context};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
-/// The type that all become where branches of a CASE or inputs of a UNION meet (manual, section 10.5). `None` if there is
-/// none. Of nothing but unknown literals it is `text`.
+/// The type that all become where branches of a CASE or inputs of a UNION meet (manual, section 10.5). `None` if there
+/// is none. Of nothing but unknown literals it is `text`.
 pub fn common_type(types: &[SqlType]) -> Option<SqlType> {
     let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
     let Some(first) = known.clone().next() else {

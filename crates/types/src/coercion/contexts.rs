@@ -81,8 +81,8 @@ fn of_others(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     })
 }
 
-/// Whether Arrow's own cast between the types' Arrow types means the same, errors included, so that the engine's kernels
-/// may do it.
+/// Whether Arrow's own cast between the types' Arrow types means the same, errors included, so that the engine's
+/// kernels may do it.
 pub fn is_arrows(from: &SqlType, to: &SqlType) -> bool {
     use SqlType as T;
     match (from, to) {

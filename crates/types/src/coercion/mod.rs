@@ -48,8 +48,8 @@ pub struct CastOptions {
     pub is_try: bool,
 }
 
-/// Casts an array. Fails with kind `Input` and PostgreSQL's SQLSTATE for a value that the type cannot hold, and with 42846
-/// for types between which there is no cast.
+/// Casts an array. Fails with kind `Input` and PostgreSQL's SQLSTATE for a value that the type cannot hold, and with
+/// 42846 for types between which there is no cast.
 pub fn cast_array(array: &ArrayRef, from: &SqlType, to: &SqlType, options: &CastOptions) -> Result<ArrayRef> {
     let zone = match text::zone_of(from, &options.zone)? {
         Zone::UTC => text::zone_of(to, &options.zone)?,

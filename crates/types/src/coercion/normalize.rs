@@ -25,8 +25,8 @@ use crate::sql_type::RecordField;
 use crate::text::calendar::DAY;
 use crate::text::{Zone, bytes, errors, field_of};
 
-/// An array as its SQL type is held. Fails with kind `Input` if a value is beyond what the type holds (22003, 22008), and
-/// if the array's type has no way to the SQL type (42846).
+/// An array as its SQL type is held. Fails with kind `Input` if a value is beyond what the type holds (22003, 22008),
+/// and if the array's type has no way to the SQL type (42846).
 pub fn normalize(array: &ArrayRef, sql_type: &SqlType) -> Result<ArrayRef> {
     let target = sql_type.arrow();
     if *array.data_type() == target {

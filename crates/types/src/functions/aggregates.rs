@@ -1,7 +1,7 @@
 //! Aggregates (manual, section 9.21).
 //!
-//! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Those that the binder
-//! rewrites into others ([`AggregateBody::Rewritten`]) are:
+//! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Those that the
+//! binder rewrites into others ([`AggregateBody::Rewritten`]) are:
 //!
 //! * `min` and `max` of intervals and `char(n)`: by their order key, and back;
 //! * `avg` of intervals: `sum(x) / count(x)`; `sum` of intervals: of their parts;

@@ -1,7 +1,7 @@
 //! Functions of arrays (manual, sections 9.19 and 9.25).
 //!
-//! Arrays are lists that begin at 1; arrays of more dimensions are lists of lists. Functions that give rows in PostgreSQL
-//! (`generate_series`, `generate_subscripts`) give an array here, which the front makes rows of.
+//! Arrays are lists that begin at 1; arrays of more dimensions are lists of lists. Functions that give rows in
+//! PostgreSQL (`generate_series`, `generate_subscripts`) give an array here, which the front makes rows of.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

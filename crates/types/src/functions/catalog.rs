@@ -53,8 +53,8 @@ pub fn has_function(name: &str) -> bool {
     !scalars(name).is_empty() || !aggregates(name).is_empty()
 }
 
-/// The names by which arguments of a function may be given (`make_interval(days => 10)`), in their order. Arguments that
-/// are left out between given ones are 0. Empty if the function's arguments have no names.
+/// The names by which arguments of a function may be given (`make_interval(days => 10)`), in their order. Arguments
+/// that are left out between given ones are 0. Empty if the function's arguments have no names.
 pub fn argument_names(function: &str) -> &'static [&'static str] {
     match function {
         "make_date" => &["year", "month", "day"],

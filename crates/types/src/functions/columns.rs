@@ -1,8 +1,8 @@
 //! Columns read value by value, and columns written: what kernels are made of.
 //!
-//! A kernel names the Rust types of its arguments and of its value, and [`Columns::map`] does the rest: an argument that
-//! is one value for all rows is read again for each row, and a NULL makes the row NULL unless the kernel asks for an
-//! `Option`. So strictness is a matter of a kernel's types:
+//! A kernel names the Rust types of its arguments and of its value, and [`Columns::map`] does the rest: an argument
+//! that is one value for all rows is read again for each row, and a NULL makes the row NULL unless the kernel asks for
+//! an `Option`. So strictness is a matter of a kernel's types:
 //!
 //! ```text
 //! kernel!(|text: &str, count: i32| left(text, count))                 // NULL if either is

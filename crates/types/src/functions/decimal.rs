@@ -141,7 +141,8 @@ impl Decimal {
         Ok(Self { value: divided(self.value, power, true), scale })
     }
 
-    /// Rounded half away from zero to at most this many digits behind the point; negative ones are zeros in front of it.
+    /// Rounded half away from zero to at most this many digits behind the point; negative ones are zeros in front of
+    /// it.
     pub(super) fn rounded(self, scale: i32) -> Self {
         if scale >= self.scale {
             return self;
@@ -191,8 +192,8 @@ impl Decimal {
         self
     }
 
-    /// How many digits stand behind the point when values of a type are shown: of those whose scale is each value's own,
-    /// as many as are needed.
+    /// How many digits stand behind the point when values of a type are shown: of those whose scale is each value's
+    /// own, as many as are needed.
     pub(super) fn shown_scale(self, sql_type: &SqlType) -> i32 {
         match sql_type {
             SqlType::Numeric(Some((_, scale))) => i32::from(*scale).max(0),
@@ -410,7 +411,8 @@ pub(super) fn big(value: i256) -> BigInt {
     BigInt::from_signed_bytes_le(&value.to_le_bytes())
 }
 
-/// The decimal of a number of any size that has a scale, rounded to another. Fails with 22003 if it has too many digits.
+/// The decimal of a number of any size that has a scale, rounded to another. Fails with 22003 if it has too many
+/// digits.
 pub(super) fn of_big(value: &BigInt, scale: i32, wanted: i32) -> Result<Decimal> {
     let ten = BigInt::from(10);
     let value = match wanted < scale {
@@ -424,8 +426,8 @@ pub(super) fn of_big(value: &BigInt, scale: i32, wanted: i32) -> Result<Decimal>
     Ok(Decimal { value: i256::from_le_bytes(held), scale: scale.min(wanted) })
 }
 
-/// `numeric` of a precision and a scale as far as they can be held. With more than 38 digits behind the point, the scale
-/// of each value is its own.
+/// `numeric` of a precision and a scale as far as they can be held. With more than 38 digits behind the point, the
+/// scale of each value is its own.
 pub(super) fn numeric_type(precision: i32, scale: i32) -> SqlType {
     let precision = precision.max(scale).clamp(1, i32::from(NUMERIC_PRECISION));
     match (u8::try_from(precision), i8::try_from(scale.max(0))) {

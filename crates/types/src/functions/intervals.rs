@@ -55,7 +55,8 @@ fn plus_days(timestamp: i64, interval: IntervalMonthDayNano) -> Result<i64> {
     timestamp_of(days + i64::from(interval.days), time)
 }
 
-/// An instant and an interval: months and days on the zone's wall, time by the clock. Fails with 22008 beyond the range.
+/// An instant and an interval: months and days on the zone's wall, time by the clock. Fails with 22008 beyond the
+/// range.
 pub(super) fn plus_in_zone(instant: i64, interval: IntervalMonthDayNano, zone: Zone) -> Result<i64> {
     if is_infinite(instant) {
         return Ok(instant);

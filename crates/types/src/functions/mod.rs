@@ -123,11 +123,11 @@ pub type Kernel = fn(&[ColumnarValue], &Call<'_>) -> Result<ColumnarValue>;
 pub enum Body {
     /// A kernel of ours.
     Kernel(Kernel),
-    /// A function of DataFusion's whose answers are PostgreSQL's. Arguments are cast to the overload's types before, the
-    /// result to `returns` after.
+    /// A function of DataFusion's whose answers are PostgreSQL's. Arguments are cast to the overload's types before,
+    /// the result to `returns` after.
     DataFusion(fn() -> Arc<ScalarUDF>),
-    /// Something that the binder or the lowering turns into another expression: `coalesce`, `nullif`, `current_date`, and
-    /// operators for which the engine has kernels of its own (`+` of numbers, comparisons).
+    /// Something that the binder or the lowering turns into another expression: `coalesce`, `nullif`, `current_date`,
+    /// and operators for which the engine has kernels of its own (`+` of numbers, comparisons).
     Special(Special),
 }
 

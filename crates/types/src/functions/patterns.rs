@@ -22,7 +22,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     split(catalog);
 }
 
-/// Whether a text is like a pattern, whose escape character is a backslash. Fails with 22025 if the pattern ends with it.
+/// Whether a text is like a pattern, whose escape character is a backslash. Fails with 22025 if the pattern ends with
+/// it.
 fn is_like(text: &[u8], pattern: &[u8]) -> Result<bool> {
     // The place after the last `%` and the place in the text that it reaches to so far: where it is taken up again.
     let (mut at, mut place) = (0, 0);

@@ -26,7 +26,8 @@ pub(super) fn sqrt(value: &BigInt, digits: u32) -> BigInt {
 
 /// e to a power.
 pub(super) fn exp(value: &BigInt, digits: u32) -> BigInt {
-    // Each halving loses no digit, each squaring one bit: 32 of them ten digits, and the result's whole digits come on top.
+    // Each halving loses no digit, each squaring one bit: 32 of them ten digits, and the result's whole digits come on
+    // top.
     let whole = (value / ten_to(digits)).magnitude().to_u32_digits().first().copied().unwrap_or(0) / 2 + 1;
     let work = digits + 2 * GUARD + 4 + whole;
     let one = ten_to(work);

@@ -1,8 +1,8 @@
 //! PostgreSQL's regular expressions (manual, section 9.7.3) as those of the `regex` crate.
 //!
-//! Classes, word boundaries, escapes and options are translated. What the crate cannot do is an error rather than another
-//! answer: back-references and lookaround. Where several alternatives match, the first is taken; PostgreSQL takes the
-//! longest.
+//! Classes, word boundaries, escapes and options are translated. What the crate cannot do is an error rather than
+//! another answer: back-references and lookaround. Where several alternatives match, the first is taken; PostgreSQL
+//! takes the longest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -281,7 +281,8 @@ impl<'p> Translation<'p> {
         char::from_u32(code).filter(|_| is_complete).ok_or_else(|| invalid("invalid escape \\ sequence"))
     }
 
-    /// A class in brackets. The crate's own operators in classes (`&&`, `--`, `~~`, inner brackets) stand for themselves.
+    /// A class in brackets. The crate's own operators in classes (`&&`, `--`, `~~`, inner brackets) stand for
+    /// themselves.
     fn class(&mut self) -> Result<()> {
         let is_word_boundary = |rest: &str| rest.starts_with("[:<:]]") || rest.starts_with("[:>:]]");
         let ahead: String = self.rest.clone().take(6).collect();

@@ -169,8 +169,8 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Reads a number as `numeric(precision, scale)`, without the point. Fails with kind `Input` if it is no number (22P02) or
-/// too large (22003).
+/// Reads a number as `numeric(precision, scale)`, without the point. Fails with kind `Input` if it is no number (22P02)
+/// or too large (22003).
 pub fn parse_decimal(text: &str, precision: u8, scale: i8) -> Result<i256> {
     let Some(written) = Written::of(text) else { return Err(no_number(text)) };
     let overflow = || match (precision, scale) {

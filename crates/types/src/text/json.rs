@@ -30,7 +30,8 @@ pub(crate) fn check(text: &str) -> Result<()> {
     reader.document().map(|_| ())
 }
 
-/// Reads a text as `jsonb` does: of equal keys the last one counts. Fails with kind `Input` (22P02, 22P05) if it is no JSON.
+/// Reads a text as `jsonb` does: of equal keys the last one counts. Fails with kind `Input` (22P02, 22P05) if it is no
+/// JSON.
 pub(crate) fn parse(text: &str) -> Result<Json> {
     Reader { text, at: 0, depth: 0, keeps: true }.document()
 }

@@ -181,7 +181,8 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// An element without quotes, without the spaces at its end; says whether it has a backslash. `None` if there is none.
+    /// An element without quotes, without the spaces at its end; says whether it has a backslash. `None` if there is
+    /// none.
     fn unquoted(&mut self) -> Option<bool> {
         let mut kept = 0;
         let mut has_escape = false;

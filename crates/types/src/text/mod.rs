@@ -38,8 +38,8 @@ pub use self::read::{ReadOptions, parse_array};
 pub use self::zones::Zone;
 use crate::SqlType;
 
-/// The value that a text stands for. Fails with kind `Input` (22P02, 22007, 22008, 22003) if it stands for none, and for
-/// `now` and its likes, which [`parse_with`] reads.
+/// The value that a text stands for. Fails with kind `Input` (22P02, 22007, 22008, 22003) if it stands for none, and
+/// for `now` and its likes, which [`parse_with`] reads.
 pub fn parse(text: &str, sql_type: &SqlType, zone: &str) -> Result<ScalarValue> {
     parse_with(text, sql_type, &ReadOptions { zone: zone_of(sql_type, zone)?, ..ReadOptions::default() })
 }
@@ -50,9 +50,9 @@ pub fn parse_with(text: &str, sql_type: &SqlType, options: &ReadOptions) -> Resu
     ScalarValue::try_from_array(&array, 0).map_err(|error| Error::bug(format!("a value of {sql_type}: {error}")))
 }
 
-/// The text of each value, NULL for NULL. A `timestamptz` is shown in the zone. Fails with kind `Bug` if the array is not
-/// how the type is held ([`coercion::normalize`](crate::coercion::normalize) makes it so), and with kind `Input` (22023) if
-/// there is no such zone.
+/// The text of each value, NULL for NULL. A `timestamptz` is shown in the zone. Fails with kind `Bug` if the array is
+/// not how the type is held ([`coercion::normalize`](crate::coercion::normalize) makes it so), and with kind `Input`
+/// (22023) if there is no such zone.
 pub fn format(array: &ArrayRef, sql_type: &SqlType, zone: &str) -> Result<StringViewArray> {
     Ok(Printer::new(array, sql_type, zone_of(sql_type, zone)?)?.texts())
 }

@@ -57,7 +57,8 @@ fn texts_are_read_and_written_as_postgresql_does() {
 #[test]
 fn differences_from_postgresql() {
     for (sql_type, text, expected) in [
-        // `numeric` without parentheses has one scale for all values, so zeros at the end are not kept (PostgreSQL: 1.50).
+        // `numeric` without parentheses has one scale for all values, so zeros at the end are not kept (PostgreSQL:
+        // 1.50).
         (SqlType::NUMERIC, "1.50", "1.5"),
         // NaN and the infinities of numeric are not held (PostgreSQL: NaN).
         (SqlType::NUMERIC, "NaN", "!0A000"),

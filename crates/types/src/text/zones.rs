@@ -22,8 +22,8 @@ pub enum Zone {
 static NAMES: LazyLock<HashMap<String, Tz>> =
     LazyLock::new(|| chrono_tz::TZ_VARIANTS.iter().map(|zone| (zone.name().to_ascii_lowercase(), *zone)).collect());
 
-/// From this second on (2098) years are looked up in an earlier year with the same calendar, since the database's tables
-/// end; the rules go on.
+/// From this second on (2098) years are looked up in an earlier year with the same calendar, since the database's
+/// tables end; the rules go on.
 const TABLES_END: i64 = calendar::day_of(2098, 1, 1) * 86_400;
 
 impl Zone {
@@ -45,7 +45,8 @@ impl Zone {
         Self::of_abbreviation(text).or_else(|| Self::of_name(text)).ok_or_else(|| errors::unknown_zone(text))
     }
 
-    /// The zone of a name of the IANA's, in any case, or of POSIX's form without daylight saving time (`UTC+3`, `<+02>-02`).
+    /// The zone of a name of the IANA's, in any case, or of POSIX's form without daylight saving time (`UTC+3`,
+    /// `<+02>-02`).
     pub fn of_name(text: &str) -> Option<Self> {
         match NAMES.get(&text.to_ascii_lowercase()) {
             Some(zone) if matches!(zone.name(), "UTC" | "Etc/UTC" | "GMT" | "Zulu") => Some(Self::UTC),
@@ -94,8 +95,8 @@ impl Zone {
         }
     }
 
-    /// Seconds east of Greenwich at a local time in microseconds. A time that clocks skip takes the offset before the gap,
-    /// one that they show twice the offset after the overlap, as PostgreSQL does.
+    /// Seconds east of Greenwich at a local time in microseconds. A time that clocks skip takes the offset before the
+    /// gap, one that they show twice the offset after the overlap, as PostgreSQL does.
     pub fn offset_of_local(&self, local: i64) -> i32 {
         let zone = match self {
             Self::Fixed(offset) => return *offset,
@@ -118,8 +119,8 @@ impl Zone {
         }
     }
 
-    /// The local time of an instant, both in microseconds; infinities stay. Fails with kind `Input` (22008) beyond what a
-    /// timestamp holds.
+    /// The local time of an instant, both in microseconds; infinities stay. Fails with kind `Input` (22008) beyond what
+    /// a timestamp holds.
     pub fn to_local(&self, instant: i64) -> Result<i64> {
         if calendar::is_infinite(instant) {
             return Ok(instant);
@@ -127,8 +128,8 @@ impl Zone {
         self.shifted(instant, i64::from(self.offset_at(instant)))
     }
 
-    /// The instant of a local time, both in microseconds; infinities stay. Fails with kind `Input` (22008) beyond what a
-    /// timestamp holds.
+    /// The instant of a local time, both in microseconds; infinities stay. Fails with kind `Input` (22008) beyond what
+    /// a timestamp holds.
     pub fn to_instant(&self, local: i64) -> Result<i64> {
         if calendar::is_infinite(local) {
             return Ok(local);

@@ -1,5 +1,5 @@
-//! What SQL is bound to, as text: one file per topic in this folder, each a list of statements with the bound relation, its
-//! columns and the parameters below.
+//! What SQL is bound to, as text: one file per topic in this folder, each a list of statements with the bound relation,
+//! its columns and the parameters below.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p diligence-sql binder` writes the files anew; look at the difference before committing
 //! it.

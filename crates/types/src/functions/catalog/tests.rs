@@ -1,1 +1,3 @@
+//! The tests of the file beside it are in `tests`.
+
 

@@ -1,7 +1,7 @@
 //! Numbers written with patterns of digits, and read with them.
 //!
-//! Follows PostgreSQL's `NUM_processor` step by step: which columns are blank, where the sign stands and which zeros fall
-//! away depends on what has been written before.
+//! Follows PostgreSQL's `NUM_processor` step by step: which columns are blank, where the sign stands and which zeros
+//! fall away depends on what has been written before.
 
 use diligence_base::Result;
 
