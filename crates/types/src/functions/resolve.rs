@@ -4,8 +4,8 @@
 //!    one of the other argument's type.
 //! 2. Otherwise those remain to whose types all arguments become implicitly; of them, in this order, those with the
 //!    most exact types, those with the most exact or preferred types, those whose unknown arguments are of one category
-//!    (of strings if that is among them) and of its preferred type, and the one that takes the known arguments' type for
-//!    the unknown ones as well.
+//!    (of strings if that is among them) and of its preferred type, and the one that takes the known arguments' type
+//!    for the unknown ones as well.
 //!
 //! What is chosen is completed: `anyelement` and its like get types, `numeric`s keep their digits, and the result's
 //! type follows.

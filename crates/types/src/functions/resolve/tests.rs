@@ -1,3 +1,0 @@
-//! The tests of the file beside it are in `tests`.
-
-
