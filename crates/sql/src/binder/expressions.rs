@@ -126,6 +126,11 @@ impl Binder<'_> {
             Expr::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, Quantifier::All, level),
             Expr::Cast { kind, expr, data_type, .. } => {
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
+                if let Expr::Value(value) = unnested(expr)
+                    && let Some(bits) = literals::bits(&value.value)?
+                {
+                    return literals::bits_as(&bits, &self.sql_type(data_type)?);
+                }
                 let scalar = self.scalar(expr, level)?;
                 let scalar = self.explicit(scalar, &self.sql_type(data_type)?, is_try)?;
                 self.with_seconds_digits(scalar, literals::seconds_digits(data_type))

@@ -4,7 +4,7 @@
 //! Once all are bound, what is equal to a group's expression becomes the group's column; a column that is left then is
 //! in no group (42803). An aggregate belongs to the SELECT of its innermost argument, which may be one around it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
@@ -428,6 +428,7 @@ impl Binder<'_> {
             }
             GroupByExpr::Expressions(expressions, modifiers) => {
                 groups.is_given = !expressions.is_empty();
+                let (is_distinct, expressions) = distinct_sets(expressions);
                 let mut parts = Vec::with_capacity(expressions.len());
                 for expression in expressions {
                     parts.push(self.grouping_sets(expression, items, level, &mut groups)?);
@@ -441,6 +442,10 @@ impl Binder<'_> {
                     };
                 }
                 groups.sets = product(parts)?;
+                if let Some(sets) = groups.sets.as_mut().filter(|_| is_distinct) {
+                    let mut seen = HashSet::new();
+                    sets.retain(|set| seen.insert(set.iter().copied().collect::<BTreeSet<_>>()));
+                }
             }
         }
         level.clause.set(was);
@@ -727,6 +732,14 @@ impl Above<'_, '_> {
         let message =
             format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
         errors::at(Error::input(message).with_code("42803"), place)
+    }
+}
+
+/// Whether GROUP BY is DISTINCT, which is spelled as a first part of it, and the other parts.
+fn distinct_sets(expressions: &[Expr]) -> (bool, &[Expr]) {
+    match expressions {
+        [Expr::Function(function), rest @ ..] if bare_name(function) == "group by distinct" => (true, rest),
+        _ => (false, expressions),
     }
 }
 

@@ -227,6 +227,43 @@ impl Binder<'_> {
     }
 }
 
+/// The bits of `b'101'` and `x'1F'`. Fails with 22P02 for other digits.
+pub(super) fn bits(value: &Value) -> Result<Option<String>> {
+    let invalid =
+        |digit: char, kind: &str| Error::input(format!("\"{digit}\" is not a valid {kind} digit")).with_code("22P02");
+    match value {
+        Value::SingleQuotedByteStringLiteral(text) => match text.chars().find(|digit| !matches!(digit, '0' | '1')) {
+            Some(digit) => Err(invalid(digit, "binary")),
+            None => Ok(Some(text.clone())),
+        },
+        Value::HexStringLiteral(text) => {
+            let digits = text.chars().map(|digit| match digit.to_digit(16) {
+                Some(value) => Ok(format!("{value:04b}")),
+                None => Err(invalid(digit, "hexadecimal")),
+            });
+            digits.collect::<Result<String>>().map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Bits cast to a type: a number in two's complement, or a text of them. Fails with 22003 for more bits than the number
+/// has, 42846 for other types.
+pub(super) fn bits_as(bits: &str, to: &SqlType) -> Result<Scalar> {
+    let number = |width: usize| match bits.len() > width {
+        true => Err(Error::input(format!("{to} out of range")).with_code("22003")),
+        false => Ok(bits.chars().fold(0_u64, |number, bit| number << 1 | u64::from(bit == '1'))),
+    };
+    match to {
+        SqlType::Integer => Ok(Scalar::Constant(Constant::integer((number(32)? as u32).cast_signed()))),
+        SqlType::BigInt => Ok(Scalar::Constant(Constant::bigint(number(64)?.cast_signed()))),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            Ok(Scalar::Constant(Constant::text(bits)).cast(to.clone(), true))
+        }
+        _ => Err(Error::input(format!("cannot cast type bit to {to}")).with_code("42846")),
+    }
+}
+
 /// A quoted literal, of no type yet.
 pub(super) fn unknown(text: &str) -> Constant {
     Constant { value: ScalarValue::Utf8View(Some(text.to_owned())), sql_type: SqlType::Unknown }

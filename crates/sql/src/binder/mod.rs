@@ -11,10 +11,11 @@
 //! 4. `sets` brings the inputs of UNION, INTERSECT and EXCEPT to common types.
 //!
 //! Clauses that the parser's tree has no place for are spelled as functions whose names have a blank, which nobody can
-//! write by accident; the parser's room makes them of tokens:
+//! write by accident; the parser's room makes them:
 //! * `x BETWEEN SYMMETRIC a AND b`: `"between symmetric"(x, a, b)`;
 //! * `ROWS FROM (f(…), g(…))`: the table function `"rows from"(f(…), g(…))`;
 //! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
+//! * `GROUP BY DISTINCT a, b`: a first part of GROUP BY, `"group by distinct"()`;
 //! * `SEARCH DEPTH FIRST BY a, b SET s`: `SETTINGS "search depth" = (a, b, s)` in the common table expression's query;
 //!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
 //!

@@ -63,6 +63,11 @@ fn finish(flow: ControlFlow<Infallible>) {
     }
 }
 
+/// Shows a visitor that breaks nothing off all of a statement.
+pub(crate) fn walked(statement: &mut Statement, visitor: &mut impl VisitorMut<Break = Infallible>) {
+    finish(walk(statement, visitor));
+}
+
 /// All rewriting that needs the tree alone, in one walk.
 #[derive(Default)]
 struct Rewrite {

@@ -3,6 +3,12 @@
 //! Planning is recursive in many places, in DataFusion and here, so a statement's depth is measured on its tokens
 //! before anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
+//!
+//! DataFusion's front reads what the parser knows ([`parse_one`]). Ours reads PostgreSQL's syntax: `tokens` replaces
+//! clauses that the parser does not know, `dialect` says how tight operators bind.
+
+mod dialect;
+mod tokens;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,6 +28,8 @@ use diligence_base::{Error, Result, Span};
 use crate::errors;
 use crate::rewrite::{self, precedence};
 use crate::state::PARSER_DEPTH_MAX;
+use dialect::PostgresSyntax;
+use tokens::Rewritten;
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
@@ -41,7 +49,7 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// As it was written, before anything was put right in it for DataFusion; of statements of SQL's own.
+    /// As the front of our own reads it; of statements of SQL's own, if they were parsed for it.
     pub(crate) source: Option<Arc<ast::Statement>>,
     /// Why DataFusion's front cannot be given the statement, if so.
     pub(crate) refused: Option<Error>,
@@ -51,62 +59,114 @@ pub struct Parsed {
 
 /// Parses exactly one statement. A semicolon at the end is allowed. Fails with kind `Input` on anything else.
 pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
-    let mut parsed = parse_any(sql, dialect)?;
+    let mut parsed = parse_for_datafusion(sql, dialect)?;
     match parsed.refused.take() {
         Some(error) => Err(error),
         None => Ok(parsed),
     }
 }
 
-/// The same for the front of our own: what only DataFusion's cannot be given is no error yet. Fails like [`parse_one`].
+/// The same for the front of our own, which plans queries: they are read as PostgreSQL does, whatever the dialect. Of
+/// other statements there is DataFusion's tree, too; what only DataFusion's front cannot be given is no error yet.
+/// Fails like [`parse_one`].
 pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
+    named(dialect)?;
+    let own = parse_postgres(sql);
+    if let Ok((statement, depth)) = &own
+        && is_query(statement)
+    {
+        let (statement, source) = with_stack(*depth, || (statement.clone(), source_of(statement)));
+        return Ok(Parsed { statement, source, refused: None, depth: *depth });
+    }
+    match (parse_for_datafusion(sql, dialect), own) {
+        (Ok(parsed), Err(error)) if is_query(&parsed.statement) => Err(error),
+        (Ok(parsed), Ok((statement, depth))) => {
+            Ok(Parsed { source: with_stack(depth, || source_of(&statement)), ..parsed })
+        }
+        (Ok(parsed), Err(_)) => Ok(parsed),
+        (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+    }
+}
+
+/// Whether a statement is a query, or asks for a query's plan.
+fn is_query(statement: &Statement) -> bool {
+    match statement {
+        Statement::Statement(statement) => matches!(statement.as_ref(), ast::Statement::Query(_)),
+        Statement::Explain(explain) => is_query(&explain.statement),
+        _ => false,
+    }
+}
+
+/// The statement, or what it explains, if it is one of SQL's own.
+fn source_of(statement: &Statement) -> Option<Arc<ast::Statement>> {
+    match statement {
+        Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
+        Statement::Explain(explain) => source_of(&explain.statement),
+        _ => None,
+    }
+}
+
+/// The tree of PostgreSQL's syntax, and its depth.
+fn parse_postgres(sql: &str) -> Result<(Statement, usize)> {
+    let read = |text: &str| Ok(tokens::rewritten(tokens(text, &PostgresSyntax::default())?));
+    let Rewritten { tokens, mut clauses, queries } = read(sql)?;
+    let dialect = PostgresSyntax::with_queries(queries);
+    let (mut statement, depth) = parse_tokens(sql, tokens, &dialect, |text| Ok(read(text)?.tokens))?;
+    if !clauses.is_empty() {
+        with_stack(depth, || rewrite::walked(&mut statement, &mut clauses));
+    }
+    Ok((statement, depth))
+}
+
+/// The tree for DataFusion's front, with what it needs put right in it.
+fn parse_for_datafusion(sql: &str, dialect: &str) -> Result<Parsed> {
     let dialect = named(dialect)?;
-    let tokens = with_explain_format(with_copy_options(tokens(sql, dialect.as_ref())?));
+    let read = |text: &str| tokens(text, dialect.as_ref());
+    let tokens = read(sql)?;
+    let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
+    let (mut statement, depth) = parse_tokens(sql, tokens, dialect.as_ref(), read)?;
+    let rewritten = with_stack(depth, || {
+        if has_distinct {
+            precedence::mend(&mut statement);
+        }
+        rewrite::statement(&mut statement)
+    });
+    Ok(Parsed { statement, source: None, refused: rewritten.err(), depth })
+}
+
+/// The tree of exactly one statement, and its depth. `read` makes tokens of a text as those were made.
+fn parse_tokens(
+    sql: &str,
+    tokens: Vec<TokenWithSpan>,
+    dialect: &dyn Dialect,
+    read: impl Fn(&str) -> Result<Vec<TokenWithSpan>>,
+) -> Result<(Statement, usize)> {
+    let tokens = with_explain_format(with_copy_options(tokens));
     let depth = depth(&tokens);
     if depth.levels > NESTING_MAX {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
         return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
     }
-    let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
     let (end, open) = (end_of(&tokens), open_parentheses(&tokens));
     let parse = |tokens| {
         with_stack(depth.levels, || {
             DFParserBuilder::new(tokens)
-                .with_dialect(dialect.as_ref())
+                .with_dialect(dialect)
                 .with_recursion_limit(PARSER_DEPTH_MAX)
                 .build()
                 .and_then(|mut parser| parser.parse_statements())
-                .map(|mut statements| {
-                    if has_distinct {
-                        statements.iter_mut().for_each(precedence::mend);
-                    }
-                    statements
-                })
         })
     };
     let mut statements = parse(tokens).map_err(|error| {
         // Of a parenthesis that is missing at the end the parser says that it found the last word.
         let closed = format!("{}\n{}", sql.trim_end().trim_end_matches(';'), ")".repeat(open));
-        if open > 0 && self::tokens(&closed, dialect.as_ref()).is_ok_and(|tokens| parse(tokens).is_ok()) {
+        if open > 0 && read(&closed).is_ok_and(|tokens| parse(tokens).is_ok()) {
             return errors::at(Error::input("expected ), found the end of the statement"), Some(end));
         }
         errors::at_end(errors::syntax(error), end)
     })?;
     match (statements.pop_front(), statements.len()) {
-        (Some(mut statement), 0) => {
-            let source = match &statement {
-                Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
-                Statement::Explain(explain) => match explain.statement.as_ref() {
-                    Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
-                    _ => None,
-                },
-                _ => None,
-            };
-            // What DataFusion's front would refuse, ours may understand.
-            let rewritten = with_stack(depth.levels, || rewrite::statement(&mut statement));
-            let refused = rewritten.err();
-            Ok(Parsed { statement, source, refused, depth: depth.levels })
-        }
+        (Some(statement), 0) => Ok((statement, depth.levels)),
         (None, _) => Err(Error::input("there is no statement in the text")),
         (Some(_), more) => {
             Err(Error::input(format!("expected one statement, found {}", more + 1))
@@ -420,6 +480,111 @@ mod tests {
         let tables = |count: usize| format!("{}SELECT 1{}", "SELECT * FROM (".repeat(count), ") x".repeat(count));
         assert!(parse_one(&tables(500), "generic").is_ok());
         assert!(parse_one(&tables(1000), "generic").unwrap_err().message().contains("4096 levels"));
+    }
+
+    /// The query of a text as the front of our own reads it.
+    fn own(sql: &str) -> String {
+        parse_any(sql, "generic").unwrap_or_else(|error| panic!("{sql}: {error}")).source.unwrap().to_string()
+    }
+
+    #[test]
+    fn operators_bind_as_in_postgres() {
+        fn shown(expression: &ast::Expr) -> String {
+            use ast::Expr::{BinaryOp, Cast, Collate, IsDistinctFrom, IsNull, UnaryOp};
+            match expression {
+                BinaryOp { left, op, right } => format!("({} {op} {})", shown(left), shown(right)),
+                UnaryOp { op, expr } => format!("({op} {})", shown(expr)),
+                IsDistinctFrom(left, right) => format!("({} <d> {})", shown(left), shown(right)),
+                IsNull(inner) => format!("({} IS NULL)", shown(inner)),
+                Cast { expr, data_type, .. } => format!("({}::{data_type})", shown(expr)),
+                Collate { expr, collation } => format!("({} COLLATE {collation})", shown(expr)),
+                other => other.to_string(),
+            }
+        }
+        for (text, expected) in [
+            ("1 + 2 || 3 - 4", "((1 + 2) || (3 - 4))"),
+            (
+                "a || b = c || d AND NOT e = f OR g IS NULL",
+                "((((a || b) = (c || d)) AND (NOT (e = f))) OR (g IS NULL))",
+            ),
+            ("-2 ^ 2", "((- 2) ^ 2)"),
+            ("2 ^ 3 ^ 2 * 4", "(((2 ^ 3) ^ 2) * 4)"),
+            ("-2::int", "(- (2::INT))"),
+            ("~1 + 2", "(~ (1 + 2))"),
+            ("5#3 + 1", "(5 # (3 + 1))"),
+            ("a>=-1", "(a >= (- 1))"),
+            ("a->-1", "(a -> (- 1))"),
+            ("a ~ b = true", "((a ~ b) = true)"),
+            ("a IS DISTINCT FROM b AND c", "((a <d> b) AND c)"),
+            ("a = b isnull", "((a = b) IS NULL)"),
+            ("a::text COLLATE \"C\" || b", "(((a::TEXT) COLLATE \"C\") || b)"),
+            ("a BETWEEN SYMMETRIC b AND c + 1 AND d", "(\"between symmetric\"(a, b, c + 1) AND d)"),
+        ] {
+            let parsed = parse_any(&format!("SELECT {text}"), "generic").unwrap();
+            let Some(ast::Statement::Query(query)) = parsed.source.as_deref() else { panic!("{text}") };
+            let ast::SetExpr::Select(select) = query.body.as_ref() else { panic!("{text}") };
+            let [ast::SelectItem::UnnamedExpr(expression)] = select.projection.as_slice() else { panic!("{text}") };
+            assert_eq!(shown(expression), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn clauses_of_postgres_become_others() {
+        for (sql, expected) in [
+            ("TABLE t", "SELECT * FROM t"),
+            ("SELECT 'a' -- and\n  'b'", "SELECT 'ab'"),
+            ("SELECT trim(leading from a), trim(both from a)", "SELECT TRIM(LEADING a), TRIM(BOTH a)"),
+            ("SELECT a NOT LIKE ALL (ARRAY['x'])", "SELECT a !~~ ALL(ARRAY['x'])"),
+            ("SELECT a ILIKE ANY ('x', 'y')", "SELECT a ~~* ANY(ARRAY['x', 'y'])"),
+            ("SELECT a IN ((SELECT 1), 2)", "SELECT a IN ((SELECT 1), 2)"),
+            ("SELECT ((SELECT 1) UNION (SELECT 2))", "SELECT ((SELECT 1) UNION (SELECT 2))"),
+            ("SELECT a = ANY (VALUES (1), (2))", "SELECT a = ANY(VALUES (1), (2))"),
+            ("SELECT EXISTS (SELECT)", "SELECT EXISTS (SELECT FROM (VALUES (NULL)) \"one row\")"),
+            ("SELECT * FROM ROWS FROM (f(1), g(2)) AS t (a, b)", "SELECT * FROM \"rows from\"(f(1), g(2)) AS t (a, b)"),
+            ("SELECT a, rows FROM (SELECT 1) AS t (rows)", "SELECT a, rows FROM (SELECT 1) AS t (rows)"),
+            (
+                "SELECT sum(a) OVER (w ORDER BY b GROUPS 1 PRECEDING EXCLUDE CURRENT ROW) FROM t",
+                "SELECT sum(a) OVER (w PARTITION BY \"exclude current row\"() ORDER BY b GROUPS 1 PRECEDING) FROM t",
+            ),
+            (
+                "SELECT 1 FROM t WINDOW w AS (PARTITION BY a ROWS 1 PRECEDING EXCLUDE TIES)",
+                "SELECT 1 FROM t WINDOW w AS (PARTITION BY \"exclude ties\"(), a ROWS 1 PRECEDING)",
+            ),
+            (
+                "SELECT 1 FROM t GROUP BY DISTINCT ROLLUP (a)",
+                "SELECT 1 FROM t GROUP BY \"group by distinct\"(), ROLLUP (a)",
+            ),
+            ("SELECT a FROM t FETCH FIRST ROW ONLY OFFSET 2", "SELECT a FROM t LIMIT 1 OFFSET 2"),
+            ("SELECT a FROM t ORDER BY a USING >", "SELECT a FROM t ORDER BY a DESC"),
+            (
+                "WITH RECURSIVE x AS (SELECT 1 LIMIT 1) SEARCH DEPTH FIRST BY a, b SET s \
+                 CYCLE a SET m USING p SELECT 1",
+                "WITH RECURSIVE x AS (SELECT 1 LIMIT 1 SETTINGS \"search depth\" = (a, b, s), \
+                 \"cycle\" = ((a), m, true, false, p)) SELECT 1",
+            ),
+            ("WITH x AS NOT MATERIALIZED (TABLE t) SELECT 1", "WITH x AS NOT MATERIALIZED (SELECT * FROM t) SELECT 1"),
+        ] {
+            assert_eq!(own(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_postgres_does_not_read_is_refused() {
+        for text in ["a < b < c", "a LIKE b LIKE c", "a IS DISTINCT FROM b IS NULL", "'a' 'b'", "a COLLATE x COLLATE y"]
+        {
+            let error = parse_any(&format!("SELECT {text}"), "generic").unwrap_err();
+            assert!(error.span().is_some(), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn other_statements_have_two_trees() {
+        let parsed = parse_any("INSERT INTO t VALUES (1, DEFAULT)", "generic").unwrap();
+        assert_eq!(parsed.source.unwrap().to_string(), "INSERT INTO t VALUES (1, DEFAULT)");
+        assert!(parse_any("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x'", "generic").unwrap().source.is_none());
+        assert!(parse_one("SELECT 1", "generic").unwrap().source.is_none());
+        let chain = format!("SELECT 1{}", "+1".repeat(3000));
+        assert!(parse_any(&chain, "generic").unwrap().depth >= 3000);
     }
 
     #[test]

@@ -1,0 +1,565 @@
+//! Clauses of PostgreSQL that the parser does not know, made of others before it sees them.
+//!
+//! What they become is listed at the binder: functions whose names have a blank. Of a common table expression, what
+//! stands outside of its query is found again by the place of its closing parenthesis ([`Clauses`]).
+//!
+//! Everything here takes time linear in the number of tokens.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{CteAsMaterialized, Expr, Ident, Query, Setting, VisitorMut};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
+
+use super::dialect::PostgresSyntax;
+
+/// The tokens that the parser reads, and what is to be put into the tree besides.
+pub(super) struct Rewritten {
+    /// The tokens.
+    pub(super) tokens: Vec<TokenWithSpan>,
+    /// What the tree's common table expressions get.
+    pub(super) clauses: Clauses,
+    /// The places of the opening parentheses around queries that themselves begin with a parenthesis.
+    pub(super) queries: HashSet<Location>,
+}
+
+/// MATERIALIZED, SEARCH and CYCLE by the place of the parenthesis that closes the common table expression.
+#[derive(Default)]
+pub(super) struct Clauses(HashMap<Location, CteClauses>);
+
+#[derive(Default)]
+struct CteClauses {
+    materialized: Option<CteAsMaterialized>,
+    settings: Vec<Setting>,
+}
+
+impl Clauses {
+    /// Whether there is nothing to put into the tree.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn at(&mut self, closing: &TokenWithSpan) -> &mut CteClauses {
+        self.0.entry(closing.span.start).or_default()
+    }
+}
+
+impl VisitorMut for Clauses {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            let Some(clauses) = self.0.remove(&cte.closing_paren_token.0.span.start) else { continue };
+            if clauses.materialized.is_some() {
+                cte.materialized = clauses.materialized;
+            }
+            if !clauses.settings.is_empty() {
+                cte.query.settings = Some(clauses.settings);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The tokens of a statement as the parser can read them.
+pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
+    let tokens = with_whole_strings(tokens);
+    let mut text = Text::new(&tokens);
+    text.walk();
+    let queries = text.queries();
+    let (edits, clauses) = (text.edits, text.clauses);
+    Rewritten { tokens: edits.applied(tokens), clauses, queries }
+}
+
+/// String literals with only a line's end and comments between them are one.
+fn with_whole_strings(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut whole: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    // Where the last string is, and whether a line has ended since.
+    let mut last: Option<(usize, bool)> = None;
+    for token in tokens {
+        match &token.token {
+            Token::SingleQuotedString(more) => {
+                if let Some((index, true)) = last
+                    && let Some(text) = string_of(&mut whole[index].token)
+                {
+                    text.push_str(more);
+                    whole.truncate(index + 1);
+                    last = Some((index, false));
+                    continue;
+                }
+                last = Some((whole.len(), false));
+            }
+            Token::EscapedStringLiteral(_) | Token::UnicodeStringLiteral(_) | Token::NationalStringLiteral(_) => {
+                last = Some((whole.len(), false));
+            }
+            Token::Whitespace(Whitespace::Newline | Whitespace::SingleLineComment { .. }) => {
+                last = last.map(|(index, _)| (index, true));
+            }
+            Token::Whitespace(Whitespace::MultiLineComment(_)) => last = None,
+            Token::Whitespace(_) => {}
+            _ => last = None,
+        }
+        whole.push(token);
+    }
+    whole
+}
+
+fn string_of(token: &mut Token) -> Option<&mut String> {
+    match token {
+        Token::SingleQuotedString(text)
+        | Token::EscapedStringLiteral(text)
+        | Token::UnicodeStringLiteral(text)
+        | Token::NationalStringLiteral(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Changes by the index of the token where they are made.
+#[derive(Default)]
+struct Edits(BTreeMap<usize, Edit>);
+
+#[derive(Default)]
+struct Edit {
+    before: Vec<Token>,
+    instead: Option<Vec<Token>>,
+}
+
+impl Edits {
+    fn insert(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
+        self.0.entry(index).or_default().before.extend(tokens);
+    }
+
+    fn replace(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
+        self.0.entry(index).or_default().instead = Some(tokens.into_iter().collect());
+    }
+
+    fn applied(self, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+        if self.0.is_empty() {
+            return tokens;
+        }
+        let mut edits = self.0.into_iter().peekable();
+        let mut edited = Vec::with_capacity(tokens.len() + 16);
+        for (index, token) in tokens.into_iter().enumerate() {
+            let Some((_, edit)) = edits.next_if(|(at, _)| *at == index) else {
+                edited.push(token);
+                continue;
+            };
+            let span = token.span;
+            let place = |token| TokenWithSpan { token, span };
+            edited.extend(edit.before.into_iter().map(place));
+            match edit.instead {
+                Some(tokens) => edited.extend(tokens.into_iter().map(place)),
+                None => edited.push(token),
+            }
+        }
+        edited
+    }
+}
+
+/// What is known of a pair of parentheses while it is open.
+#[derive(Clone, Copy, Default)]
+struct TokenLevel {
+    /// Where it was opened.
+    opened: usize,
+    /// Whether a FROM clause is being read.
+    in_from: bool,
+    /// Whether it is a window's specification.
+    is_window: bool,
+    /// Whether its frame has begun.
+    in_frame: bool,
+}
+
+/// A statement's tokens but for blanks and comments. Places are indexes of `words`.
+struct Text<'a> {
+    tokens: &'a [TokenWithSpan],
+    /// The tokens' indexes.
+    words: Vec<usize>,
+    /// Of an opening parenthesis, where it is closed.
+    closed: HashMap<usize, usize>,
+    edits: Edits,
+    clauses: Clauses,
+}
+
+impl<'a> Text<'a> {
+    fn new(tokens: &'a [TokenWithSpan]) -> Self {
+        let is_word = |token: &TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+        let words = (0..tokens.len()).filter(|index| is_word(&tokens[*index])).collect::<Vec<_>>();
+        let (mut open, mut closed) = (Vec::new(), HashMap::new());
+        for (at, index) in words.iter().enumerate() {
+            match tokens[*index].token {
+                Token::LParen => open.push(at),
+                Token::RParen => {
+                    if let Some(opened) = open.pop() {
+                        closed.insert(opened, at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { tokens, words, closed, edits: Edits::default(), clauses: Clauses::default() }
+    }
+
+    fn token(&self, at: usize) -> &'a Token {
+        self.words.get(at).map_or(&Token::EOF, |index| &self.tokens[*index].token)
+    }
+
+    /// Whether an unquoted word stands there.
+    fn is(&self, at: usize, name: &str) -> bool {
+        match self.token(at) {
+            Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
+            _ => false,
+        }
+    }
+
+    fn is_any(&self, at: usize, names: &[&str]) -> bool {
+        names.iter().any(|name| self.is(at, name))
+    }
+
+    /// The same of the word before; of none before the first.
+    fn follows(&self, at: usize, names: &[&str]) -> bool {
+        at > 0 && self.is_any(at - 1, names)
+    }
+
+    fn insert(&mut self, at: usize, tokens: impl IntoIterator<Item = Token>) {
+        self.edits.insert(self.words[at], tokens);
+    }
+
+    fn replace(&mut self, at: usize, tokens: impl IntoIterator<Item = Token>) {
+        self.edits.replace(self.words[at], tokens);
+    }
+
+    fn drop(&mut self, places: std::ops::Range<usize>) {
+        for at in places {
+            self.replace(at, []);
+        }
+    }
+
+    /// The places of the parentheses around queries that begin with a parenthesis: `((SELECT 1) UNION SELECT 2)`.
+    fn queries(&self) -> HashSet<Location> {
+        // Inner parentheses are opened last.
+        let (mut around_query, mut places) = (HashSet::new(), HashSet::new());
+        for at in (0..self.words.len()).rev() {
+            let Some(closed) = self.closed.get(&at) else { continue };
+            if self.is_any(at + 1, &["SELECT", "WITH", "VALUES", "TABLE"]) {
+                around_query.insert(at);
+            } else if around_query.contains(&(at + 1)) {
+                let behind = self.closed[&(at + 1)] + 1;
+                let clauses = ["UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR"];
+                if behind == *closed || self.is_any(behind, &clauses) {
+                    around_query.insert(at);
+                    places.insert(self.tokens[self.words[at]].span.start);
+                }
+            }
+        }
+        places
+    }
+
+    fn walk(&mut self) {
+        let mut levels = vec![TokenLevel::default()];
+        for at in 0..self.words.len() {
+            let last = levels.len() - 1;
+            match self.token(at) {
+                Token::LParen => levels.push(self.level(at)),
+                Token::RParen => {
+                    if last > 0 {
+                        levels.pop();
+                    }
+                    self.search_and_cycle(at);
+                }
+                Token::SemiColon => levels = vec![TokenLevel::default()],
+                Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
+                Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
+                _ => {}
+            }
+        }
+    }
+
+    fn level(&self, opened: usize) -> TokenLevel {
+        let begins_query = || {
+            self.is_any(opened + 1, &["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
+                || *self.token(opened + 1) == Token::LParen
+        };
+        let is_window = self.follows(opened, &["OVER"]) || self.follows(opened, &["AS"]) && !begins_query();
+        TokenLevel { opened, is_window, ..TokenLevel::default() }
+    }
+
+    fn word(&mut self, at: usize, keyword: Keyword, level: &mut TokenLevel) {
+        match keyword {
+            Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
+            Keyword::SELECT => {
+                level.in_from = false;
+                self.select(at);
+            }
+            Keyword::WHERE
+            | Keyword::HAVING
+            | Keyword::ORDER
+            | Keyword::WINDOW
+            | Keyword::LIMIT
+            | Keyword::UNION
+            | Keyword::INTERSECT
+            | Keyword::EXCEPT => level.in_from = false,
+            Keyword::GROUP => {
+                level.in_from = false;
+                self.group_by(at);
+            }
+            Keyword::ROWS if level.in_from && self.is(at + 1, "FROM") && *self.token(at + 2) == Token::LParen => {
+                self.replace(at, [quoted("rows from")]);
+                self.drop(at + 1..at + 2);
+            }
+            Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => level.in_frame = true,
+            Keyword::EXCLUDE if level.in_frame => self.exclude(at, level.opened),
+            Keyword::TABLE => self.table(at),
+            Keyword::FETCH => self.fetch(at),
+            Keyword::USING => match self.token(at + 1) {
+                Token::Lt => self.order_using(at, "ASC"),
+                Token::Gt => self.order_using(at, "DESC"),
+                _ => {}
+            },
+            Keyword::MATERIALIZED => self.materialized(at),
+            _ => {}
+        }
+    }
+
+    /// SELECT of nothing from nowhere: a row without columns.
+    fn select(&mut self, at: usize) {
+        let ends = match self.token(at + 1) {
+            Token::RParen | Token::SemiColon | Token::EOF => true,
+            Token::Word(word) if word.quote_style.is_none() => matches!(
+                word.keyword,
+                Keyword::WHERE
+                    | Keyword::UNION
+                    | Keyword::INTERSECT
+                    | Keyword::EXCEPT
+                    | Keyword::LIMIT
+                    | Keyword::OFFSET
+            ),
+            _ => false,
+        };
+        if ends {
+            let rows = [Token::LParen, word("VALUES"), Token::LParen, word("NULL"), Token::RParen, Token::RParen];
+            self.replace(at, [word("SELECT"), word("FROM")].into_iter().chain(rows).chain([quoted("one row")]));
+        }
+    }
+
+    /// `TABLE t`: `SELECT * FROM t`, where a query begins.
+    fn table(&mut self, at: usize) {
+        let begins = match at.checked_sub(1) {
+            None => true,
+            Some(before) => {
+                matches!(self.token(before), Token::LParen | Token::RParen | Token::SemiColon)
+                    || self.is_any(
+                        before,
+                        &["UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "EXPLAIN", "ANALYZE", "VERBOSE"],
+                    )
+            }
+        };
+        if !begins || !matches!(self.token(at + 1), Token::Word(_)) {
+            return;
+        }
+        self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
+        if self.is(at + 1, "ONLY") && matches!(self.token(at + 2), Token::Word(_)) {
+            self.drop(at + 1..at + 2);
+        }
+    }
+
+    /// `GROUP BY DISTINCT a, b`: `GROUP BY "group by distinct"(), a, b`; `GROUP BY ALL a, b`: without ALL.
+    fn group_by(&mut self, at: usize) {
+        if !self.is(at + 1, "BY") {
+            return;
+        }
+        let begins_part = match self.token(at + 3) {
+            Token::LParen | Token::Number(..) => true,
+            Token::Word(word) => {
+                let parts = [Keyword::NoKeyword, Keyword::ROLLUP, Keyword::CUBE, Keyword::GROUPING];
+                parts.contains(&word.keyword)
+            }
+            _ => false,
+        };
+        if self.is(at + 2, "DISTINCT") {
+            self.replace(at + 2, calls("group by distinct").chain([Token::Comma]));
+        } else if self.is(at + 2, "ALL") && begins_part {
+            self.drop(at + 2..at + 3);
+        }
+    }
+
+    /// EXCLUDE in a window's frame: a first part of PARTITION BY.
+    fn exclude(&mut self, at: usize, opened: usize) {
+        let (name, words) = if self.is(at + 1, "CURRENT") && self.is(at + 2, "ROW") {
+            ("exclude current row", 3)
+        } else if self.is(at + 1, "NO") && self.is(at + 2, "OTHERS") {
+            ("exclude no others", 3)
+        } else if self.is(at + 1, "GROUP") {
+            ("exclude group", 2)
+        } else if self.is(at + 1, "TIES") {
+            ("exclude ties", 2)
+        } else {
+            return;
+        };
+        self.drop(at..at + words);
+        let mut first = opened + 1;
+        let is_clause = self.is_any(first, &["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"]);
+        if !is_clause && matches!(self.token(first), Token::Word(_)) {
+            // The window that it builds upon.
+            first += 1;
+        }
+        if self.is(first, "PARTITION") && self.is(first + 1, "BY") {
+            self.insert(first + 2, calls(name).chain([Token::Comma]));
+        } else {
+            self.insert(first, [word("PARTITION"), word("BY")].into_iter().chain(calls(name)));
+        }
+    }
+
+    /// `FETCH FIRST n ROWS ONLY`: LIMIT, which may stand in front of OFFSET and takes any expression.
+    fn fetch(&mut self, at: usize) {
+        let begins = at == 0 || *self.token(at - 1) == Token::SemiColon;
+        if begins || !self.is_any(at + 1, &["FIRST", "NEXT"]) {
+            return;
+        }
+        let count = at + 2;
+        let end = match self.token(count) {
+            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
+            Token::Plus | Token::Minus => count + 2,
+            _ if self.is_any(count, &["ROW", "ROWS"]) => count,
+            _ => count + 1,
+        };
+        if !self.is_any(end, &["ROW", "ROWS"]) || !self.is(end + 1, "ONLY") {
+            return;
+        }
+        self.replace(at, [word("LIMIT")]);
+        self.drop(at + 1..at + 2);
+        if end == count {
+            self.insert(end, [Token::Number("1".to_owned(), false)]);
+        }
+        self.drop(end..end + 2);
+    }
+
+    /// `ORDER BY a USING <`: ASC.
+    fn order_using(&mut self, at: usize, direction: &str) {
+        self.replace(at, [word(direction)]);
+        self.drop(at + 1..at + 2);
+    }
+
+    /// `AS [NOT] MATERIALIZED (…)`.
+    fn materialized(&mut self, at: usize) {
+        let Some(closed) = self.closed.get(&(at + 1)).copied() else { return };
+        let (materialized, first) = match self.follows(at, &["NOT"]) {
+            true => (CteAsMaterialized::NotMaterialized, at - 1),
+            false => (CteAsMaterialized::Materialized, at),
+        };
+        if self.follows(first, &["AS"]) {
+            self.clauses.at(&self.tokens[self.words[closed]]).materialized = Some(materialized);
+            self.drop(first..at + 1);
+        }
+    }
+
+    /// `SEARCH DEPTH FIRST BY a, b SET s` and `CYCLE a SET m TO v DEFAULT w USING p` behind a common table expression.
+    fn search_and_cycle(&mut self, closed: usize) {
+        let mut at = closed + 1;
+        let mut settings = Vec::new();
+        if let Some((setting, next)) = self.search(at) {
+            settings.push(setting);
+            at = next;
+        }
+        if let Some((setting, next)) = self.cycle(at) {
+            settings.push(setting);
+            at = next;
+        }
+        if !settings.is_empty() {
+            self.clauses.at(&self.tokens[self.words[closed]]).settings.extend(settings);
+            self.drop(closed + 1..at);
+        }
+    }
+
+    /// SEARCH, and where it ends.
+    fn search(&self, at: usize) -> Option<(Setting, usize)> {
+        let name = match (self.is(at + 1, "DEPTH"), self.is(at + 1, "BREADTH")) {
+            (true, _) => "search depth",
+            (_, true) => "search breadth",
+            _ => return None,
+        };
+        if !self.is(at, "SEARCH") || !self.is(at + 2, "FIRST") || !self.is(at + 3, "BY") {
+            return None;
+        }
+        let (mut parts, next) = self.columns(at + 4)?;
+        parts.push(self.name(next)?);
+        Some((setting(name, parts), next + 1))
+    }
+
+    /// CYCLE, and where it ends.
+    fn cycle(&self, at: usize) -> Option<(Setting, usize)> {
+        if !self.is(at, "CYCLE") {
+            return None;
+        }
+        let (columns, next) = self.columns(at + 1)?;
+        let mark = self.name(next)?;
+        let mut next = next + 1;
+        let (mut yes, mut no) = (literal(&[word("TRUE")])?, literal(&[word("FALSE")])?);
+        if self.is(next, "TO") {
+            let default = self.find(next, "DEFAULT")?;
+            let using = self.find(default, "USING")?;
+            (yes, no) = (literal(&self.between(next, default))?, literal(&self.between(default, using))?);
+            next = using;
+        }
+        if !self.is(next, "USING") {
+            return None;
+        }
+        let path = self.name(next + 1)?;
+        Some((setting("cycle", vec![Expr::Tuple(columns), mark, yes, no, path]), next + 2))
+    }
+
+    /// Names with commas between them, up to SET, and what is behind it.
+    fn columns(&self, mut at: usize) -> Option<(Vec<Expr>, usize)> {
+        let mut columns = vec![self.name(at)?];
+        at += 1;
+        while *self.token(at) == Token::Comma {
+            columns.push(self.name(at + 1)?);
+            at += 2;
+        }
+        self.is(at, "SET").then_some((columns, at + 1))
+    }
+
+    fn name(&self, at: usize) -> Option<Expr> {
+        match self.token(at) {
+            Token::Word(word) => Some(Expr::Identifier(word.to_ident(self.tokens[self.words[at]].span))),
+            _ => None,
+        }
+    }
+
+    /// Where a word stands behind a literal, which has few tokens.
+    fn find(&self, at: usize, name: &str) -> Option<usize> {
+        const LITERAL_TOKENS_MAX: usize = 16;
+        (at + 1..=at + LITERAL_TOKENS_MAX).find(|at| self.is(*at, name))
+    }
+
+    /// The tokens between two words.
+    fn between(&self, from: usize, to: usize) -> Vec<Token> {
+        (from + 1..to).map(|at| self.token(at).clone()).collect()
+    }
+}
+
+/// The value that some tokens alone are.
+fn literal(tokens: &[Token]) -> Option<Expr> {
+    let dialect = PostgresSyntax::default();
+    let mut parser = Parser::new(&dialect).with_tokens(tokens.to_vec());
+    let expression = parser.parse_expr().ok()?;
+    (parser.peek_token_ref().token == Token::EOF).then_some(expression)
+}
+
+fn setting(name: &str, parts: Vec<Expr>) -> Setting {
+    Setting { key: Ident::with_quote('"', name), value: Expr::Tuple(parts) }
+}
+
+fn word(name: &str) -> Token {
+    Token::make_word(name, None)
+}
+
+fn quoted(name: &str) -> Token {
+    Token::make_word(name, Some('"'))
+}
+
+/// `"name"()`.
+fn calls(name: &str) -> impl Iterator<Item = Token> + use<> {
+    [quoted(name), Token::LParen, Token::RParen].into_iter()
+}
