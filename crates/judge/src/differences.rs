@@ -1,4 +1,5 @@
-//! The list of differences that are meant: `tests/differences.txt`. Each has a name, under which `docs/sql.md` tells it.
+//! The list of differences that are meant: `tests/differences.txt`. Each has a name, under which `docs/sql.md` tells
+//! it.
 
 use std::path::Path;
 
@@ -69,7 +70,7 @@ mod tests {
     use crate::verdict::DifferenceKind;
 
     /// The section of `docs/sql.md` that tells the differences.
-    const SECTION: &str = "## Differences from PostgreSQL";
+    const SECTION: &str = "## Differences from other systems";
 
     #[test]
     fn every_difference_that_is_meant_is_documented_and_no_other() {

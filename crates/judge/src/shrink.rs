@@ -117,7 +117,7 @@ fn frees_order(nodes: &[Node], from: usize, to: usize) -> bool {
 }
 
 fn null() -> Node {
-    Node { is_glued: false, content: Content::Leaf("NULL".to_owned()) }
+    Node::leaf("NULL", false)
 }
 
 /// An argument in the place of a call, with a space before it.
@@ -130,16 +130,12 @@ fn spaced(argument: &[Node]) -> Vec<Node> {
 }
 
 fn parenthesized(argument: &[Node]) -> Node {
-    let content = Content::Group { open: "(".to_owned(), inside: argument.to_vec(), close: ")".to_owned() };
-    Node { is_glued: false, content }
+    Node::group("(", argument.to_vec(), ")", false)
 }
 
 fn with_inside(node: &Node, inside: Vec<Node>) -> Node {
     match &node.content {
-        Content::Group { open, close, .. } => {
-            let content = Content::Group { open: open.clone(), inside, close: close.clone() };
-            Node { is_glued: node.is_glued, content }
-        }
+        Content::Group { open, close, .. } => Node::group(open, inside, close, node.is_glued),
         Content::Leaf(_) => node.clone(),
     }
 }
@@ -156,10 +152,7 @@ pub fn skeleton(statement: &str) -> String {
             _ => text.to_owned(),
         };
         let one = |node: &Node| match &node.content {
-            Content::Leaf(text) => {
-                let content = Content::Leaf(leaf(&text.to_ascii_lowercase()));
-                Node { is_glued: node.is_glued, content }
-            }
+            Content::Leaf(text) => Node::leaf(&leaf(&text.to_ascii_lowercase()), node.is_glued),
             Content::Group { inside, .. } => with_inside(node, plain(inside)),
         };
         nodes.iter().map(one).collect()

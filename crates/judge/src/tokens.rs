@@ -1,7 +1,9 @@
 //! A statement as a tree of tokens: parentheses, brackets and CASE … END are nodes with others inside. Enough to find
 //! clauses and to leave out parts; whether what is left is SQL, a server says.
 
-/// A token, or a group of them.
+use std::rc::Rc;
+
+/// A token, or a group of them. A copy shares what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Whether it follows the node before it without a space.
@@ -14,15 +16,15 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A word, number, text or operator.
-    Leaf(String),
+    Leaf(Rc<str>),
     /// What is between two tokens.
     Group {
         /// The token that opens it.
-        open: String,
+        open: Rc<str>,
         /// What is inside.
-        inside: Vec<Node>,
+        inside: Rc<[Node]>,
         /// The token that closes it; empty if the text ends before.
-        close: String,
+        close: Rc<str>,
     },
 }
 
@@ -33,6 +35,17 @@ impl Node {
             Content::Leaf(text) if text.starts_with(is_word_start) => Some(text.to_ascii_uppercase()),
             _ => None,
         }
+    }
+
+    /// A token.
+    pub fn leaf(text: &str, is_glued: bool) -> Self {
+        Self { is_glued, content: Content::Leaf(text.into()) }
+    }
+
+    /// A group with these tokens around it.
+    pub fn group(open: &str, inside: Vec<Node>, close: &str, is_glued: bool) -> Self {
+        let content = Content::Group { open: open.into(), inside: inside.into(), close: close.into() };
+        Self { is_glued, content }
     }
 
     /// Whether it is this token, in any case.
@@ -71,7 +84,7 @@ pub fn parse(statement: &str) -> Vec<Node> {
     while tokens.peek().is_some() {
         nodes.extend(level(&mut tokens, &[]).0);
         // A token that closes what was never opened is a leaf.
-        nodes.extend(tokens.next().map(|(is_glued, text)| Node { is_glued, content: Content::Leaf(text) }));
+        nodes.extend(tokens.next().map(|(is_glued, text)| Node::leaf(&text, is_glued)));
     }
     while nodes.last().is_some_and(|node| node.is(";")) {
         nodes.pop();
@@ -97,13 +110,13 @@ fn level(tokens: &mut std::iter::Peekable<std::vec::IntoIter<Token>>, closing: &
             "[" => "]",
             "CASE" => "END",
             _ => {
-                nodes.push(Node { is_glued, content: Content::Leaf(text) });
+                nodes.push(Node::leaf(&text, is_glued));
                 continue;
             }
         };
         let (inside, is_closed) = level(tokens, &[close]);
         let close = if is_closed { tokens.next().map(|(_, text)| text).unwrap_or_default() } else { String::new() };
-        nodes.push(Node { is_glued, content: Content::Group { open: text, inside, close } });
+        nodes.push(Node::group(&text, inside, &close, is_glued));
     }
     (nodes, false)
 }

@@ -133,16 +133,22 @@ pub fn compare(postgres: &Reply, ours: &Reply, order: &RowOrder) -> Verdict {
     }
 }
 
-/// The SQLSTATE and the message without what differs from statement to statement: numbers and what follows the first
-/// line.
+/// The SQLSTATE and the first line of the message, without what differs from statement to statement: numbers, and the
+/// columns of relations whose names have numbers.
 fn signature(failure: &Failure) -> String {
     let line = failure.message.lines().next().unwrap_or_default();
     let mut message = String::new();
-    for letter in line.chars().take(SHOWN_CHARACTERS_MAX) {
-        match letter.is_ascii_digit() {
-            true if message.ends_with('#') => {}
-            true => message.push('#'),
-            false => message.push(letter),
+    let mut letters = line.chars().take(SHOWN_CHARACTERS_MAX).peekable();
+    while let Some(letter) = letters.next() {
+        if !letter.is_ascii_digit() {
+            message.push(letter);
+            continue;
+        }
+        while letters.next_if(char::is_ascii_digit).is_some() {}
+        message.push('#');
+        if letters.next_if_eq(&'.').is_some() {
+            while letters.next_if(|letter| letter.is_alphanumeric()).is_some() {}
+            message.push_str(".#");
         }
     }
     format!("{} {message}", failure.code)
