@@ -7,7 +7,7 @@ use diligence_base::Result;
 
 use crate::differences::MeantDifference;
 use crate::order::RowOrder;
-use crate::shrink::{shrink, skeleton};
+use crate::shrink::{is_query, shrink, skeleton};
 use crate::sides::{JudgedErrors, Sides};
 use crate::verdict::{Difference, DifferenceKind, Verdict};
 
@@ -67,7 +67,7 @@ impl Findings {
     /// Fails with kind `Resource` if a server is lost and does not come back.
     pub fn judge(&mut self, sides: &mut Sides, query: &str, order: &RowOrder, place: &str) -> Result<()> {
         let verdict = sides.judge(query, order, self.errors)?;
-        self.add(sides, verdict, query, place, true)
+        self.add(sides, verdict, query, place, is_query(query))
     }
 
     /// Runs a statement that makes something on both sides.

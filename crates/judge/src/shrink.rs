@@ -43,7 +43,7 @@ pub fn shrink(statement: &str, tries_max: usize, mut stays: impl FnMut(&str) -> 
 fn subqueries(nodes: &[Node]) -> Vec<Vec<Node>> {
     let mut found = Vec::new();
     for inside in nodes.iter().filter_map(Node::inside) {
-        if is_query(inside) {
+        if begins_query(inside) {
             found.push(inside.to_vec());
         }
         found.extend(subqueries(inside));
@@ -51,7 +51,13 @@ fn subqueries(nodes: &[Node]) -> Vec<Vec<Node>> {
     found
 }
 
-fn is_query(nodes: &[Node]) -> bool {
+/// Whether a statement is a query, which changes nothing however often it is asked.
+pub fn is_query(statement: &str) -> bool {
+    let first = statement.trim_start().split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default();
+    ["SELECT", "WITH", "VALUES", "FROM", ""].iter().any(|word| first.eq_ignore_ascii_case(word))
+}
+
+fn begins_query(nodes: &[Node]) -> bool {
     nodes.first().is_some_and(|first| ["SELECT", "WITH", "VALUES"].iter().any(|word| first.is(word)))
 }
 
@@ -86,7 +92,9 @@ fn edits(nodes: &[Node], is_statement: bool) -> Vec<Vec<Node>> {
                 }
             }
             edits.extend(
-                self::edits(inside, is_query(inside)).into_iter().map(|edit| replaced(at, &[with_inside(node, edit)])),
+                self::edits(inside, begins_query(inside))
+                    .into_iter()
+                    .map(|edit| replaced(at, &[with_inside(node, edit)])),
             );
         } else if !node.is_null() {
             edits.push(replaced(at, &[null()]));
@@ -113,7 +121,7 @@ fn decides_rows(nodes: &[Node]) -> bool {
 /// Whether leaving out the run leaves out all that depends on the order.
 fn frees_order(nodes: &[Node], from: usize, to: usize) -> bool {
     let rest = [&nodes[..from], &nodes[to..]].concat();
-    is_query(nodes) && !decides_rows(&rest) || rest.is_empty()
+    begins_query(nodes) && !decides_rows(&rest) || rest.is_empty()
 }
 
 fn null() -> Node {
@@ -185,6 +193,11 @@ mod tests {
         assert!(smallest.contains("ORDER BY a)"), "{smallest}");
         let smallest = shrink("SELECT a FROM t ORDER BY a LIMIT 2", 10_000, |text| text.contains("FROM t"));
         assert_eq!(smallest, "FROM t");
+    }
+
+    #[test]
+    fn queries_change_nothing() {
+        assert!(is_query("SELECT 1") && is_query(" (VALUES (1))") && is_query("from t") && !is_query("INSERT INTO t"));
     }
 
     #[test]
