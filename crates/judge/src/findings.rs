@@ -12,13 +12,13 @@ use crate::sides::{JudgedErrors, Sides};
 use crate::verdict::{Difference, DifferenceKind, Verdict};
 
 /// Statements of a group that are shrunk; the smallest one is shown.
-const SHRUNK_OF_GROUP_MAX: usize = 2;
+const SHRUNK_OF_GROUP_MAX: usize = 1;
 
 /// Statements with other rows that are shrunk in a run: only then it is known which of them are alike.
 const SHRUNK_ROWS_MAX: usize = 300;
 
 /// Statements that are tried to shrink one.
-const TRIES_MAX: usize = 3_000;
+const TRIES_MAX: usize = 2_000;
 
 /// Statements that are tried to shrink one that ends the server.
 const TRIES_MAX_LOST: usize = 100;

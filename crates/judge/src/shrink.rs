@@ -11,32 +11,47 @@ use std::collections::HashSet;
 use crate::tokens::{self, Content, Node};
 
 /// The smallest statement that was found within so many tries.
+///
+/// A sweep tries the steps in order, large ones first. After one that succeeds it goes on from where it was, with the
+/// steps of what is left; sweeps end with the first one in which nothing succeeds.
 pub fn shrink(statement: &str, tries_max: usize, mut stays: impl FnMut(&str) -> bool) -> String {
     let mut best = tokens::parse(statement);
     let mut tried = HashSet::new();
-    let mut tries = 0;
-    'smaller: loop {
-        let mut candidates: Vec<_> = subqueries(&best).into_iter().chain(edits(&best, true)).collect();
-        let size = tokens::size(&best);
-        candidates.retain(|candidate| tokens::size(candidate) < size);
-        candidates.sort_by_key(|candidate| tokens::size(candidate));
-        for candidate in candidates {
-            let text = tokens::text(&candidate);
-            if !tried.insert(text.clone()) {
-                continue;
+    let (mut at, mut is_smaller) = (0, false);
+    let mut candidates = candidates(&best);
+    loop {
+        let Some(candidate) = candidates.get(at) else {
+            if !is_smaller {
+                break;
             }
-            tries += 1;
-            if tries > tries_max {
-                break 'smaller;
-            }
-            if stays(&text) {
-                best = candidate;
-                continue 'smaller;
-            }
+            (at, is_smaller) = (0, false);
+            continue;
+        };
+        at += 1;
+        let text = tokens::text(candidate);
+        if !tried.insert(text.clone()) {
+            continue;
         }
-        break;
+        if tried.len() > tries_max {
+            break;
+        }
+        if stays(&text) {
+            best = candidate.clone();
+            candidates = self::candidates(&best);
+            // The steps before were in vain for more than what is left.
+            at = at.saturating_sub(1).min(candidates.len());
+            is_smaller = true;
+        }
     }
     tokens::text(&best)
+}
+
+/// What one step makes of a tree, as far as it is smaller.
+fn candidates(nodes: &[Node]) -> Vec<Vec<Node>> {
+    let size = tokens::size(nodes);
+    let mut candidates: Vec<_> = subqueries(nodes).into_iter().chain(edits(nodes, true)).collect();
+    candidates.retain(|candidate| tokens::size(candidate) < size);
+    candidates
 }
 
 /// The subqueries of a tree, each as a statement of its own.
