@@ -133,10 +133,11 @@ fn decides_rows(nodes: &[Node]) -> bool {
     nodes.iter().any(takes) || nodes.windows(2).any(|pair| pair[0].is("DISTINCT") && pair[1].is("ON"))
 }
 
-/// Whether leaving out the run leaves out all that depends on the order.
+/// Whether leaving out the run leaves out all that depends on the order. The order of a window or of an aggregate only
+/// goes with the whole call.
 fn frees_order(nodes: &[Node], from: usize, to: usize) -> bool {
     let rest = [&nodes[..from], &nodes[to..]].concat();
-    begins_query(nodes) && !decides_rows(&rest) || rest.is_empty()
+    begins_query(nodes) && !decides_rows(&rest)
 }
 
 fn null() -> Node {
@@ -206,6 +207,9 @@ mod tests {
         let smallest =
             shrink("SELECT string_agg(a, ',' ORDER BY a) FROM t", 10_000, |text| text.contains("string_agg(a"));
         assert!(smallest.contains("ORDER BY a)"), "{smallest}");
+        let smallest =
+            shrink("SELECT lag(1) OVER (PARTITION BY a ORDER BY b) FROM t", 10_000, |text| text.contains("OVER ("));
+        assert!(smallest.contains("ORDER BY b)"), "{smallest}");
         let smallest = shrink("SELECT a FROM t ORDER BY a LIMIT 2", 10_000, |text| text.contains("FROM t"));
         assert_eq!(smallest, "FROM t");
     }

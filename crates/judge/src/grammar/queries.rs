@@ -54,16 +54,16 @@ impl Generator<'_> {
     fn values_of_rows(&mut self) -> String {
         self.is_risky = self.random.chance(30);
         self.subqueries_left = 0;
-        let count = 1 + self.random.below(2);
+        let (count, depth) = (1 + self.random.below(2), 1 + self.random.below(3));
         if self.random.chance(25) {
-            return format!("SELECT {}", self.items(count, 3).join(", "));
+            return format!("SELECT {}", self.items(count, depth).join(", "));
         }
         let table = self.random.pick(self.tables);
         let alias = self.name('r');
         let column =
             |(name, sql_type): &(&str, SqlType)| ScopeColumn { text: format!("{alias}.{name}"), sql_type: *sql_type };
         self.scopes.push(table.columns.iter().map(column).collect());
-        let items = self.items(count, 3);
+        let items = self.items(count, depth);
         format!("SELECT {alias}.id, {} FROM {} AS {alias} ORDER BY 1", items.join(", "), table.name)
     }
 
