@@ -1,7 +1,9 @@
-//! Our server as a child process, with a folder of its own, stopped when it is dropped.
+//! Our server as a child process, with a folder of its own, stopped when it is dropped or when this
+//! process ends.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -26,7 +28,16 @@ impl ServerProcess {
         let failed = |error: std::io::Error| Error::resource(format!("{}: {error}", program.display()));
         let folder = tempfile::tempdir().map_err(failed)?;
         let log = File::create(folder.path().join("log")).map_err(failed)?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        // SAFETY: prctl only sets an attribute of the new process, and is safe to call between fork and exec. If it fails,
+        // a server may outlive a judge that is killed.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let mut child = command
             .args(["serve", "--postgres", "0", "--http", "off", "--memory", MEMORY, "--drain-time", "0"])
             .current_dir(folder.path())
             .stdin(Stdio::null())
