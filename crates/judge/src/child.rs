@@ -29,8 +29,8 @@ impl ServerProcess {
         let folder = tempfile::tempdir().map_err(failed)?;
         let log = File::create(folder.path().join("log")).map_err(failed)?;
         let mut command = Command::new(program);
-        // SAFETY: prctl only sets an attribute of the new process, and is safe to call between fork and exec. If it fails,
-        // a server may outlive a judge that is killed.
+        // SAFETY: prctl only sets an attribute of the new process, and is safe to call between fork and exec. If it
+        // fails, a server may outlive a judge that is killed.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
