@@ -62,7 +62,8 @@ impl CopyDecoder {
         let mut pending = std::mem::take(&mut self.pending);
         pending.extend_from_slice(bytes);
         let is_text = self.options.format != CopyFormat::Binary;
-        if is_end && is_text && !pending.is_empty() {
+        // The last row may come without its line end.
+        if is_end && is_text && !pending.is_empty() && !pending.ends_with(b"\n") {
             pending.push(b'\n');
         }
         let read = self.read(&pending)?;

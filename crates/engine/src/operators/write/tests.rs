@@ -16,12 +16,14 @@ use crate::query::tests::{exchange, expr, numbers, options, schema, sort};
 use crate::{Engine, EngineOptions};
 
 const BUDGET: usize = 2 << 20;
+/// What a sort needs besides, for the clusters of its runs.
+const SORT_BUDGET: usize = 16 << 20;
 
-fn engines() -> Vec<Arc<Engine>> {
+fn engines(memory_bytes: usize) -> Vec<Arc<Engine>> {
     let threads = [1, 2, 4].map(|workers| EngineOptions { workers, ..EngineOptions::default() });
     let inline = (0..4).map(EngineOptions::inline);
     let all = threads.into_iter().chain(inline);
-    all.map(|options| Engine::start(EngineOptions { memory_bytes: BUDGET, ..options }).unwrap()).collect()
+    all.map(|options| Engine::start(EngineOptions { memory_bytes, ..options }).unwrap()).collect()
 }
 
 fn to_csv(input: Plan, disk: &CrashDisk) -> Plan {
@@ -65,7 +67,7 @@ fn settles(engine: &Engine, disk: &CrashDisk, files: usize) {
 #[test]
 fn more_rows_than_the_budget_holds_are_written_by_all_packets() {
     const ROWS: i64 = 1_000_000;
-    for engine in engines() {
+    for engine in engines(BUDGET) {
         let disk = CrashDisk::default();
         assert_eq!(run(&engine, &to_csv(numbers(ROWS), &disk)).unwrap(), ROWS as u64);
         let mut rows = written(&disk);
@@ -77,7 +79,7 @@ fn more_rows_than_the_budget_holds_are_written_by_all_packets() {
 
 #[test]
 fn rows_in_an_order_are_written_in_it() {
-    for engine in engines() {
+    for engine in engines(SORT_BUDGET) {
         let disk = CrashDisk::default();
         let mut sorted = sort(exchange(numbers(30_000), crate::plan::Pact::RoundRobin, 3), None);
         sorted.ordered = true;
@@ -98,7 +100,7 @@ fn a_statement_that_fails_or_is_dropped_leaves_nothing() {
         let below = BinaryExpr::new(crate::query::tests::column(), Operator::Minus, number(150_000));
         expr(Arc::new(BinaryExpr::new(number(1), Operator::Divide, Arc::new(below))))
     };
-    for engine in engines() {
+    for engine in engines(BUDGET) {
         let disk = CrashDisk::holding([("/out", "7\n")]);
         let divided = Node::Project { input: Box::new(numbers(200_000)), expressions: vec![not_a_number()] };
         let error = run(&engine, &to_csv(Plan::new(divided, schema()), &disk)).unwrap_err();

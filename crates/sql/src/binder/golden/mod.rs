@@ -11,8 +11,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Statistics;
 use datafusion::sql::sqlparser::ast::{self, ObjectName, Statement};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};
@@ -97,9 +95,9 @@ impl Context for Tables {
 }
 
 fn parsed(sql: &str) -> ast::Query {
-    let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    match statements.pop() {
-        Some(Statement::Query(query)) => *query,
+    let parsed = crate::parse::parse_any(sql, "generic").unwrap_or_else(|error| panic!("{sql}: {error}"));
+    match parsed.source.as_deref() {
+        Some(Statement::Query(query)) => query.as_ref().clone(),
         other => panic!("{sql} is no query: {other:?}"),
     }
 }

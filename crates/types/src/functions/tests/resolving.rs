@@ -22,7 +22,7 @@ fn results_have_postgresqls_types() {
         ("+", &["smallint", "real"], "double precision"),
         ("*", &["numeric(10,2)", "numeric(10,2)"], "numeric(21,4)"),
         ("+", &["numeric(10,2)", "integer"], "numeric(13,2)"),
-        ("*", &["numeric(30,2)", "numeric(30,2)"], "numeric(38,4)"),
+        ("*", &["numeric(30,2)", "numeric(30,2)"], "numeric(76,4)"),
         ("*", &["numeric(30,15)", "numeric(30,15)"], "numeric(76,30)"),
         ("*", &["numeric", "numeric"], "numeric"),
         ("/", &["integer", "numeric(3,1)"], "numeric"),
