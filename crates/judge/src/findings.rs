@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use diligence_base::Result;
 
@@ -19,6 +20,9 @@ const SHRUNK_ROWS_MAX: usize = 300;
 
 /// Statements that are tried to shrink one.
 const TRIES_MAX: usize = 2_000;
+
+/// How long one statement is shrunk: a long one may take a server a second each time.
+const SHRINK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Statements that are tried to shrink one that ends the server.
 const TRIES_MAX_LOST: usize = 100;
@@ -167,7 +171,11 @@ impl Findings {
     ) -> Result<(String, Difference)> {
         self.shrunk_rows += usize::from(difference.kind == DifferenceKind::Rows);
         let (mut last, mut failed) = (difference.clone(), None);
+        let end = Instant::now() + SHRINK_TIME_MAX;
         let smallest = shrink(statement, tries_max, |candidate| {
+            if Instant::now() > end {
+                return false;
+            }
             // What PostgreSQL refuses for its text must not count while it is asked to be answered.
             let errors = if difference.kind == DifferenceKind::Accepted { self.errors } else { JudgedErrors::OfValues };
             match sides.judge(candidate, &RowOrder::of(candidate), errors) {
