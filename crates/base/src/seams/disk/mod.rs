@@ -173,6 +173,10 @@ pub trait Disk: Send + Sync + Debug {
                 Ok(()) => made.push(folder),
                 // Another thread has made it meanwhile.
                 Err(_) if self.is_folder(&folder) => {}
+                // A file is where a folder should be.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(io::Error::new(io::ErrorKind::NotADirectory, "Not a directory"));
+                }
                 Err(error) => return Err(error),
             }
         }
