@@ -13,6 +13,9 @@
 //!    [`TableScanExec`](tables::TableScanExec)s.
 //! 7. [`lower`](lower::lower) turns that tree into the engine's [`Plan`](diligence_engine::plan::Plan).
 //!
+//! Where a session says `SET sql_front = own`, a query goes another way from its syntax tree to the plan: `binder`,
+//! `unnesting`, `rewrites`, `ordering` and `lowering`, over the operators of `algebra` (`front` is the road).
+//!
 //! Errors of every step go through [`errors`]: where in the text, what was expected, the nearest name.
 //!
 //! Invariant: nothing here runs a query. Statements that change something describe the change; the database applies it.

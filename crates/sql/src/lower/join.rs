@@ -11,6 +11,7 @@ use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 
 use super::{Lowering, limit};
 use crate::expression::expression;
+use crate::lowering::runtime_filters;
 
 impl Lowering {
     pub(super) fn hash_join(&mut self, join: &HashJoinExec) -> Result<Plan> {
@@ -31,7 +32,7 @@ impl Lowering {
             projection: join.projection.as_ref().map(|columns| columns.to_vec()),
             runtime_filters: vec![],
         };
-        self.add_runtime_filters(&mut node);
+        runtime_filters::add(&mut node, &mut self.runtime_filters);
         let plan = Plan::new(Node::HashJoin(node), join.schema());
         match join.fetch() {
             // Any rows will do: a join that stops early has no order to keep.

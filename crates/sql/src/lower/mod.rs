@@ -18,7 +18,6 @@ mod join;
 mod limit;
 mod project;
 mod recursive;
-mod runtime_filters;
 mod scan;
 mod sort;
 mod subqueries;

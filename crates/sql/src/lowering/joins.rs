@@ -12,7 +12,7 @@ use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use diligence_types::SqlType;
 
 use super::expressions::{Positions, SubqueryValues};
-use super::{Lowered, Lowering};
+use super::{Lowered, Lowering, runtime_filters};
 use crate::algebra::{Column, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar};
 use crate::ordering::estimates::{self, Cardinality};
 use crate::unnesting::is_not_false;
@@ -264,7 +264,7 @@ impl Lowering<'_> {
                 projection,
                 runtime_filters: vec![],
             };
-            self.add_runtime_filters(&mut join);
+            runtime_filters::add(&mut join, &mut self.runtime_filters);
             Node::HashJoin(join)
         };
         let mut plan = Plan::new(node, schema);

@@ -15,7 +15,7 @@ mod composites;
 mod desugared;
 mod expressions;
 mod joins;
-mod runtime_filters;
+pub(crate) mod runtime_filters;
 mod scans;
 mod windows;
 

@@ -11,27 +11,24 @@
 use datafusion::common::{JoinType, NullEquality};
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, Plan, RuntimeFilterId};
 
-use super::Lowering;
-
-impl Lowering<'_> {
-    /// Numbers a filter for every key of the join that some scan on the probe side can use, on both sides.
-    pub(super) fn add_runtime_filters(&mut self, join: &mut HashJoin) {
-        let probe_needs_partner = match join.join_type {
-            JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftMark | JoinType::RightSemi => true,
-            // With NOT IN semantics a NULL among the probe keys matters, so every probe row must arrive.
-            JoinType::LeftAnti => !join.null_aware,
-            JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark => false,
-        };
-        // A filter never lets a NULL through.
-        if !probe_needs_partner || join.null_equality == NullEquality::NullEqualsNull || join.null_aware {
-            return;
-        }
-        for (position, (_, probe)) in join.on.iter().enumerate() {
-            let id = RuntimeFilterId(self.runtime_filters);
-            if probe.as_column().is_some_and(|column| attach(&mut join.right, column, id)) {
-                join.runtime_filters.push((id, position));
-                self.runtime_filters += 1;
-            }
+/// Numbers a filter for every key of the join that some scan on the probe side can use, on both sides. `next` is the
+/// number that the plan's next filter gets.
+pub(crate) fn add(join: &mut HashJoin, next: &mut u32) {
+    let probe_needs_partner = match join.join_type {
+        JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftMark | JoinType::RightSemi => true,
+        // With NOT IN semantics a NULL among the probe keys matters, so every probe row must arrive.
+        JoinType::LeftAnti => !join.null_aware,
+        JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark => false,
+    };
+    // A filter never lets a NULL through.
+    if !probe_needs_partner || join.null_equality == NullEquality::NullEqualsNull || join.null_aware {
+        return;
+    }
+    for (position, (_, probe)) in join.on.iter().enumerate() {
+        let id = RuntimeFilterId(*next);
+        if probe.as_column().is_some_and(|column| attach(&mut join.right, column, id)) {
+            join.runtime_filters.push((id, position));
+            *next += 1;
         }
     }
 }
@@ -91,18 +88,18 @@ fn attach_to_hash_join(join: &mut HashJoin, column: usize, id: RuntimeFilterId) 
     let column = join.projection.as_ref().map_or(column, |projection| projection[column]);
     let Some((side, column)) = origin(join.join_type, join.left.schema.fields().len(), column) else { return false };
     let mut attached = match side {
-        FilteredSide::Left => attach(&mut join.left, column, id),
-        FilteredSide::Right => attach(&mut join.right, column, id),
+        Side::Left => attach(&mut join.left, column, id),
+        Side::Right => attach(&mut join.right, column, id),
     };
     // A row that finds its partner by this column has the same value on both sides: the partners' scan can use the
     // filter just as well.
     if matches!(join.join_type, JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi) {
         for (left, right) in &join.on {
             attached |= match side {
-                FilteredSide::Left if left.as_column() == Some(column) => {
+                Side::Left if left.as_column() == Some(column) => {
                     right.as_column().is_some_and(|column| attach(&mut join.right, column, id))
                 }
-                FilteredSide::Right if right.as_column() == Some(column) => {
+                Side::Right if right.as_column() == Some(column) => {
                     left.as_column().is_some_and(|column| attach(&mut join.left, column, id))
                 }
                 _ => false,
@@ -115,32 +112,32 @@ fn attach_to_hash_join(join: &mut HashJoin, column: usize, id: RuntimeFilterId) 
 fn attach_to_nested_loop_join(join: &mut NestedLoopJoin, column: usize, id: RuntimeFilterId) -> bool {
     let column = join.projection.as_ref().map_or(column, |projection| projection[column]);
     match origin(join.join_type, join.left.schema.fields().len(), column) {
-        Some((FilteredSide::Left, column)) => attach(&mut join.left, column, id),
-        Some((FilteredSide::Right, column)) => attach(&mut join.right, column, id),
+        Some((Side::Left, column)) => attach(&mut join.left, column, id),
+        Some((Side::Right, column)) => attach(&mut join.right, column, id),
         None => false,
     }
 }
 
-enum FilteredSide {
+enum Side {
     Left,
     Right,
 }
 
 /// The input column behind a column of a join's full output, if dropping that input's rows drops just the output rows
 /// with their values: not on a side that is padded with NULLs, and not the mark.
-fn origin(join_type: JoinType, left_columns: usize, column: usize) -> Option<(FilteredSide, usize)> {
+fn origin(join_type: JoinType, left_columns: usize, column: usize) -> Option<(Side, usize)> {
     let (left, right) = match join_type {
         JoinType::Inner => (true, true),
         JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => (true, false),
         JoinType::Right => (false, true),
         JoinType::Full => (false, false),
         // Their output begins with the right input's columns.
-        JoinType::RightSemi | JoinType::RightAnti => return Some((FilteredSide::Right, column)),
+        JoinType::RightSemi | JoinType::RightAnti => return Some((Side::Right, column)),
         JoinType::RightMark => return None,
     };
     if column < left_columns {
-        left.then_some((FilteredSide::Left, column))
+        left.then_some((Side::Left, column))
     } else {
-        right.then_some((FilteredSide::Right, column - left_columns))
+        right.then_some((Side::Right, column - left_columns))
     }
 }
