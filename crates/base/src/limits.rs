@@ -139,6 +139,10 @@ pub const SHARING_PATIENCE: Duration = Duration::from_secs(1);
 /// they are less work.
 pub const SHARING_PATIENCE_RUNS: u64 = 4;
 
+/// Runs for queries of templates that are at work at most, however long they take: as many as a server lets in of what
+/// shares nothing. More would take longer each, and batches grow while they wait.
+pub const SHARED_RUNS_MAX: usize = 16;
+
 /// The part of the budget, in percent, that finished states may have for later queries. What is kept for nobody in
 /// particular should never be what a machine's memory mostly holds.
 pub const RETAINED_PERCENT: usize = 10;

@@ -15,6 +15,7 @@ mod due;
 mod mixes;
 mod policies;
 mod promises;
+mod random;
 mod report;
 mod rivals;
 mod serve;
@@ -59,6 +60,8 @@ enum Benchmark {
     /// Many clients of a server over PostgreSQL's protocol, in closed and open loops, beside rivals; `--door`: what the
     /// door costs.
     Clients(clients::ClientsArguments),
+    /// Clients of a server whose questions a grammar has drawn from a seed, other ones for each seed, beside rivals.
+    Random(random::RandomArguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
     /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
@@ -97,6 +100,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Overlap(arguments) => concurrent::overlap::run(arguments, &command.data)?,
         Benchmark::Satellites(arguments) => concurrent::satellites::run(arguments, &command.data)?,
         Benchmark::Clients(arguments) => clients::run(arguments, &command.data)?,
+        Benchmark::Random(arguments) => random::run(arguments, &command.data)?,
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,

@@ -44,6 +44,7 @@ pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
+pub use diligence_engine::{SharingKey, SharingOffer};
 pub use diligence_sql::{Description, Facts};
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use session::{Session, SessionOptions};

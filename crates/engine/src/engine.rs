@@ -21,7 +21,7 @@ use crate::reuse::SharingInfo;
 use crate::reuse::columns::Scans;
 use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
-use crate::sharing::RunningPlan;
+use crate::sharing::{RunningPlan, SharingOffer};
 use crate::stages::{PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 
@@ -124,6 +124,14 @@ impl Engine {
         let inline = (launcher.mode != Mode::Threads)
             .then(|| Inline { scheduler: launcher.scheduler.clone(), runtime: launcher.io.runtime.clone() });
         Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline).keeping(self.clone()))
+    }
+
+    /// What a query with this plan would share if it came now; `None` if it is to run for itself. Queries with the same
+    /// key that come while others of them run or wait share runs, so whoever lets queries in should not part them.
+    pub fn sharing_offer(&self, plan: &Plan, options: &QueryOptions) -> Option<SharingOffer> {
+        let with_parts = self.with_common_parts(plan, options);
+        let wish = self.running.wish(with_parts.as_ref().unwrap_or(plan), options).ok()?;
+        self.running.offer(&wish)
     }
 
     /// The plan, its pipelines, and what it could share, as text.

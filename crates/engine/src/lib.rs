@@ -53,3 +53,4 @@ pub mod temp;
 
 pub use engine::Engine;
 pub use options::{EngineOptions, Mode, QueryOptions, SharingMode};
+pub use sharing::{SharingKey, SharingOffer};

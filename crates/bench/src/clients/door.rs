@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::contestants::WireServer;
 use super::http;
-use super::load::{Clients, Load, Protocol, failed, open};
+use super::load::{Asks, Clients, Load, Protocol, failed, open};
 use super::{ClientsArguments, runtime};
 use crate::mixes::Mix;
 use crate::report::{median, print_table, quantile};
@@ -64,7 +64,7 @@ fn select_one(servers: &[WireServer], arguments: &ClientsArguments) -> Result<Va
                 let load = Load {
                     server,
                     local,
-                    pools: &[Clients { mix: Mix::One, count, starts: None }],
+                    pools: &[Clients { asks: Asks::Mix(Mix::One), count, starts: None }],
                     seconds: arguments.seconds / ROUNDS as f64,
                     protocol: Protocol::Prepared,
                     binary: arguments.binary,

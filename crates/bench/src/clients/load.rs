@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::contestants::WireServer;
 use super::runtime;
 use crate::due::Due;
 use crate::mixes::{Mix, Statement, Statements};
+use crate::random::templates::Templates;
 use crate::rivals::{Outcome, Record};
 
 /// So many answers are compared with those of lone runs.
@@ -37,11 +39,39 @@ pub enum Protocol {
     Extended,
 }
 
+/// What clients ask.
+#[derive(Clone)]
+pub enum Asks {
+    /// Of TPC-H.
+    Mix(Mix),
+    /// Of templates that a grammar has drawn.
+    Random(Arc<Templates>),
+}
+
+impl Asks {
+    /// One client's endless list of statements. Equal seeds give equal lists.
+    pub fn statements(&self, scale_factor: f64, seed: u64, client: usize) -> Box<dyn Iterator<Item = Statement>> {
+        match self {
+            Asks::Mix(mix) => Box::new(Statements::new(*mix, scale_factor, seed, client)),
+            Asks::Random(templates) => Box::new(Templates::statements(templates.clone(), seed, client)),
+        }
+    }
+}
+
+impl fmt::Display for Asks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asks::Mix(mix) => mix.fmt(f),
+            Asks::Random(_) => f.write_str("random"),
+        }
+    }
+}
+
 /// Clients with the same kind of questions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Clients {
     /// What they ask.
-    pub mix: Mix,
+    pub asks: Asks,
     /// How many there are.
     pub count: usize,
     /// When statements are due, in seconds from the start, if this is an open loop.
@@ -97,8 +127,8 @@ impl Load<'_> {
             let due = Due::new(group.starts.clone());
             dues.push(due.clone());
             for number in 0..group.count {
-                let (connection, names) = self.connect(group.mix).await?;
-                let statements = Statements::new(group.mix, self.scale_factor, self.seed, pool << 16 | number);
+                let (connection, names) = self.connect(&group.asks).await?;
+                let statements = group.asks.statements(self.scale_factor, self.seed, pool << 16 | number);
                 clients.push(Client {
                     pool,
                     connection,
@@ -125,11 +155,11 @@ impl Load<'_> {
     }
 
     /// A connection, with the mix's templates prepared: by their text, the names that they have there.
-    async fn connect(&self, mix: Mix) -> Result<(Connection, HashMap<String, String>)> {
+    async fn connect(&self, asks: &Asks) -> Result<(Connection, HashMap<String, String>)> {
         let mut connection = open(self.server, self.local).await?;
         let mut names = HashMap::new();
         if self.protocol == Protocol::Prepared {
-            for statement in Statements::new(mix, self.scale_factor, self.seed, 0).take(TEMPLATES_WITHIN) {
+            for statement in asks.statements(self.scale_factor, self.seed, 0).take(TEMPLATES_WITHIN) {
                 let name = format!("s{}", names.len());
                 if let Entry::Vacant(place) = names.entry(statement.template) {
                     let prepared = connection.prepare(&name, place.key()).await;
@@ -213,7 +243,7 @@ struct Client {
     pool: usize,
     connection: Connection,
     names: HashMap<String, String>,
-    statements: Statements,
+    statements: Box<dyn Iterator<Item = Statement>>,
     due: Arc<Due>,
     protocol: Protocol,
     binary: bool,

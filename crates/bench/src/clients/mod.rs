@@ -4,10 +4,10 @@
 //! Hyper are asked in the process of their driver, a connection per thread; what it costs to get there over a network
 //! is not in their numbers.
 
-mod contestants;
+pub mod contestants;
 mod door;
 mod http;
-mod load;
+pub mod load;
 mod under_load;
 
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
 use self::contestants::WireServer;
-use self::load::{Clients, Load, Protocol};
+use self::load::{Asks, Clients, Load, Protocol};
 use crate::due::schedule;
-use crate::mixes::{Mix, Statements};
+use crate::mixes::Mix;
 use crate::report::{print_table, quantile};
 use crate::rivals::{Outcome, Pool, Record, Rival};
 use crate::setup;
@@ -104,7 +104,7 @@ impl Asked {
     fn clients(&self, position: usize, count: usize, rate: Option<f64>, arguments: &ClientsArguments) -> Clients {
         let seed = arguments.seed.wrapping_add(position as u64);
         let starts = self.rate.or(rate).map(|rate| schedule(rate, arguments.seconds, seed));
-        Clients { mix: self.mix, count, starts }
+        Clients { asks: Asks::Mix(self.mix), count, starts }
     }
 }
 
@@ -247,7 +247,7 @@ fn ask(contestant: &mut ClientsContestant, pools: &[Clients], arguments: &Client
 
 fn of_rival(pool: usize, group: &Clients, arguments: &ClientsArguments) -> Pool {
     let clients = (0..group.count).map(|number| {
-        let statements = Statements::new(group.mix, arguments.sf, arguments.seed, pool << 16 | number);
+        let statements = group.asks.statements(arguments.sf, arguments.seed, pool << 16 | number);
         statements.take(RIVAL_STATEMENTS).map(|statement| statement.text).collect()
     });
     Pool { clients: clients.collect(), starts: group.starts.clone() }
@@ -278,7 +278,7 @@ impl Table {
             let queueing = pool.starts.as_ref().map(|_| [0.5, 0.99].map(|share| quantile(&queues, share)));
             let (refused, failed) = (with(Outcome::Refused).count(), with(Outcome::Failed).count());
             let shown = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.1}"));
-            let mut row = vec![contestant.to_owned(), kind.to_owned(), pool.mix.to_string(), pool.count.to_string()];
+            let mut row = vec![contestant.to_owned(), kind.to_owned(), pool.asks.to_string(), pool.count.to_string()];
             row.extend([due, Some(rate)].map(shown));
             // Short statements take less than a tenth of a millisecond.
             row.extend(shares.map(|share| format!("{share:.2}")));
@@ -286,7 +286,7 @@ impl Table {
             row.extend([refused, failed, seen.left[number]].map(|count| count.to_string()));
             self.rows.push(row);
             self.results.push(json!({
-                "contestant": contestant, "loop": kind, "mix": pool.mix.to_string(), "clients": pool.count, "due_per_s": due,
+                "contestant": contestant, "loop": kind, "mix": pool.asks.to_string(), "clients": pool.count, "due_per_s": due,
                 "answered_per_s": rate, "latency_ms": shares, "queue_ms": queueing, "refused": refused, "failed": failed,
                 "not_sent": seen.left[number],
             }));
@@ -297,7 +297,7 @@ impl Table {
 }
 
 /// A runtime for one thread.
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

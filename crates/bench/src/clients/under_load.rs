@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::contestants::WireServer;
 use super::http;
-use super::load::{Clients, Load, Protocol, failed, open};
+use super::load::{Asks, Clients, Load, Protocol, failed, open};
 use super::{ClientsArguments, runtime};
 use crate::mixes::{Mix, Statements};
 use crate::report::{print_table, quantile};
@@ -72,7 +72,7 @@ fn beside<T>(
     let load = Load {
         server,
         local: false,
-        pools: &[Clients { mix: Mix::Dash, count: busy, starts: None }],
+        pools: &[Clients { asks: Asks::Mix(Mix::Dash), count: busy, starts: None }],
         // The measurement ends before the load does.
         seconds: arguments.seconds + 2.0,
         protocol: Protocol::Prepared,

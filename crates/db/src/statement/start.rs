@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::Result;
-use diligence_engine::QueryOptions;
+use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
 use diligence_sql::{Planned, Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
@@ -16,6 +16,21 @@ use crate::session::Session;
 use crate::settings::Shown;
 
 impl Session {
+    /// Whether a planned statement is a query that is large enough to share with others, if it has anything to.
+    pub fn may_share(&self, planned: &PlannedStatement) -> bool {
+        let options = self.query_options("");
+        let is_off = matches!(options.sharing, SharingMode::Off | SharingMode::Scans);
+        matches!(planned.planned, Planned::Query(..)) && !is_off && planned.needs().rows >= options.sharing_rows_min
+    }
+
+    /// What a planned statement would share with others if it started now; `None` if that is nothing.
+    pub fn sharing_offer(&self, planned: &PlannedStatement) -> Option<SharingOffer> {
+        match &planned.planned {
+            Planned::Query(query, _) => self.database().engine().sharing_offer(&query.plan, &self.query_options("")),
+            Planned::Other(_) => None,
+        }
+    }
+
     /// Starts a planned statement. Its work is done while the result is read. Fails with kind `Resource` if there is no
     /// memory to start with, with kind `File` if a file that is to be written cannot be, and for a statement that is
     /// done at once (DDL, SET) with its own error.

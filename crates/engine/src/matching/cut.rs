@@ -252,6 +252,12 @@ pub(crate) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
     plan.inputs().into_iter().fold(own, |sum, input| sum.saturating_add(rows_touched(input, unknown)))
 }
 
+/// Whether a plan, or a subquery in it, has rows of its own: a scan, or what is not known better.
+pub(crate) fn reads_tables(plan: &Plan) -> bool {
+    let has_rows = matches!(plan.node, Node::Scan(_) | Node::Foreign(_) | Node::Recursive(_));
+    has_rows || plan.inputs().into_iter().any(reads_tables)
+}
+
 /// Whether the rows are expected to be few enough to be kept.
 pub(super) fn is_small(plan: &Plan) -> bool {
     plan.rows_estimate.is_some_and(|rows| rows.saturating_mul(row_bytes(&plan.schema)) <= SHARED_STATE_BYTES_MAX / 2)

@@ -104,6 +104,8 @@ pub struct QueryRun {
     pub(super) shared: OnceLock<Shared>,
     pub(super) tables_read: TablesRead,
     pub(super) stopped: AtomicBool,
+    /// What it is sure of before it starts.
+    grant_bytes: AtomicUsize,
     /// Whether it has given up its grant until somebody reads again.
     paused: AtomicBool,
     /// When it was asked to for the first time since its reader took something, on the clock; 0 if it was not.
@@ -137,6 +139,7 @@ impl QueryRun {
             shared: OnceLock::new(),
             tables_read: TablesRead::default(),
             stopped: AtomicBool::new(false),
+            grant_bytes: AtomicUsize::new(QUERY_GRANT_BYTES),
             paused: AtomicBool::new(false),
             rests_since_ns: AtomicU64::new(0),
             status: Mutex::new(Status {
@@ -196,6 +199,11 @@ impl QueryRun {
         }
     }
 
+    /// Has it be sure of no more than so many bytes: it is known to need little. To be said before it is launched.
+    pub(crate) fn need_little(&self, bytes: usize) {
+        self.grant_bytes.fetch_min(bytes, Ordering::Relaxed);
+    }
+
     /// What its operators are opened with.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
@@ -213,7 +221,7 @@ impl QueryRun {
 
     pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
-        let bytes = QUERY_GRANT_BYTES.min(self.setup.memory.limit_bytes() / 2);
+        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.setup.memory.limit_bytes() / 2);
         self.setup.memory.poll_admit(bytes, waker)
     }
 

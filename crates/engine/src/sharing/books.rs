@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
+use diligence_base::limits::{SHARED_RUNS_MAX, SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
 
 use super::together::Together;
 use crate::flow::profile::Totals;
@@ -188,7 +188,7 @@ impl Books {
 
     /// Who starts next, together, if `runs` may be at work.
     pub fn next(&self, runs: usize, now_ns: u64) -> Option<Vec<MemberId>> {
-        let has_room = self.builds.values().filter(|build| build.holds).count() < runs;
+        let has_room = self.builds.values().filter(|build| build.holds).count() < runs && !self.is_full();
         let is_free = |wanted: &Signature| {
             has_room && !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
         };
@@ -199,7 +199,12 @@ impl Books {
 
     /// Who starts, together, if nobody else has anything for a worker to do.
     pub fn next_in_spare_time(&self, now_ns: u64) -> Option<Vec<MemberId>> {
-        self.waiting.front().map(|first| self.together_with(*first, now_ns))
+        self.waiting.front().filter(|_| !self.is_full()).map(|first| self.together_with(*first, now_ns))
+    }
+
+    /// Whether as many runs of templates are at work as may be, however long they take.
+    fn is_full(&self) -> bool {
+        self.builds.values().filter(|build| build.template.is_some()).count() >= SHARED_RUNS_MAX
     }
 
     fn template(&self, member: MemberId) -> Option<&Template> {

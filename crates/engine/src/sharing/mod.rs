@@ -33,4 +33,25 @@ mod spool;
 mod tests;
 mod together;
 
+use crate::matching::signature::Signature;
+
 pub(crate) use running::RunningPlan;
+
+/// Whom a query can go with: equal for queries that one run can answer, as those of a template. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SharingKey(Signature);
+
+impl std::fmt::Debug for SharingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharingKey")
+    }
+}
+
+/// What a query could share if it came now: for whoever decides when it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharingOffer {
+    /// Whom it can go with.
+    pub key: SharingKey,
+    /// Whether what it wants is retained: then nothing has to be run for it but what it makes of that.
+    pub is_kept: bool,
+}

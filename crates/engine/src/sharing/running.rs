@@ -27,6 +27,7 @@ use diligence_base::{Error, ErrorKind, Result};
 
 use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
 use super::spool::{Built, Spool};
+use super::{SharingKey, SharingOffer};
 use crate::launcher::{Launcher, Listed};
 use crate::matching::cut::{self, Alone, Wish};
 use crate::matching::merge::{self, Portion, Way};
@@ -40,6 +41,13 @@ use crate::query::{QueryRun, catch};
 use crate::reuse::retained::{self, Asset, Hit, Kept, Retained};
 use crate::reuse::{BuildInfo, SharedRows, SharingInfo};
 use crate::sync::Mutex;
+
+/// Bytes that a reader of a state is sure of before it starts, beside [these](READER_GRANT_STATES): batches of its
+/// operators.
+const READER_GRANT_BYTES: usize = 2 << 20;
+
+/// How many times the bytes of the state it is sure of: its groups, and their order.
+const READER_GRANT_STATES: usize = 4;
 
 /// All that is shared in an engine.
 pub(crate) struct RunningPlan {
@@ -71,6 +79,15 @@ impl RunningPlan {
     /// What a query with this plan would share, or why it is to run for itself.
     pub fn wish(&self, plan: &Plan, options: &QueryOptions) -> Result<Wish, Alone> {
         Wish::of(plan, options, |template| self.books.lock().together.groups_bytes(template))
+    }
+
+    /// What a query would share that came now; `None` if its rows are known to be too many to be kept.
+    pub fn offer(&self, wish: &Wish) -> Option<SharingOffer> {
+        if self.books.lock().has_outgrown(wish, self.launcher.clock.now_ns()) {
+            return None;
+        }
+        let key = wish.template.as_ref().map_or(&wish.exact, |template| &template.signature).clone();
+        Some(SharingOffer { key: SharingKey(key), is_kept: self.retained.has(&wish.exact) })
     }
 
     /// Has a query read what it wishes for, or start the run that builds it.
@@ -526,7 +543,14 @@ impl RunningPlan {
     fn launch(&self, reader: &Reader, state: Option<Arc<SharedRows>>, plan: impl FnOnce() -> Result<Plan>) {
         let _entered = crate::sync::enter(&self.launcher.io.runtime);
         let Reader { run, result, options, .. } = reader;
-        let graph = catch(|| self.launcher.compile(&plan()?, result.clone(), run.setup(), options));
+        let graph = catch(|| {
+            let plan = plan()?;
+            // What reads nothing but a state needs a few times as much as that has.
+            if let Some(state) = state.as_ref().filter(|_| !cut::reads_tables(&plan)) {
+                run.need_little(READER_GRANT_BYTES + READER_GRANT_STATES * state.bytes());
+            }
+            self.launcher.compile(&plan, result.clone(), run.setup(), options)
+        });
         match graph {
             Ok(mut graph) => {
                 graph.held = state.map(|state| state as _);

@@ -12,7 +12,9 @@
 //! ```
 //!
 //! What has not been measured is not held against anything: batches form as queries wait, and never for the sake of a
-//! measurement.
+//! measurement. A run by itself says little, as its constants may have chosen few rows or many, and others have been at
+//! work beside it. So what counts is the middle one of the last few of a class, and nothing is known of a class before
+//! it has had some.
 //!
 //! How many groups a query has is often expected to be far more than there are, as joins of tables whose conditions
 //! have to do with each other are. So that is measured, too: one whose groups are expected to be too many to be kept
@@ -30,6 +32,15 @@ const CLASSES: usize = MERGED_QUERIES_MAX.ilog2() as usize + 1;
 
 /// A batch has to cost so many percent of a smaller one, for each query, to be avoided: measurements differ by chance.
 const DEARER_PERCENT: u64 = 125;
+
+/// Runs of a class of which the middle one counts.
+const RUNS: usize = 5;
+
+/// Runs of a class by which it is found to be dearer than a smaller one, at least.
+const RUNS_SURE: usize = 3;
+
+/// Runs of a class with which larger ones are compared, at least. Small batches are seldom while many queries come.
+const RUNS_COMPARED: usize = 2;
 
 /// How long a measurement counts.
 const FRESH: Duration = Duration::from_secs(30);
@@ -60,8 +71,8 @@ struct Measurements {
 /// Batches of about a size.
 #[derive(Clone, Copy, Default)]
 struct Class {
-    /// What the last two runs have cost for each of their queries, the later one first.
-    runs: [Option<Measured>; 2],
+    /// What the last runs have cost for each of their queries, the latest first.
+    runs: [Option<Measured>; RUNS],
     /// What the queries have made of the states since, on the average.
     own: Option<Measured>,
     /// When the rows of one were too many.
@@ -81,10 +92,10 @@ impl Together {
         let Some(measured) = self.templates.get(template) else { return MERGED_QUERIES_MAX };
         let mut least = u64::MAX;
         for (class, costs) in measured.classes.iter().enumerate() {
-            if costs.is_outgrown(now_ns) || costs.surely(now_ns).is_some_and(|cost| is_dearer(cost, least)) {
+            if costs.is_outgrown(now_ns) || costs.cost(RUNS_SURE, now_ns).is_some_and(|cost| is_dearer(cost, least)) {
                 return ((1 << class) - 1).max(1);
             }
-            least = least.min(costs.at_least(now_ns).unwrap_or(u64::MAX));
+            least = least.min(costs.cost(RUNS_COMPARED, now_ns).unwrap_or(u64::MAX));
         }
         MERGED_QUERIES_MAX
     }
@@ -114,7 +125,8 @@ impl Together {
     pub fn note(&mut self, template: &Signature, queries: usize, worked_ns: u64, now_ns: u64) {
         let measured = Measured { cost_ns: worked_ns / queries.max(1) as u64, at_ns: now_ns };
         let class = self.class(template, queries);
-        class.runs = [Some(measured), class.runs[0]];
+        class.runs.rotate_right(1);
+        class.runs[0] = Some(measured);
         class.outgrown_ns = None;
     }
 
@@ -148,17 +160,16 @@ impl Class {
         self.outgrown_ns.is_some_and(|at_ns| is_within(OUTGROWN, at_ns, now_ns))
     }
 
-    /// The less of what was measured: whatever came between makes a run dearer, never cheaper.
-    fn at_least(&self, now_ns: u64) -> Option<u64> {
+    /// What a query of such a batch costs, if so many runs have been measured: its part of the middle one of the last,
+    /// and what it makes of the state.
+    fn cost(&self, runs_min: usize, now_ns: u64) -> Option<u64> {
         let fresh = |measured: &Measured| measured.is_fresh(now_ns).then_some(measured.cost_ns);
-        let of_run = self.runs.iter().flatten().filter_map(fresh).min()?;
-        Some(of_run + self.own.as_ref().and_then(fresh).unwrap_or(0))
-    }
-
-    /// The same, if a run was measured twice.
-    fn surely(&self, now_ns: u64) -> Option<u64> {
-        let are_two = self.runs.iter().all(|run| run.is_some_and(|run| run.is_fresh(now_ns)));
-        are_two.then(|| self.at_least(now_ns)).flatten()
+        let mut runs: Vec<u64> = self.runs.iter().flatten().filter_map(fresh).collect();
+        if runs.len() < runs_min {
+            return None;
+        }
+        runs.sort_unstable();
+        Some(runs[(runs.len() - 1) / 2] + self.own.as_ref().and_then(fresh).unwrap_or(0))
     }
 }
 
@@ -190,28 +201,48 @@ mod tests {
         (together, template)
     }
 
+    /// Each of these runs so often.
+    fn times(count: usize, runs: &[(usize, u64)]) -> (Together, Signature) {
+        noted(&runs.iter().flat_map(|run| std::iter::repeat_n(*run, count)).collect::<Vec<_>>())
+    }
+
     #[test]
     fn nothing_is_limited_without_evidence() {
         let (together, template) = noted(&[]);
         assert_eq!(together.limit(&template, 0), 64);
-        let (together, template) = noted(&[(1, 100), (1, 100), (20, 500), (64, 20), (64, 20)]);
-        assert_eq!(together.limit(&template, 0), 64, "one dear run may be chance");
+        let (together, template) = noted(&[(1, 100), (1, 100), (20, 500), (20, 500), (64, 20), (64, 20), (64, 20)]);
+        assert_eq!(together.limit(&template, 0), 64, "two dear runs may be chance");
+        let (together, template) = noted(&[(1, 10), (20, 500), (20, 500), (20, 500)]);
+        assert_eq!(together.limit(&template, 0), 64, "so may a cheap one");
     }
 
     #[test]
     fn larger_batches_that_cost_more_are_avoided_for_some_time() {
-        let (together, template) = noted(&[(1, 100), (3, 50), (9, 20), (20, 40), (20, 30)]);
+        let (together, template) = times(3, &[(1, 100), (3, 50), (9, 20), (20, 30)]);
         assert_eq!(together.limit(&template, SECOND), 15);
         assert_eq!(together.limit(&template, 31 * SECOND), 64);
-        let (together, template) = noted(&[(1, 100), (2, 200), (3, 126)]);
+        let (together, template) = times(3, &[(1, 100), (2, 126)]);
         assert_eq!(together.limit(&template, SECOND), 1);
-        let (together, template) = noted(&[(1, 100), (2, 200), (3, 125)]);
+        let (together, template) = times(3, &[(1, 100), (2, 125)]);
         assert_eq!(together.limit(&template, SECOND), 64, "as much is not more");
     }
 
     #[test]
+    fn a_run_unlike_the_others_changes_nothing() {
+        let (mut together, template) = times(RUNS, &[(1, 100), (20, 90)]);
+        for odd in [10_000, 1] {
+            for queries in [1, 20] {
+                together.note(&template, queries, odd * queries as u64, 0);
+                assert_eq!(together.limit(&template, 0), 64, "{odd} of {queries}");
+                (0..RUNS).for_each(|_| together.note(&template, 1, 100, 0));
+                (0..RUNS).for_each(|_| together.note(&template, 20, 90 * 20, 0));
+            }
+        }
+    }
+
+    #[test]
     fn what_queries_make_of_their_states_counts() {
-        let (mut together, template) = noted(&[(1, 1000), (1, 1000), (10, 100), (10, 100)]);
+        let (mut together, template) = times(3, &[(1, 1000), (10, 100)]);
         assert_eq!(together.limit(&template, 0), 64);
         together.note_own(&template, 10, 1200, 0);
         assert_eq!(together.limit(&template, 0), 7);

@@ -5,6 +5,9 @@
 //! look where he stands; who would make a line too long is refused at once, with an error that says so. Nothing is
 //! dropped silently.
 //!
+//! Places are for runs. Queries that the engine can answer with one run ([`SharingKey`]) have one place together, so
+//! that admission never parts what would go together; and one that finds its answer in memory is cheap.
+//!
 //! A query whose client does not read is not counted as running after a while: it holds what its operators have
 //! reserved, but no worker, and it must not keep others waiting.
 
@@ -18,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use diligence_base::limits::{CHEAP_WORK_MAX, QUERY_GRANT_BYTES};
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_db::{Needs, Used, WaitingQuery};
+use diligence_db::{Needs, SharingKey, SharingOffer, Used, WaitingQuery};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -97,7 +100,7 @@ impl Expected {
 }
 
 /// A query at the door.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
     /// Its text.
     pub statement: &'a str,
@@ -107,6 +110,8 @@ pub struct Query<'a> {
     memory_bytes: usize,
     /// Whether that is by its plan alone.
     is_guess: bool,
+    /// Whom it can go with.
+    key: Option<SharingKey>,
 }
 
 impl<'a> Query<'a> {
@@ -120,7 +125,17 @@ impl<'a> Query<'a> {
         let is_cheap = is_quick && memory_bytes <= CHEAP_MEMORY_BYTES_MAX;
         let class = if is_cheap { Class::Cheap } else { Class::Heavy };
         let expected = used.map_or(Expected::unknown(class), |used| Expected { class, work: used.worked });
-        Self { statement, expected, memory_bytes, is_guess: used.is_none() }
+        Self { statement, expected, memory_bytes, is_guess: used.is_none(), key: None }
+    }
+
+    /// The same query, by what it can share with others: if nothing is left to be run for it, it is cheap.
+    #[must_use]
+    pub fn offered(mut self, offer: Option<SharingOffer>) -> Self {
+        if offer.as_ref().is_some_and(|offer| offer.is_kept) {
+            self.expected = Expected::unknown(Class::Cheap);
+        }
+        self.key = offer.map(|offer| offer.key);
+        self
     }
 
     /// Bytes that are counted as taken while it runs, where heavy queries together may take `most`. A guess errs
@@ -133,9 +148,9 @@ impl<'a> Query<'a> {
 /// How admission is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionOptions {
-    /// Cheap queries that run at once.
+    /// Places for cheap queries; those that go together need one.
     pub cheap_max: usize,
-    /// Heavy queries that run at once.
+    /// Places for heavy queries.
     pub heavy_max: usize,
     /// Queries that wait in each line.
     pub queue_max: usize,
@@ -150,7 +165,7 @@ pub struct Admission {
 }
 
 struct AdmissionState {
-    lanes: Lanes,
+    lanes: Lanes<SharingKey>,
     waiting: HashMap<Ticket, Waiting>,
     /// Those who have been let in, and have not left.
     inside: HashMap<Ticket, Inside>,
@@ -201,7 +216,7 @@ pub struct AdmissionInfo {
     pub cheap: LaneInfo,
     /// Of heavy queries.
     pub heavy: LaneInfo,
-    /// Bytes that the heavy queries which run are expected to reserve.
+    /// Bytes that the heavy queries which run are expected to reserve; those that go together, as one.
     pub memory_taken_bytes: usize,
     /// Bytes that they may be expected to reserve.
     pub memory_max_bytes: usize,
@@ -238,9 +253,10 @@ impl Admission {
     }
 
     /// Waits until the query may run. Fails at once when too many wait.
-    pub async fn enter(self: &Arc<Self>, asker: &Asker, query: Query<'_>) -> Result<(Admitted, Passed)> {
+    pub async fn enter(self: &Arc<Self>, asker: &Asker, query: &Query<'_>) -> Result<(Admitted, Passed)> {
         let (role, memory) = (&asker.role, self.memory_max_bytes());
         let wanted = Wanted {
+            key: query.key.clone(),
             class: query.expected.class,
             memory_bytes: query.memory_counted(memory),
             role: role.name.clone(),
@@ -268,7 +284,7 @@ impl Admission {
                 .find(|end| query.statement.is_char_boundary(*end));
             let statement = query.statement[..shown.unwrap_or(0)].to_owned();
             state.waiting.insert(ticket, Waiting { told: sender, user: asker.user.clone(), statement });
-            (admitted, told, state.lanes.place(ticket, memory))
+            (admitted, told, state.lanes.place(ticket, now, memory))
         };
         let _standing = Standing::new(asker, admitted.ticket);
         loop {
@@ -304,7 +320,7 @@ impl Admission {
             return None;
         }
         let memory = self.memory_max_bytes();
-        self.state.lock().lanes.place(Ticket(ticket), memory)
+        self.state.lock().lanes.place(Ticket(ticket), self.began.elapsed(), memory)
     }
 
     /// Who waits, in order, cheap queries first: users, and what they wait for.
@@ -312,14 +328,14 @@ impl Admission {
         let memory = self.memory_max_bytes();
         let state = self.state.lock();
         let now = self.began.elapsed();
-        let rows = state.lanes.waiting(memory).into_iter().filter_map(|(ticket, place, since)| {
+        let rows = state.lanes.waiting(now, memory).into_iter().filter_map(|(ticket, place, since)| {
             let waiting = state.waiting.get(&ticket)?;
             let query = WaitingQuery {
                 id: ticket.number(),
                 statement: waiting.statement.clone(),
                 waited: now.saturating_sub(since),
                 position: place.position,
-                reason: format!("of {} queries: {}", place.class, place.reason),
+                reason: place.why(),
             };
             Some((waiting.user.clone(), query))
         });
@@ -445,7 +461,7 @@ mod tests {
     const CHEAP: Query<'_> = of("SELECT 1", Class::Cheap);
 
     const fn of(statement: &str, class: Class) -> Query<'_> {
-        Query { statement, expected: Expected::unknown(class), memory_bytes: 0, is_guess: true }
+        Query { statement, expected: Expected::unknown(class), memory_bytes: 0, is_guess: true, key: None }
     }
 
     async fn until_waiting(admission: &Admission, count: usize) {
@@ -457,20 +473,20 @@ mod tests {
     #[tokio::test]
     async fn who_comes_when_too_many_wait_is_refused_and_the_others_get_in() {
         let admission = admission(1, 1, 1);
-        let (first, passed) = admission.enter(&asker(), HEAVY).await.unwrap();
+        let (first, passed) = admission.enter(&asker(), &HEAVY).await.unwrap();
         assert!(passed.place.is_none());
         let waiter = asker();
         let second = tokio::spawn({
             let (admission, waiter) = (admission.clone(), waiter.clone());
-            async move { admission.enter(&waiter, HEAVY).await }
+            async move { admission.enter(&waiter, &HEAVY).await }
         });
         until_waiting(&admission, 1).await;
         assert_eq!(admission.place(&waiter).unwrap().position, 1);
         let listed = admission.waiting();
         assert_eq!((listed.len(), listed[0].0.as_str(), listed[0].1.statement.as_str()), (1, "ann", "SELECT heavy"));
-        let refused = admission.enter(&asker(), HEAVY).await.unwrap_err();
+        let refused = admission.enter(&asker(), &HEAVY).await.unwrap_err();
         assert_eq!(sqlstate::of(&refused), "53300");
-        let cheap = admission.enter(&asker(), CHEAP).await.unwrap();
+        let cheap = admission.enter(&asker(), &CHEAP).await.unwrap();
         drop(first);
         let (second, passed) = second.await.unwrap().unwrap();
         assert_eq!(passed.place.unwrap().position, 1);
@@ -484,26 +500,26 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_waiting_leaves_the_line() {
         let admission = admission(1, 1, 9);
-        let first = admission.enter(&asker(), HEAVY).await.unwrap();
+        let first = admission.enter(&asker(), &HEAVY).await.unwrap();
         let give_up = tokio::spawn({
             let admission = admission.clone();
-            async move { admission.enter(&asker(), HEAVY).await }
+            async move { admission.enter(&asker(), &HEAVY).await }
         });
         until_waiting(&admission, 1).await;
         give_up.abort();
         assert!(give_up.await.unwrap_err().is_cancelled());
         assert_eq!(admission.info().heavy.waiting, 0);
         drop(first);
-        assert!(admission.enter(&asker(), HEAVY).await.is_ok());
+        assert!(admission.enter(&asker(), &HEAVY).await.is_ok());
     }
 
     #[tokio::test]
     async fn one_who_waits_can_be_sent_away_by_his_number() {
         let admission = admission(1, 1, 9);
-        let first = admission.enter(&asker(), HEAVY).await.unwrap();
+        let first = admission.enter(&asker(), &HEAVY).await.unwrap();
         let second = tokio::spawn({
             let admission = admission.clone();
-            async move { admission.enter(&asker(), HEAVY).await }
+            async move { admission.enter(&asker(), &HEAVY).await }
         });
         until_waiting(&admission, 1).await;
         let number = admission.waiting()[0].1.id;
@@ -525,8 +541,8 @@ mod tests {
     #[tokio::test]
     async fn a_misjudged_query_keeps_cheap_ones_waiting_only_for_a_while() {
         let admission = admission(1, 1, 9);
-        let _misjudged = admission.enter(&asker(), CHEAP).await.unwrap();
-        let (_cheap, passed) = admission.enter(&asker(), CHEAP).await.unwrap();
+        let _misjudged = admission.enter(&asker(), &CHEAP).await.unwrap();
+        let (_cheap, passed) = admission.enter(&asker(), &CHEAP).await.unwrap();
         assert!(passed.waited >= lanes::CHEAP_TIME_MAX - Duration::from_millis(100), "{passed:?}");
         assert_eq!(admission.info().heavy.running, 1);
     }

@@ -12,6 +12,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use arrow::datatypes::DataType;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan};
-use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session};
+use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer};
 
 pub use self::running::{CommandDone, RunningStatement};
 use self::running::{Runner, StartedStatement};
@@ -39,9 +40,9 @@ pub struct ExecutionOptions {
     pub threads: Option<usize>,
     /// Places in the queue of each stage.
     pub stage_queue_max: usize,
-    /// Cheap queries that run at once.
+    /// Cheap queries that run at once; those that share a run count as one.
     pub running_max: usize,
-    /// Heavy queries that run at once.
+    /// Heavy queries that run at once; those that share a run count as one.
     pub heavy_max: usize,
     /// Queries that wait for their turn to run, of each class.
     pub queue_max: usize,
@@ -231,7 +232,8 @@ impl StatementExecution {
             return Ok(Some(RunningStatement::answered(&self.runner, asker, &plan, rows)));
         }
         let answer = plan.is_constant().then_some(answer);
-        let query = Query::new(parsed.text(), plan.needs(), history.used());
+        let (offer, plan) = self.offer(session, plan).await?;
+        let query = Query::new(parsed.text(), plan.needs(), history.used()).offered(offer);
         let text = parsed.text().to_owned();
         let current = move |session: &Session| {
             let plan = if plan.is_current(session) { plan.again() } else { None };
@@ -316,9 +318,23 @@ impl StatementExecution {
     ) -> Result<RunningStatement> {
         let ReadyStatement { planned, history } = ready;
         let used = history.as_ref().and_then(|history| history.used());
-        let query = Query::new(statement, planned.needs(), used);
+        let (offer, planned) = self.offer(session, planned).await?;
+        let query = Query::new(statement, planned.needs(), used).offered(offer);
         let running = self.admit(session, asker, query, history, move |_| Some(planned)).await?;
         running.ok_or_else(|| Error::bug("a planned statement did not start"))
+    }
+
+    /// What a statement could share if it started now, and its plan. To compare plans takes longer than a thread of the
+    /// network has, so it is done elsewhere, of those that may share at all.
+    async fn offer<P>(&self, session: &Session, planned: P) -> Result<(Option<SharingOffer>, P)>
+    where
+        P: Borrow<PlannedStatement> + Send + 'static,
+    {
+        if !session.may_share(planned.borrow()) {
+            return Ok((None, planned));
+        }
+        let own = session.clone();
+        self.runner.compute(move || Ok((own.sharing_offer(planned.borrow()), planned))).await
     }
 
     /// The plan that is remembered under a key, if it is current.
@@ -358,7 +374,7 @@ impl StatementExecution {
         plan: impl FnOnce(&Session) -> Option<PlannedStatement> + Send + 'static,
     ) -> Result<Option<RunningStatement>> {
         let expected = query.expected;
-        let (admitted, passed) = self.admission.enter(asker, query).await?;
+        let (admitted, passed) = self.admission.enter(asker, &query).await?;
         let own = session.clone();
         let start = move || plan(&own).map(|planned| StartedStatement::start(&own, planned, expected)).transpose();
         let started = self.runner.compute(start).await?;

@@ -10,7 +10,7 @@ use diligence_db::{Database, DatabaseOptions, Session};
 
 use super::running::{RunningStatement, StartedStatement};
 use super::{ExecutionOptions, StatementExecution};
-use crate::admission::{Asker, Query};
+use crate::admission::{Asker, Class, Query};
 use crate::roles::Role;
 
 fn execution(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<StatementExecution>, Session, Asker) {
@@ -151,13 +151,52 @@ async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
 }
 
 #[tokio::test]
+async fn queries_that_can_share_a_run_need_one_place() {
+    let options = DatabaseOptions { memory_bytes: Some(256 << 20), workers: Some(2), ..DatabaseOptions::default() };
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    session.execute("CREATE TABLE t AS SELECT value AS a, value % 10 AS b FROM generate_series(1, 1100000)").unwrap();
+    let options = ExecutionOptions { heavy_max: 1, ..ExecutionOptions::default() };
+    let execution = StatementExecution::open(database, options, None).unwrap();
+    let asker = Asker::new("ann", Arc::new(Role::none(false)));
+    let sql = |bound: u32| format!("SELECT b, count(*) AS n FROM t WHERE a <= {bound} GROUP BY b");
+    let mut members = Vec::new();
+    // Nobody reads, so the first keeps its place: one that needed another would wait for ever.
+    for bound in [1000, 20, 1000, 5] {
+        let sql = sql(bound);
+        let begun = tokio::time::timeout(Duration::from_secs(20), start(&execution, &session, &asker, &sql));
+        let running = begun.await.expect("it waits for a place");
+        assert_eq!((running.passed().class, running.passed().place.is_none()), (Class::Heavy, true));
+        members.push((bound, running));
+    }
+    assert_eq!(execution.admission().info().heavy.running, 1);
+    // What shares nothing with them waits, and is listed.
+    let other = "SELECT a % 7 AS c, max(b) AS most FROM t GROUP BY a % 7";
+    let parsed = execution.parse(&session, other.to_owned()).await.unwrap();
+    let mut waits = Box::pin(execution.start(&session, &asker, &parsed, vec![], false));
+    while execution.admission().waiting().is_empty() {
+        assert!(futures::poll!(&mut waits).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(execution.admission().waiting()[0].1.reason, "of heavy queries: one runs, and no more may");
+    for (bound, running) in &mut members {
+        let answer = rows(running).await.unwrap();
+        let counts = answer.iter().flat_map(|rows| rows.column(1).as_primitive::<Int64Type>().values().to_vec());
+        assert_eq!(counts.sum::<i64>(), i64::from(*bound));
+    }
+    drop(members);
+    let mut running = waits.await.unwrap();
+    assert_eq!(rows(&mut running).await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 7);
+}
+
+#[tokio::test]
 async fn a_query_that_was_cancelled_before_it_had_a_number_ends() {
     let (execution, session, asker) = execution(256 << 20, None);
     let sql = "SELECT count(*) FROM generate_series(1, 100000000000)";
     let parsed = execution.parse(&session, sql.to_owned()).await.unwrap();
     let planned = session.plan(&parsed, &[]).unwrap();
     let query = Query::new(sql, planned.needs(), None);
-    let (admitted, passed) = execution.admission().enter(&asker, query).await.unwrap();
+    let (admitted, passed) = execution.admission().enter(&asker, &query).await.unwrap();
     assert!(!execution.cancel(admitted.ticket().number(), |user| user == Some("bob")));
     assert!(execution.cancel(admitted.ticket().number(), |user| user == Some("ann")));
     let started = StartedStatement::start(&session, planned, query.expected).unwrap();
