@@ -114,6 +114,11 @@ impl Expr {
         self.physical.downcast_ref::<ColumnExpr>().map(ColumnExpr::index)
     }
 
+    /// Whether a row may make it fail; also if nobody knows.
+    pub(crate) fn may_fail(&self) -> bool {
+        self.node.may_fail()
+    }
+
     /// The values for a batch's rows: as many as rows, in the logical type or a narrow form of it.
     pub fn evaluate(&self, batch: &Batch) -> Result<Column> {
         if let Some(index) = self.as_column() {

@@ -1,17 +1,22 @@
 //! The rows that any of several queries wants, each with a mask of those that do.
 //!
-//! Masks are made at the scans, from the constants that the queries compare columns with, and go up beside the rows: an
+//! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows: an
 //! inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
-//! through or completes.
+//! through or completes. Comparisons of columns are looked up for all queries at once; other conditions are evaluated
+//! for each query that has another one.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::JoinType;
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
 
-use super::parameters::{Parameter, parameter};
+use super::parameters::{Parameter, Parameters, form_of, parameter};
 use super::signature::{sides_apart, terms_of};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Lookup, Terms};
@@ -23,8 +28,8 @@ pub(super) fn mask_field() -> Field {
 }
 
 /// The plan over the rows of all queries; the mask is its last column. The queries are of one template.
-pub(super) fn with_mask(plan: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan> {
-    let mut masks = Masks { queries, scans: 0 };
+pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
+    let mut masks = Masks { queries, places: 0 };
     match masks.plan(plan, true)? {
         (plan, true) => Ok(plan),
         (_, false) => Err(Error::bug("a template without parameters")),
@@ -32,32 +37,31 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan>
 }
 
 struct Masks<'a> {
-    queries: &'a [Vec<Parameter>],
-    /// Scans passed so far, in the order in which signatures count them.
-    scans: usize,
+    queries: &'a [Arc<Parameters>],
+    /// Scans and filters passed so far, in the order in which signatures count them.
+    places: usize,
 }
 
 impl Masks<'_> {
     /// The plan, and whether it has a mask now.
     fn plan(&mut self, plan: &Plan, apart: bool) -> Result<(Plan, bool)> {
         if !apart {
-            self.scans += scans_in(plan);
+            self.places += places_in(plan);
             return Ok((plan.clone(), false));
         }
         let mut changed = plan.clone();
         let masked = match &mut changed.node {
             Node::Scan(scan) => {
-                let place = self.scans;
-                self.scans += 1;
+                let place = self.next_place();
                 return match self.scan(scan, place, plan)? {
                     Some(masked) => Ok((masked, true)),
                     None => Ok((plan.clone(), false)),
                 };
             }
-            Node::Filter { input, .. } => {
+            Node::Filter { input, predicate } => {
+                let place = self.next_place();
                 let (below, masked) = self.plan(input, true)?;
-                **input = below;
-                masked
+                return self.filter(below, predicate, masked, place, plan);
             }
             Node::Project { input, expressions } => {
                 let (below, masked) = self.plan(input, true)?;
@@ -84,7 +88,7 @@ impl Masks<'_> {
                 });
             }
             _ => {
-                self.scans += scans_in(plan);
+                self.places += places_in(plan);
                 false
             }
         };
@@ -101,28 +105,89 @@ impl Masks<'_> {
         Ok((left_masked, right_masked))
     }
 
+    fn next_place(&mut self) -> usize {
+        self.places += 1;
+        self.places - 1
+    }
+
+    /// The open conditions of a place, each with the queries that have it: those that all have, and the others.
+    fn conditions(&self, place: usize, input: &Schema) -> Result<(Vec<Expr>, Vec<(Expr, u64)>)> {
+        let mut found: Vec<(Expr, u64)> = Vec::new();
+        for (query, parameters) in self.queries.iter().enumerate() {
+            for open in parameters.conditions.iter().filter(|open| open.place == place) {
+                let condition = Expr::new(open.condition.clone(), input)?;
+                match found.iter_mut().find(|(other, _)| *other == condition) {
+                    Some((_, queries)) => *queries |= 1 << query,
+                    None => found.push((condition, 1 << query)),
+                }
+            }
+        }
+        let all = u64::MAX >> (64 - self.queries.len().clamp(1, 64));
+        let (common, own): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, queries)| *queries == all);
+        Ok((common.into_iter().map(|(condition, _)| condition).collect(), own))
+    }
+
+    /// A filter over rows that have masks or not: what all queries want of them, with the masks of those that do.
+    fn filter(&self, below: Plan, predicate: &Expr, masked: bool, place: usize, plan: &Plan) -> Result<(Plan, bool)> {
+        let width = plan.schema.fields().len();
+        let schema = below.schema.clone();
+        let (mut common, conditions) = self.conditions(place, &plan.schema)?;
+        for term in terms_of(predicate.physical(), Operator::And) {
+            if form_of(term, &plan.schema).is_none() {
+                common.push(Expr::new(term.clone(), &schema)?);
+            }
+        }
+        let both = common.into_iter().map(|condition| condition.physical().clone());
+        let both = both.reduce(|left, right| Arc::new(BinaryExpr::new(left, Operator::And, right)));
+        let kept = match both {
+            Some(predicate) => {
+                let predicate = Expr::new(predicate, &schema)?;
+                let node = Node::Filter { input: Box::new(below), predicate };
+                Plan { node, schema, rows_estimate: plan.rows_estimate, ordered: plan.ordered }
+            }
+            None => below,
+        };
+        if conditions.is_empty() {
+            return Ok((kept, masked));
+        }
+        let node = Mask {
+            input: Box::new(kept),
+            lookups: vec![],
+            conditions,
+            masks: if masked { vec![width] } else { vec![] },
+            columns: (0..width).collect(),
+        };
+        Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))
+    }
+
     /// A scan that reads what any query wants, and the masks of its rows; `None` if the queries do not differ here.
     fn scan(&self, scan: &mut Scan, place: usize, plan: &Plan) -> Result<Option<Plan>> {
-        let here = |query: &[Parameter]| -> Vec<Parameter> {
-            query.iter().filter(|parameter| parameter.scan == place).cloned().collect()
+        let here = |query: &Arc<Parameters>| -> Vec<Parameter> {
+            query.comparisons.iter().filter(|parameter| parameter.scan == place).cloned().collect()
         };
-        let queries: Vec<_> = self.queries.iter().map(|query| here(query)).collect();
+        let queries: Vec<_> = self.queries.iter().map(here).collect();
         let mut columns: Vec<usize> = queries.iter().flatten().map(|parameter| parameter.column).collect();
         columns.sort_unstable();
         columns.dedup();
-        if columns.is_empty() {
+        let table = scan.table.schema();
+        let (mut filters, conditions) = self.conditions(place, &table)?;
+        if columns.is_empty() && conditions.is_empty() {
             return Ok(None);
         }
-        let table = scan.table.schema();
-        let mut filters = Vec::new();
         for filter in &scan.filters {
             for condition in terms_of(filter.physical(), Operator::And) {
-                if parameter(condition, &table).is_none() {
+                if parameter(condition, &table).is_none() && form_of(condition, &table).is_none() {
                     filters.push(Expr::new(condition.clone(), &table)?);
                 }
             }
         }
         let width = scan.columns.len();
+        let mut place_of = |column: usize| {
+            scan.columns.iter().position(|&other| other == column).unwrap_or_else(|| {
+                scan.columns.push(column);
+                scan.columns.len() - 1
+            })
+        };
         let mut lookups = Vec::new();
         for column in columns {
             let terms = |query: &Vec<Parameter>| -> Terms {
@@ -133,17 +198,28 @@ impl Masks<'_> {
             for condition in lookup.union(&table, column)? {
                 filters.push(Expr::new(condition, &table)?);
             }
-            let place = scan.columns.iter().position(|&other| other == column).unwrap_or_else(|| {
-                scan.columns.push(column);
-                scan.columns.len() - 1
-            });
-            lookups.push((place, Arc::new(lookup)));
+            lookups.push((place_of(column), Arc::new(lookup)));
         }
+        conditions.iter().flat_map(|(condition, _)| condition.columns()).for_each(|column| {
+            place_of(*column);
+        });
         scan.filters = filters;
         let added = scan.columns[width..].iter().map(|&column| table.field(column).clone());
         let schema = beside(&plan.schema, added);
+        let moved = |condition: &Expr| {
+            let moved = condition.physical().clone().transform_down(|node| {
+                let Some(column) = node.downcast_ref::<ColumnExpr>() else { return Ok(Transformed::no(node)) };
+                let place = scan.columns.iter().position(|other| *other == column.index()).unwrap_or_default();
+                let moved: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(schema.field(place).name(), place));
+                Ok(Transformed::yes(moved))
+            });
+            Expr::new(moved.map_err(from_datafusion)?.data, &schema)
+        };
+        let conditions = conditions.iter().map(|(condition, queries)| Ok((moved(condition)?, *queries)));
+        let conditions = conditions.collect::<Result<Vec<_>>>()?;
         let scan = Plan { node: Node::Scan(scan.clone()), schema, rows_estimate: None, ordered: plan.ordered };
-        let node = Node::Mask(Mask { input: Box::new(scan), lookups, masks: vec![], columns: (0..width).collect() });
+        let columns = (0..width).collect();
+        let node = Node::Mask(Mask { input: Box::new(scan), lookups, conditions, masks: vec![], columns });
         Ok(Some(Plan::new(node, beside(&plan.schema, [mask_field()]))))
     }
 }
@@ -192,6 +268,7 @@ fn joined(
     let node = Mask {
         input: Box::new(changed),
         lookups: vec![],
+        conditions: vec![],
         masks: vec![width, width + 1],
         columns: (0..width).collect(),
     };
@@ -203,6 +280,7 @@ fn beside(schema: &SchemaRef, fields: impl IntoIterator<Item = Field>) -> Schema
     Arc::new(Schema::new(own.chain(fields.into_iter().map(Arc::new)).collect::<Vec<_>>()))
 }
 
-fn scans_in(plan: &Plan) -> usize {
-    usize::from(matches!(plan.node, Node::Scan(_))) + plan.inputs().into_iter().map(scans_in).sum::<usize>()
+fn places_in(plan: &Plan) -> usize {
+    let own = usize::from(matches!(plan.node, Node::Scan(_) | Node::Filter { .. }));
+    own + plan.inputs().into_iter().map(places_in).sum::<usize>()
 }

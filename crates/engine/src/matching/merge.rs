@@ -16,7 +16,7 @@
 //! *by rows* goes as far as what chooses and computes rows, which are kept with the [mask](super::masks) of the queries
 //! that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly
 //! Concurrent Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put
-//! together (of distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least two
+//! together (of many distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least two
 //! queries are expected to be few enough to be kept.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BYTES_MAX};
 use diligence_base::{Error, Result};
 
 use super::masks::with_mask;
-use super::parameters::Parameter;
+use super::parameters::Parameters;
 use super::signature::Signature;
 use super::{cut, regroup};
 use crate::expressions::Expr;
@@ -56,7 +56,7 @@ pub(crate) struct Portion {
 pub(crate) struct Template {
     pub signature: Signature,
     /// What this query differs in.
-    pub parameters: Arc<Vec<Parameter>>,
+    pub parameters: Arc<Parameters>,
     pub way: Way,
     /// Queries whose rows together are expected to be few enough to be kept; at least two.
     pub queries_max: usize,
@@ -67,7 +67,8 @@ impl Template {
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
         let above = depth_of_point(part);
         let point = cut::part_below(part, above)?;
-        let by_cells = above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node));
+        let by_cells =
+            above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node, part.rows_estimate));
         let (way, queries_max) = if by_cells {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {
@@ -98,7 +99,7 @@ pub(super) fn rows_of(point: &Plan) -> &Plan {
 }
 
 /// The run for several queries of a template, of one of which `part` is what is below its cut.
-pub(crate) fn merged(way: Way, part: &Plan, queries: &[Vec<Parameter>]) -> Result<Plan> {
+pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
     match way {
         Way::Cells => regroup::merged(part, queries),
         Way::Rows => {

@@ -1,20 +1,51 @@
-//! The constants that a scan compares columns with: what queries of one template differ in.
+//! The constants in the conditions of scans and filters: what queries of one template differ in.
+//!
+//! A *comparison* of a column with constants puts the column's values in classes, so that one look at a value tells
+//! which of all queries want it. Any other condition, as `name LIKE '%green%'` or `a < 5 OR b = 3`, is *open*: queries
+//! of one template have it in the same [form](form_of), and a run for several evaluates each one's.
 
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion_common::ScalarValue;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DataFusionError, ScalarValue};
 use datafusion_expr::Operator;
-use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, InListExpr, Literal};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, InListExpr, Literal, in_list};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::signature::terms_of;
+use super::signature::{Canonical, canonical, terms_of};
+use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Comparison, Key};
+
+/// What a query differs in from others of its template.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters {
+    /// Its comparisons with constants.
+    pub comparisons: Vec<Parameter>,
+    /// Its other conditions with constants.
+    pub conditions: Vec<OpenCondition>,
+}
+
+impl Parameters {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.comparisons.len() + self.conditions.len()
+    }
+}
+
+/// A condition with constants that is no comparison of a column with them.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenCondition {
+    /// Which of the plan's scans and filters has it, in the order in which a plan is written.
+    pub place: usize,
+    /// Over the columns of the scan's table, or of the filter's input.
+    pub condition: Arc<dyn PhysicalExpr>,
+}
 
 /// A condition of a scan on one of its table's columns, with its constants.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
-    /// Which of the plan's scans, in the order in which a plan is written.
+    /// Which of the plan's scans and filters, in the order in which a plan is written: a scan.
     pub scan: usize,
     /// A position in the table's schema.
     pub column: usize,
@@ -46,6 +77,39 @@ pub(super) fn parameter(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Op
     let data_type = table.field(column).data_type();
     let fits = |constant: &ScalarValue| constant.data_type() == *data_type && Key::of(constant).is_some();
     constants.iter().all(fits).then_some(Parameter { scan: 0, column, comparison, constants })
+}
+
+/// A condition without its constants: with NULL in the place of each, and once in the place of all of a list. Those that
+/// are arguments of functions stay. `None` if it has none, if a row may make it fail, or if its value may differ from
+/// one evaluation to the next.
+pub(super) fn form_of(condition: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Canonical> {
+    // It is evaluated for rows that a lone query's other conditions would have kept from it.
+    if Expr::new(condition.clone(), input).ok()?.may_fail() {
+        return None;
+    }
+    let mut has_constants = false;
+    let null = |value: &ScalarValue| -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+        Ok(Arc::new(Literal::new(ScalarValue::try_from(value.data_type())?)))
+    };
+    let open = condition.clone().transform_down(|node| {
+        if node.downcast_ref::<ScalarFunctionExpr>().is_some() {
+            // Its constants may decide what type its values have.
+            return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
+        }
+        if let Some(list) = node.downcast_ref::<InListExpr>() {
+            let Some(first) = list.list().first().and_then(literal) else { return Ok(Transformed::no(node)) };
+            if list.list().iter().all(|member| literal(member).is_some()) {
+                has_constants = true;
+                let open = in_list(list.expr().clone(), vec![null(first)?], &list.negated(), input)?;
+                return Ok(Transformed::yes(open));
+            }
+        } else if let Some(value) = literal(&node).filter(|value| !value.is_null()) {
+            has_constants = true;
+            return Ok(Transformed::yes(null(value)?));
+        }
+        Ok(Transformed::no(node))
+    });
+    canonical(&open.ok()?.data).filter(|_| has_constants)
 }
 
 /// `column operator constant`, whichever side the constant is on.

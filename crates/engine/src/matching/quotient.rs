@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Decimal128Array, RecordBatch};
+use arrow::array::{Array, AsArray, Decimal128Array, Float64Array, RecordBatch};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, Schema};
 use datafusion_common::{Result, exec_datafusion_err, internal_err};
 use datafusion_expr::ColumnarValue;
@@ -12,7 +12,8 @@ use datafusion_physical_expr::PhysicalExpr;
 
 use crate::plan::average::AverageKind;
 
-/// The quotient of a decimal sum and a count, cut off as `avg` does; NULL where the count is NULL or zero.
+/// The quotient of a decimal sum and a count, cut off as `avg` does, or of an integer sum and a count as a float; NULL
+/// where the count is NULL or zero.
 #[derive(Debug)]
 pub(super) struct Quotient {
     sum: Arc<dyn PhysicalExpr>,
@@ -65,6 +66,15 @@ impl PhysicalExpr for Quotient {
         let rows = batch.num_rows();
         let (sums, counts) =
             (self.sum.evaluate(batch)?.into_array(rows)?, self.count.evaluate(batch)?.into_array(rows)?);
+        if self.argument == DataType::Int64 && self.result == DataType::Float64 {
+            let (sums, counts) = (sums.as_primitive::<Int64Type>(), counts.as_primitive::<Int64Type>());
+            let average = |row: usize| {
+                let is_known = sums.is_valid(row) && counts.is_valid(row) && counts.value(row) != 0;
+                is_known.then(|| sums.value(row) as f64 / counts.value(row) as f64)
+            };
+            let averages: Float64Array = (0..rows).map(average).collect();
+            return Ok(ColumnarValue::Array(Arc::new(averages)));
+        }
         let Some(kind) = AverageKind::new(&self.argument, &self.result) else {
             return internal_err!("an average of {} as {}", self.argument, self.result);
         };

@@ -4,11 +4,13 @@
 //! a cell of the grid that the queries' constants cut the rows into, and a query's own groups are put together from the
 //! cells with its bit: sums of sums and of counts, the least of minima, averages from sums and counts. All of that is
 //! exact, so it is done for functions where it is, and for no others.
+//!
+//! Where different values are counted, these are one more key of the cells, if they are [few](super::different).
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_functions_aggregate::average::Avg;
@@ -19,14 +21,23 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNullExpr, Literal,
 };
+use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::masks::with_mask;
 use super::quotient::Quotient;
+use super::{cut, different};
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+
+/// The part of what a state may have, as its divisor, that the groups with different values may be expected to have:
+/// masks make several cells of each.
+const DIFFERENT_PART: usize = 4;
+
+/// Bytes that a cell with a different value is taken for, at most: its key, its value and its mask.
+const DIFFERENT_BYTES: usize = 48;
 
 /// What is computed for each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +81,21 @@ enum Part {
     Sum(usize),
     Count(usize),
     Extreme(usize),
-    Average { sum: usize, count: usize, argument: DataType },
+    Average {
+        sum: usize,
+        count: usize,
+        argument: DataType,
+    },
+    /// How many different values there are of the [one](Parts::different) that is counted so.
+    Different,
 }
 
 /// An aggregate taken apart.
 struct Parts {
     cells: Vec<Cell>,
     parts: Vec<Part>,
+    /// What different values are counted of, if any are: one more key of the cells.
+    different: Option<Expr>,
 }
 
 impl Parts {
@@ -86,22 +105,27 @@ impl Parts {
         if !is_plain || aggregate.has_grouping_id || aggregate.limit.is_some() {
             return None;
         }
-        let mut parts = Self { cells: Vec::new(), parts: Vec::new() };
+        let mut parts = Self { cells: Vec::new(), parts: Vec::new(), different: None };
         for call in &aggregate.aggregates {
-            let part = parts.part(call)?;
+            let part = parts.part(call, &aggregate.input.schema)?;
             parts.parts.push(part);
         }
         Some(parts)
     }
 
-    fn part(&mut self, call: &AggregateCall) -> Option<Part> {
+    fn part(&mut self, call: &AggregateCall, input: &Schema) -> Option<Part> {
         let function = call.function.fun().inner();
         let field = call.function.field();
         let result = field.data_type();
-        if call.function.is_distinct() || call.function.ignore_nulls() || !call.function.order_bys().is_empty() {
+        if call.function.ignore_nulls() || !call.function.order_bys().is_empty() {
             return None;
         }
         let [argument] = call.arguments.as_slice() else { return None };
+        if call.function.is_distinct() {
+            let is_count = function.is::<Count>() && call.filter.is_none();
+            let is_the_one = self.different.get_or_insert_with(|| argument.clone()) == argument;
+            return (is_count && is_the_one).then_some(Part::Different);
+        }
         if function.is::<Count>() {
             return Some(Part::Count(self.cell(Kind::Count, call)));
         }
@@ -112,6 +136,10 @@ impl Parts {
             return is_exact.then(|| Part::Sum(self.cell(Kind::Sum, call)));
         }
         if function.is::<Avg>() {
+            if let Some(integer) = small_integer(&call.arguments[0], input) {
+                let sum = self.cell_of(Kind::Sum, vec![integer], call.filter.clone());
+                return Some(Part::Average { sum, count: self.cell(Kind::Count, call), argument: DataType::Int64 });
+            }
             let is_exact = matches!(AverageKind::new(argument, result), Some(AverageKind::Decimal { .. }));
             let argument = argument.clone();
             return is_exact.then(|| Part::Average {
@@ -127,7 +155,11 @@ impl Parts {
 
     /// The number of a cell value; aggregates with the same one share it.
     fn cell(&mut self, kind: Kind, call: &AggregateCall) -> usize {
-        let cell = Cell { kind, arguments: call.arguments.clone(), filter: call.filter.clone() };
+        self.cell_of(kind, call.arguments.clone(), call.filter.clone())
+    }
+
+    fn cell_of(&mut self, kind: Kind, arguments: Vec<Expr>, filter: Option<Expr>) -> usize {
+        let cell = Cell { kind, arguments, filter };
         self.cells.iter().position(|other| *other == cell).unwrap_or_else(|| {
             self.cells.push(cell);
             self.cells.len() - 1
@@ -135,16 +167,37 @@ impl Parts {
     }
 }
 
-/// Whether queries with this aggregate can be answered by one run.
-pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
-    Parts::of(aggregate).is_some()
+/// What is averaged as a float, as the 64-bit integer that it is, if it has less than 64 bits: the float sums of such are
+/// exact.
+fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
+    let cast = argument.physical().downcast_ref::<CastExpr>()?;
+    let is_small = matches!(
+        cast.expr().data_type(input).ok()?,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 | DataType::UInt32
+    );
+    let integer = Arc::new(CastExpr::new(cast.expr().clone(), DataType::Int64, None));
+    if is_small && *argument.data_type() == DataType::Float64 { Expr::new(integer, input).ok() } else { None }
+}
+
+/// Whether queries with this aggregate, which is expected to have so many groups, can be answered by one run.
+pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>) -> bool {
+    Parts::of(aggregate).is_some_and(|parts| match &parts.different {
+        None => true,
+        Some(different) => {
+            let values = different::values_of(different, &aggregate.input);
+            let cells = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
+            let cells = cells.map(|cells| aggregate.input.rows_estimate.map_or(cells, |rows| rows.min(cells)));
+            let bytes = cut::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
+            cells.is_some_and(|cells| cells.saturating_mul(bytes) <= SHARED_STATE_BYTES_MAX / DIFFERENT_PART)
+        }
+    })
 }
 
 /// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind,
 /// arguments, filter, and which of the aggregate's calls has it as its result, if one does. `None` if the results of
 /// parts cannot be put together exactly.
 pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Option<Expr>, Option<usize>)>> {
-    let Parts { cells, parts } = Parts::of(aggregate)?;
+    let Parts { cells, parts, different: None } = Parts::of(aggregate)? else { return None };
     let call = |wanted: usize| {
         let gives =
             |part: &Part| matches!(part, Part::Sum(cell) | Part::Count(cell) | Part::Extreme(cell) if *cell == wanted);
@@ -154,14 +207,17 @@ pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Op
     Some(cells.map(|(index, cell)| (cell.kind, cell.arguments, cell.filter, call(index))).collect())
 }
 
-/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of
-/// the cells.
+/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, what different
+/// values are counted of, mask, values of the cells.
 pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
     let parts = parts_of(aggregate)?;
     let mut groups = aggregate.groups.clone();
-    let width = groups.len();
+    let mut fields = output.fields()[..groups.len()].to_vec();
+    if let Some(different) = parts.different {
+        fields.push(Arc::new(Field::new("different", different.data_type().clone(), true)));
+        groups.push(different);
+    }
     groups.push(Expr::column(input.schema.fields().len() - 1, &input.schema)?);
-    let mut fields = output.fields()[..width].to_vec();
     fields.push(Arc::new(super::masks::mask_field()));
     let mut aggregates = Vec::new();
     for cell in parts.cells {
@@ -179,9 +235,11 @@ pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> R
 pub(super) fn own_groups(plan: &Plan, cells: SchemaRef, batches: Vec<RecordBatch>, query: usize) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
     let width = aggregate.groups.len();
-    let predicate = Expr::new(has_bit(width, query, &cells), &cells)?;
+    // What different values are counted of is behind the keys.
+    let mask = width + usize::from(parts_of(aggregate)?.different.is_some());
+    let predicate = Expr::new(has_bit(mask, query, &cells), &cells)?;
     let known = Plan::new(Node::Values { batches }, cells.clone());
-    let values = (width + 1..cells.fields().len()).collect::<Vec<_>>();
+    let values = (mask + 1..cells.fields().len()).collect::<Vec<_>>();
     let own = Plan::new(Node::Filter { input: Box::new(known), predicate }, cells);
     from_cells(plan, own, &(0..width).collect::<Vec<_>>(), &values)
 }
@@ -194,7 +252,8 @@ pub(super) fn has_bit(mask: usize, query: usize, cells: &Schema) -> Arc<dyn Phys
 }
 
 /// What `plan`, an aggregate, gives, put together from rows that have its group columns in the columns `keys`, and the
-/// values of its cells, in their order, in the columns `values`.
+/// values of its cells, in their order, in the columns `values`; what different values are counted of, if any are, is
+/// right behind the last of the keys.
 pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usize]) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
     let parts = parts_of(aggregate)?;
@@ -211,6 +270,11 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
         fields.push(call.function.field());
         aggregates.push(call);
     }
+    if parts.different.is_some() {
+        let call = AggregateCall::count_distinct(Expr::column(width, &cells)?, &cells)?;
+        fields.push(call.function.field());
+        aggregates.push(call);
+    }
     let grouping_sets = vec![vec![false; width]];
     let input = Box::new(rows);
     let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
@@ -222,6 +286,7 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
         let of_cell = |cell: usize| column(width + cell, &schema);
         let value: Arc<dyn PhysicalExpr> = match part {
             Part::Extreme(cell) => of_cell(*cell),
+            Part::Different => of_cell(parts.cells.len()),
             // A sum of sums has more digits by its type, but not by its value.
             Part::Sum(cell) if schema.field(width + cell).data_type() == field.data_type() => of_cell(*cell),
             Part::Sum(cell) => Arc::new(CastExpr::new(of_cell(*cell), field.data_type().clone(), None)),
@@ -248,7 +313,7 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
 }
 
 /// The run for several queries: `aggregate`, a plan of their template, over the rows that any of them wants.
-pub(super) fn merged(aggregate: &Plan, queries: &[Vec<super::parameters::Parameter>]) -> Result<Plan> {
+pub(super) fn merged(aggregate: &Plan, queries: &[Arc<super::parameters::Parameters>]) -> Result<Plan> {
     let Node::Aggregate(node) = &aggregate.node else { return Err(Error::bug("a template without groups")) };
     by_cells(node, &aggregate.schema, with_mask(&node.input, queries)?)
 }

@@ -2,8 +2,8 @@
 //! the states of the tables, and the settings that a run depends on. (QPipe encodes a query in the same way: "all
 //! parameters, operations and attributes", in prefix order; Harizopoulos, "Staged Database Systems", section 4.2.1.)
 //!
-//! There are two forms. The *exact* signature has every constant. The *template* leaves out the constants that scans
-//! compare a column with, and lists them as the plan's parameters: plans of one template differ in nothing else.
+//! There are two forms. The *exact* signature has every constant. The *template* leaves out the constants in conditions
+//! of scans and filters, and lists them as the plan's parameters: plans of one template differ in nothing else.
 //!
 //! Invariants:
 //! * Plans with equal exact signatures give the same rows, row by row in the same columns. Names and the order of
@@ -14,7 +14,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use datafusion_common::{JoinSide, JoinType};
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, Operator};
@@ -23,7 +23,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use diligence_storage::Table;
 
-use super::parameters::{Parameter, parameter};
+use super::parameters::{OpenCondition, Parameters, form_of, parameter};
 use super::{cut, merge};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
@@ -186,8 +186,8 @@ impl Signature {
     /// The template of a plan of which so many nodes, and an aggregate right below them, are above what rows of several
     /// queries can go through together; and its parameters, scan by scan in the order of the plan. `None` if there are
     /// none, or if a run for several queries could not tell their rows apart.
-    pub fn template(plan: &Plan, above: usize, options: &QueryOptions) -> Option<(Self, Vec<Parameter>)> {
-        let mut writer = Writer { parameters: Some(Vec::new()), ..Writer::new(options) };
+    pub fn template(plan: &Plan, above: usize, options: &QueryOptions) -> Option<(Self, Parameters)> {
+        let mut writer = Writer { parameters: Some(Parameters::default()), ..Writer::new(options) };
         let point = cut::part_below(plan, above)?;
         if above > 0 {
             let nothing = Plan::new(Node::Union { inputs: Vec::new() }, point.schema.clone());
@@ -198,7 +198,7 @@ impl Signature {
         }
         writer.plan(merge::rows_of(point), true)?;
         let (signature, parameters) = writer.end();
-        (!parameters.is_empty()).then_some((signature, parameters))
+        (parameters.len() > 0).then_some((signature, parameters))
     }
 }
 
@@ -218,8 +218,9 @@ pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool)
 pub(super) struct Writer {
     items: Vec<Item>,
     /// Of a template.
-    parameters: Option<Vec<Parameter>>,
-    scans: usize,
+    parameters: Option<Parameters>,
+    /// Scans and filters so far.
+    places: usize,
     /// The join filters so far: their numbers in a plan do not count, but which join makes which scan's.
     filters: Vec<RuntimeFilterId>,
     open_filters: OpenFilters,
@@ -244,12 +245,12 @@ impl Writer {
     pub fn new(options: &QueryOptions) -> Self {
         let (items, filters) = (Vec::new(), Vec::new());
         let (open_filters, parts, subqueries) = (OpenFilters::Written, Vec::new(), Vec::new());
-        let mut writer = Self { items, parameters: None, scans: 0, filters, open_filters, parts, subqueries };
+        let mut writer = Self { items, parameters: None, places: 0, filters, open_filters, parts, subqueries };
         writer.options(options);
         writer
     }
 
-    pub fn end(self) -> (Signature, Vec<Parameter>) {
+    pub fn end(self) -> (Signature, Parameters) {
         (Signature::of_items(self.items), self.parameters.unwrap_or_default())
     }
 
@@ -290,7 +291,13 @@ impl Writer {
             Node::Scan(scan) => self.scan(scan, apart && !plan.ordered),
             Node::Filter { input, predicate } => {
                 self.word("filter");
-                self.expression(predicate)?;
+                let place = self.next_place();
+                if apart && self.parameters.is_some() {
+                    let terms = terms_of(predicate.physical(), Operator::And);
+                    self.conditions(&terms, place, &input.schema)?;
+                } else {
+                    self.expression(predicate)?;
+                }
                 self.plan(input, apart)
             }
             Node::Project { input, expressions } => {
@@ -400,29 +407,64 @@ impl Writer {
             self.number(column);
         }
         self.word("conditions");
+        let (place, schema) = (self.next_place(), scan.table.schema());
+        let is_open = self.parameters.is_some() && apart && scan.limit.is_none();
         let mut left = Vec::new();
         let mut open = Vec::new();
         for condition in scan.filters.iter().flat_map(|filter| terms_of(filter.physical(), Operator::And)) {
-            let found = self.parameters.as_ref().filter(|_| apart && scan.limit.is_none());
-            match found.and_then(|_| parameter(condition, &scan.table.schema())) {
+            match parameter(condition, &schema).filter(|_| is_open) {
                 Some(parameter) => open.push(parameter),
-                None => left.push(Canonical(renamed(condition, &self.subqueries)?)),
+                None => left.push(condition),
             }
         }
-        left.sort_by_key(|condition| hash_of(&condition.0));
-        self.number(left.len());
-        self.items.extend(left.into_iter().map(Item::Expression));
+        if is_open {
+            self.conditions(&left, place, &schema)?;
+        } else {
+            let left = left.into_iter().map(|condition| renamed(condition, &self.subqueries));
+            let left = left.collect::<Option<Vec<_>>>()?;
+            self.unordered(left.into_iter().map(Canonical).collect());
+        }
         // The same conditions on the same columns, in whatever order they were written.
         open.sort_by_key(|parameter| (parameter.column, parameter.comparison as u8));
         self.number(open.len());
-        let place = self.scans;
-        self.scans += 1;
         for mut parameter in open {
             self.numbers(&[parameter.column, parameter.comparison as usize]);
             parameter.scan = place;
-            self.parameters.iter_mut().for_each(|parameters| parameters.push(parameter.clone()));
+            self.parameters.iter_mut().for_each(|parameters| parameters.comparisons.push(parameter.clone()));
         }
         Some(())
+    }
+
+    fn next_place(&mut self) -> usize {
+        self.places += 1;
+        self.places - 1
+    }
+
+    /// Writes conditions of which all must hold, without the constants of those that have some: these are what queries
+    /// of a template differ in.
+    fn conditions(&mut self, conditions: &[&Arc<dyn PhysicalExpr>], place: usize, input: &Schema) -> Option<()> {
+        let (mut left, mut open) = (Vec::new(), Vec::new());
+        for condition in conditions {
+            match form_of(condition, input) {
+                Some(form) => {
+                    self.parameters.iter_mut().for_each(|parameters| {
+                        parameters.conditions.push(OpenCondition { place, condition: (*condition).clone() });
+                    });
+                    open.push(form);
+                }
+                None => left.push(Canonical(renamed(condition, &self.subqueries)?)),
+            }
+        }
+        self.unordered(left);
+        self.unordered(open);
+        Some(())
+    }
+
+    /// Writes expressions in an order of their own.
+    fn unordered(&mut self, mut expressions: Vec<Canonical>) {
+        expressions.sort_by_key(Canonical::hash_value);
+        self.number(expressions.len());
+        self.items.extend(expressions.into_iter().map(Item::Expression));
     }
 
     fn filter(&mut self, id: RuntimeFilterId) {

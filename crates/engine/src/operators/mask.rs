@@ -5,7 +5,8 @@
 //!
 //! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make
 //! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
-//! looked for among the known ones.
+//! looked for among the known ones. Conditions that are no comparisons of a column clear the bits of the queries that
+//! have them, one condition after the other.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
@@ -16,7 +17,8 @@ use arrow::datatypes::UInt64Type;
 use diligence_base::Result;
 use hashbrown::HashMap;
 
-use crate::batch::{Batch, Column};
+use crate::batch::{Batch, Column, Selection};
+use crate::expressions::Expr;
 use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
 use crate::plan::Mask;
 use crate::plan::mask_lookup::Lookup;
@@ -27,6 +29,7 @@ const KNOWN_MAX: usize = 4096;
 /// The operator as planned.
 pub struct MaskRows {
     lookups: Vec<(usize, Arc<Lookup>)>,
+    conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     columns: Vec<usize>,
 }
@@ -34,8 +37,8 @@ pub struct MaskRows {
 impl MaskRows {
     /// As planned.
     pub fn new(plan: &Mask) -> Arc<Self> {
-        let Mask { lookups, masks, columns, .. } = plan.clone();
-        Arc::new(Self { lookups, masks, columns })
+        let Mask { lookups, conditions, masks, columns, .. } = plan.clone();
+        Arc::new(Self { lookups, conditions, masks, columns })
     }
 }
 
@@ -46,13 +49,15 @@ impl Operator for MaskRows {
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
-        let grid = if masks.is_empty() { Grid::of(&lookups) } else { None };
-        Ok(Box::new(State { lookups, masks, columns, rows: Vec::new(), known: Known::default(), grid }))
+        let conditions = self.conditions.clone();
+        let grid = if masks.is_empty() && conditions.is_empty() { Grid::of(&lookups) } else { None };
+        Ok(Box::new(State { lookups, conditions, masks, columns, rows: Vec::new(), known: Known::default(), grid }))
     }
 }
 
 struct State {
     lookups: Vec<(usize, Arc<Lookup>)>,
+    conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     columns: Vec<usize>,
     /// The masks of a batch's rows.
@@ -113,6 +118,9 @@ impl OperatorState for State {
         for (column, lookup) in &self.lookups {
             lookup.restrict(&input.flat(*column)?, &mut self.rows)?;
         }
+        for (condition, queries) in &self.conditions {
+            clear_unless(condition, *queries, &input, &mut self.rows)?;
+        }
         let wanted = self.rows.iter().filter(|&&mask| mask != 0).count();
         if wanted == 0 {
             return Ok(Flow::NeedInput);
@@ -130,6 +138,26 @@ impl OperatorState for State {
         out.emit(kept.beside(masks));
         Ok(Flow::NeedInput)
     }
+}
+
+/// Clears the bits of these queries in the masks of the rows for which a condition is not true.
+fn clear_unless(condition: &Expr, queries: u64, input: &Batch, rows: &mut [u64]) -> Result<()> {
+    if rows.iter().fold(0, |all, mask| all | mask) & queries == 0 {
+        return Ok(());
+    }
+    match condition.select(input)? {
+        Selection::All => {}
+        Selection::None => rows.iter_mut().for_each(|mask| *mask &= !queries),
+        Selection::Rows(picks) => {
+            let mut next = 0;
+            for &row in picks.values() {
+                rows[next..row as usize].iter_mut().for_each(|mask| *mask &= !queries);
+                next = row as usize + 1;
+            }
+            rows[next..].iter_mut().for_each(|mask| *mask &= !queries);
+        }
+    }
+    Ok(())
 }
 
 /// Where the grid does not know yet which mask a code has.
@@ -230,7 +258,10 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_common::ScalarValue;
+    use datafusion_expr::Operator as Compared;
+    use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
     use diligence_memory::QueryMemory;
 
     use super::*;
@@ -257,7 +288,7 @@ mod tests {
     fn rows_that_nobody_wants_are_dropped() {
         let less = |bound| vec![(Comparison::Less, vec![ScalarValue::Int64(Some(bound))])];
         let lookup = Arc::new(Lookup::new(&[less(3), less(5)]).unwrap());
-        let operator = MaskRows { lookups: vec![(0, lookup)], masks: vec![], columns: vec![0] };
+        let operator = MaskRows { lookups: vec![(0, lookup)], conditions: vec![], masks: vec![], columns: vec![0] };
         let numbers = |range: std::ops::Range<i64>| vec![Arc::new(Int64Array::from_iter_values(range)) as ArrayRef];
         let rows = run(&operator, vec![numbers(2..7), numbers(7..9), numbers(0..2)]);
         assert_eq!(rows, [vec![(2, 3), (3, 2), (4, 2)], vec![(0, 3), (1, 3)]]);
@@ -283,7 +314,7 @@ mod tests {
             };
             let lookups = vec![lookup(1, 7), lookup(2, 11)];
             assert_eq!(Grid::of(&lookups).is_some(), queries == 5);
-            let operator = MaskRows { lookups: lookups.clone(), masks: vec![], columns: vec![0] };
+            let operator = MaskRows { lookups: lookups.clone(), conditions: vec![], masks: vec![], columns: vec![0] };
             let rows = run(&operator, vec![arrays.clone(), arrays.clone()]);
             let mut masks = vec![u64::MAX; count as usize];
             for (column, lookup) in &lookups {
@@ -296,8 +327,24 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_clears_the_bits_of_those_who_have_it() {
+        let schema = Schema::new(vec![Field::new("x", DataType::Int64, true)]);
+        let is = |operator, number| {
+            let (column, number) = (Column::new("x", 0), Literal::new(ScalarValue::Int64(Some(number))));
+            Expr::new(Arc::new(BinaryExpr::new(Arc::new(column), operator, Arc::new(number))), &schema).unwrap()
+        };
+        let conditions =
+            vec![(is(Compared::NotEq, 1), 0b101), (is(Compared::Lt, 2), 0b010), (is(Compared::Gt, 9), 0b100)];
+        let operator = MaskRows { lookups: vec![], conditions, masks: vec![1], columns: vec![0] };
+        let numbers = vec![Some(0), Some(1), Some(2), None, Some(10), Some(1)];
+        let masks = vec![0b111, 0b111, 0b011, 0b111, 0b111, 0b100];
+        let arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(numbers)), Arc::new(UInt64Array::from(masks))];
+        assert_eq!(run(&operator, vec![arrays]), [[(0, 0b011), (1, 0b010), (2, 0b001), (10, 0b101)]]);
+    }
+
+    #[test]
     fn masks_of_two_sides_meet_however_many_there_are() {
-        let operator = MaskRows { lookups: vec![], masks: vec![1, 2], columns: vec![0] };
+        let operator = MaskRows { lookups: vec![], conditions: vec![], masks: vec![1, 2], columns: vec![0] };
         let count = KNOWN_MAX as u64 + 10;
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(0..count as i64)),

@@ -188,7 +188,9 @@ impl fmt::Display for Node {
             Node::Mask(mask) => {
                 let schema = &mask.input.schema;
                 let columns = mask.lookups.iter().map(|(column, _)| column).chain(&mask.masks);
-                write!(f, "Mask by {}", list(columns.map(|&column| schema.field(column).name())))
+                let columns = columns.map(|&column| schema.field(column).name().to_string());
+                let conditions = mask.conditions.iter().map(|(condition, _)| condition.to_string());
+                write!(f, "Mask by {}", list(columns.chain(conditions)))
             }
             Node::Exchange { pact, consumers, .. } => write!(f, "Exchange {pact} to {consumers}"),
             Node::Recursive(query) => {

@@ -25,6 +25,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, WindowFrame};
+use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_plan::ExecutionPlan;
 use diligence_base::Result;
@@ -149,6 +150,8 @@ pub struct Mask {
     pub input: Box<Plan>,
     /// Columns of the input by which queries choose, and how.
     pub(crate) lookups: Vec<(usize, Arc<Lookup>)>,
+    /// Conditions on the input, each with a bit for every query that has it.
+    pub(crate) conditions: Vec<(Expr, u64)>,
     /// Columns of the input that are masks already.
     pub(crate) masks: Vec<usize>,
     /// Columns of the input that come out.
@@ -442,6 +445,15 @@ impl AggregateCall {
         let physical = arguments.iter().map(|argument| argument.physical().clone()).collect();
         let function = AggregateExprBuilder::new(function, physical).schema(input.clone()).alias(name).build();
         Ok(Self { function: Arc::new(function.map_err(from_datafusion)?), arguments, filter })
+    }
+
+    /// How many different values there are of an expression over batches of `input`. Fails if it is of a type whose
+    /// values are not compared.
+    pub(crate) fn count_distinct(of: Expr, input: &SchemaRef) -> Result<Self> {
+        let physical = vec![of.physical().clone()];
+        let function = AggregateExprBuilder::new(count_udaf(), physical).schema(input.clone()).alias("different");
+        let function = function.distinct().build().map_err(from_datafusion)?;
+        Ok(Self { function: Arc::new(function), arguments: vec![of], filter: None })
     }
 }
 

@@ -12,7 +12,7 @@ use super::together::Together;
 use crate::flow::profile::Totals;
 use crate::matching::cut::Wish;
 use crate::matching::merge::{Template, Way};
-use crate::matching::parameters::Parameter;
+use crate::matching::parameters::Parameters;
 use crate::matching::shape::{Shape, Shapes};
 use crate::matching::signature::Signature;
 use crate::matching::subsumption::Residual;
@@ -121,7 +121,7 @@ pub(super) struct Job {
     pub options: Arc<QueryOptions>,
     pub depth: usize,
     /// What each query differs in, if they have a template, and how far a run for several goes.
-    pub queries: Vec<Arc<Vec<Parameter>>>,
+    pub queries: Vec<Arc<Parameters>>,
     pub way: Option<Way>,
 }
 

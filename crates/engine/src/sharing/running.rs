@@ -158,7 +158,7 @@ impl RunningPlan {
         if let Some(template) = &wish.template {
             let count = template.parameters.len();
             let rows = if template.way == Way::Rows { "the rows of one run" } else { "one run" };
-            text += &format!(", and in {rows} with queries that differ in {count} comparisons with constants");
+            text += &format!(", and in {rows} with queries that differ in {count} conditions with constants");
         }
         if self.retained.has(&wish.exact) {
             return text + "; it is retained";
@@ -448,7 +448,7 @@ impl RunningPlan {
         let part = cut::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
         let part = match way {
             None => part.clone(),
-            Some(way) => merge::merged(way, part, &queries.iter().map(|query| query.to_vec()).collect::<Vec<_>>())?,
+            Some(way) => merge::merged(way, part, &queries)?,
         };
         let launcher = &self.launcher;
         let setup = launcher.setup(build, &part, &options);

@@ -54,6 +54,27 @@ fn merged_queries_answer_as_lone_ones() {
 }
 
 #[test]
+fn few_different_values_are_counted_from_cells() {
+    let tables = Tables::counted(3000);
+    let wanted = Wanted::between(10, 90);
+    for plan in [tables.different(&wanted), tables.different_joined(&wanted), tables.averages(&wanted)] {
+        assert_eq!(way(&plan), Some(Way::Cells), "{plan}");
+    }
+    for engine in engines() {
+        let mut random = Random::new(5);
+        let mut wanted = (0..60).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
+        // Of these there are no rows.
+        wanted.push(Wanted::between(50, 50));
+        judge(&engine, &wanted.iter().map(|wanted| tables.different(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.different_joined(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.averages(wanted)).collect::<Vec<_>>());
+        let info = engine.sharing();
+        assert!(!is_inline(&engine) || (info.merged_builds_total >= 3 && info.merged_queries_total > 80), "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
 fn an_error_belongs_to_the_query_that_causes_it() {
     let tables = Tables::new(1000);
     for engine in engines() {

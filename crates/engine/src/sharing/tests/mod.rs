@@ -127,6 +127,36 @@ fn merged_queries_answer_as_lone_ones() {
 }
 
 #[test]
+fn conditions_that_are_no_comparisons_are_evaluated_for_each_query() {
+    let tables = Tables::new(3000);
+    for engine in engines() {
+        let mut random = Random::new(11);
+        let wanted = (0..70).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
+        for is_joined in [false, true] {
+            judge(&engine, &wanted.iter().map(|one| tables.groups_of_open(one, is_joined)).collect::<Vec<_>>());
+        }
+        let info = engine.sharing();
+        assert!(!is_inline(&engine) || (info.merged_builds_total >= 2 && info.merged_queries_total > 50), "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
+fn a_condition_that_may_fail_keeps_its_constants() {
+    let tables = Tables::new(100);
+    let template = |plan: &Plan| {
+        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+    };
+    let (one, other) = (Wanted::between(10, 90), Wanted::between(20, 60).of_word("beech"));
+    assert!(template(&tables.groups_of_open(&one, true)) == template(&tables.groups_of_open(&other, true)));
+    assert!(template(&tables.groups_of_open(&one, true)) != template(&tables.groups_of_open(&one, false)));
+    let inverse = |divided| tables.groups_of_inverse(&one, divided);
+    assert!(template(&inverse(1000)).is_some());
+    assert!(template(&inverse(1000)) == template(&inverse(1000)));
+    assert!(template(&inverse(1000)) != template(&inverse(2000)));
+}
+
+#[test]
 fn masks_meet_in_joins() {
     let tables = Tables::new(1000);
     let types = [

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow::array::{Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue};
+use datafusion_common::stats::Precision;
+use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue, Statistics};
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -14,11 +15,13 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, in_list};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, LikeExpr, Literal, in_list};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_base::seams::Random;
 use diligence_storage::memory::MemoryTable;
+use diligence_storage::{ScanRequest, Table, TableScan};
 
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, Plan, Scan, SortKey};
@@ -58,6 +61,11 @@ impl Wanted {
         Self { kind, ..self }
     }
 
+    /// The same with this word only.
+    pub fn of_word(self, word: &'static str) -> Self {
+        Self { words: vec![word], ..self }
+    }
+
     /// All of table `t`, nearly.
     pub fn of_all(self) -> Self {
         Self { low: 0, high: 100, words: WORDS.to_vec(), amount: 10_000_000, ..self }
@@ -78,8 +86,36 @@ impl Wanted {
 
 /// Table `t(k, x, amount, s)` and table `u(k, kind)`.
 pub(super) struct Tables {
-    t: Arc<MemoryTable>,
+    t: Arc<dyn Table>,
     u: Arc<MemoryTable>,
+}
+
+/// A table of which it is known that its columns have 120 different values each.
+#[derive(Debug)]
+struct Counted(MemoryTable);
+
+impl Table for Counted {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn version(&self) -> TableVersion {
+        self.0.version()
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.0.statistics();
+        statistics.column_statistics.iter_mut().for_each(|column| column.distinct_count = Precision::Inexact(120));
+        statistics
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        self.0.scan(request)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
 }
 
 fn t_schema() -> SchemaRef {
@@ -109,6 +145,17 @@ fn binary(left: Physical, operator: Operator, right: Physical) -> Physical {
 
 impl Tables {
     pub fn new(rows: i64) -> Self {
+        let (t, u) = Self::made(rows);
+        Self { t: Arc::new(t), u: Arc::new(u) }
+    }
+
+    /// The same, where it is known that columns of `t` have few different values.
+    pub fn counted(rows: i64) -> Self {
+        let (t, u) = Self::made(rows);
+        Self { t: Arc::new(Counted(t)), u: Arc::new(u) }
+    }
+
+    fn made(rows: i64) -> (MemoryTable, MemoryTable) {
         let some = |row: i64, value: i64| (row % 17 != 0).then_some(value);
         let t = (0..rows).step_by(250).map(|start| {
             let range = || start..rows.min(start + 250);
@@ -132,7 +179,7 @@ impl Tables {
         let kinds = Int64Array::from_iter((0..12).map(|row| (row != 10).then_some(row % 4)));
         let u = RecordBatch::try_new(u_schema(), vec![Arc::new(keys), Arc::new(kinds)]).unwrap();
         let u = MemoryTable::new("u", u_schema(), vec![u], TableVersion(1)).unwrap();
-        Self { t: Arc::new(t), u: Arc::new(u) }
+        (t, u)
     }
 
     fn scan_t(&self, filters: Vec<Physical>) -> Plan {
@@ -164,6 +211,49 @@ impl Tables {
 
     pub fn groups(&self, wanted: &Wanted) -> Plan {
         sort(aggregate(self.rows(wanted), &[0]))
+    }
+
+    /// Groups of rows under conditions that are no comparisons of a column: an alternative and a pattern at the scan, and
+    /// what is joined, if it is, must not be of a kind.
+    pub fn groups_of_open(&self, wanted: &Wanted, is_joined: bool) -> Plan {
+        let schema = t_schema();
+        let low = binary(column(1, &schema), Operator::Lt, int(wanted.low));
+        let high = binary(column(0, &schema), Operator::GtEq, int(wanted.high % 7));
+        let pattern = Literal::new(ScalarValue::Utf8View(Some(format!("{}%", wanted.words[0]))));
+        let like: Physical = Arc::new(LikeExpr::new(false, false, column(3, &schema), Arc::new(pattern)));
+        let rows = self.scan_t(vec![binary(low, Operator::Or, high), like, fixed()]);
+        if !is_joined {
+            return sort(aggregate(rows, &[0]));
+        }
+        let right = self.scan_u(2);
+        let on = vec![(Expr::column(0, &rows.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
+        let fields = rows.schema.fields().iter().chain(right.schema.fields()).cloned().collect::<Vec<_>>();
+        let join = HashJoin {
+            left: Box::new(rows),
+            right: Box::new(right),
+            on,
+            filter: None,
+            join_type: JoinType::Inner,
+            null_equality: NullEquality::NullEqualsNothing,
+            null_aware: false,
+            projection: None,
+            runtime_filters: vec![],
+        };
+        let joined = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
+        let schema = joined.schema.clone();
+        let kind = binary(column(5, &schema), Operator::NotEq, int(wanted.kind));
+        let alike = binary(column(4, &schema), Operator::GtEq, column(0, &schema));
+        let predicate = Expr::new(binary(kind, Operator::And, alike), &schema).unwrap();
+        let node = Node::Filter { input: Box::new(joined), predicate };
+        sort(aggregate(Plan::new(node, schema), &[0, 5]))
+    }
+
+    /// Groups of what is wanted where so much divided by `x` is more than a number.
+    pub fn groups_of_inverse(&self, wanted: &Wanted, divided: i64) -> Plan {
+        let schema = t_schema();
+        let inverse = binary(int(divided), Operator::Divide, column(1, &schema));
+        let much = binary(inverse, Operator::Gt, int(20));
+        sort(aggregate(self.scan_t(vec![much, at_most(wanted)]), &[0]))
     }
 
     /// The same, in another order and with other words.
@@ -236,6 +326,16 @@ impl Tables {
     /// As many groups as there are rows, nearly.
     pub fn each_row(&self, wanted: &Wanted) -> Plan {
         aggregate(self.rows(&Wanted { words: WORDS.to_vec(), amount: i64::MAX.into(), ..*wanted }), &[2, 3, 1, 0])
+    }
+
+    /// By `k`: the average of `x`, a number of 32 bits, and how many different `s` there are.
+    pub fn averages(&self, wanted: &Wanted) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let small: Physical = Arc::new(CastExpr::new(column(1, &schema), DataType::Int32, None));
+        let float: Physical = Arc::new(CastExpr::new(small, DataType::Float64, None));
+        let different = AggregateCall::count_distinct(Expr::column(3, &schema).unwrap(), &schema).unwrap();
+        sort(aggregate_of(rows, &[0], vec![call(avg_udaf(), float, &schema), different]))
     }
 
     /// By any columns, with values that can be added up as they are.
