@@ -17,7 +17,7 @@ const SEEDS: u64 = 300;
 const SEEDS_ON_THREADS: u64 = 12;
 const QUERIES: usize = 14;
 const CLIENTS: usize = 10;
-const SHAPES: usize = 20;
+const SHAPES: usize = 22;
 
 /// Files are the same for all seeds: a table like the Wisconsin benchmark's, in row groups of which each has a part of
 /// every value, and TPC-H's.
@@ -151,6 +151,18 @@ fn statement(shape: usize, random: &mut Random) -> String {
                 ["", "LIMIT 10", "LIMIT 100", "LIMIT 20 OFFSET 5", "LIMIT 7 OFFSET 70", "OFFSET 300", "LIMIT 9999"];
             format!("SELECT unique2, ten, string4 FROM wisconsin WHERE {rows} ORDER BY {keys} {}", limit[number(7)])
         }
+        // Conditions that are no comparisons of a column, at scans and above a join.
+        20 => format!(
+            "SELECT name, count(*), avg(CAST(unique2 AS INT)), max(string4) FROM wisconsin JOIN small ON wisconsin.ten = small.ten \
+             WHERE (string4 LIKE 'string {ten}%' OR unique1 < {low}) AND NOT (two = {two} AND small.ten < {ten}) \
+             GROUP BY name ORDER BY name"
+        ),
+        21 => format!(
+            "SELECT l_returnflag, count(DISTINCT l_linenumber), sum(l_quantity), avg(CAST(l_linenumber AS SMALLINT)) FROM lineitem \
+             WHERE l_shipmode NOT IN ('{}', 'RAIL') AND (l_shipdate <= {day} OR l_quantity > {ten}) \
+             GROUP BY l_returnflag ORDER BY l_returnflag",
+            ["AIR", "SHIP", "MAIL"][number(3)]
+        ),
         // Fails for whoever meets the number.
         9 => format!("SELECT sum(100 / (unique1 - {})) FROM wisconsin WHERE {range}", 6000),
         _ => format!(

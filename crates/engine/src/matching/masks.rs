@@ -2,7 +2,8 @@
 //!
 //! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows: an
 //! inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
-//! through or completes. Comparisons of columns are looked up for all queries at once; other conditions are evaluated
+//! through or completes. Where one side only chooses rows of the other (EXISTS, IN), its rows are grouped by the keys of
+//! the join, each with the masks of all of them, which say who wants, or does not want, the other side's row. Comparisons of columns are looked up for all queries at once; other conditions are evaluated
 //! for each query that has another one.
 
 use std::sync::Arc;
@@ -11,16 +12,17 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::JoinType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Operator;
+use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::parameters::{Parameter, Parameters, form_of, parameter};
-use super::signature::{sides_apart, terms_of};
+use super::signature::{sides_apart, sides_masked, terms_of};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Lookup, Terms};
-use crate::plan::{Mask, Node, Plan, Scan};
+use crate::plan::{Aggregate, AggregateCall, HashJoin, Mask, Node, Plan, Scan};
 
 /// The column of masks.
 pub(super) fn mask_field() -> Field {
@@ -29,7 +31,7 @@ pub(super) fn mask_field() -> Field {
 
 /// The plan over the rows of all queries; the mask is its last column. The queries are of one template.
 pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
-    let mut masks = Masks { queries, places: 0 };
+    let mut masks = Masks { queries, places: 0, only_chooses: false };
     match masks.plan(plan, true)? {
         (plan, true) => Ok(plan),
         (_, false) => Err(Error::bug("a template without parameters")),
@@ -40,6 +42,8 @@ struct Masks<'a> {
     queries: &'a [Arc<Parameters>],
     /// Scans and filters passed so far, in the order in which signatures count them.
     places: usize,
+    /// Whether the rows only choose others: masks cost more there, so there are none where all queries say the same.
+    only_chooses: bool,
 }
 
 impl Masks<'_> {
@@ -72,8 +76,12 @@ impl Masks<'_> {
                 masked
             }
             Node::HashJoin(join) => {
-                let sides = sides_apart(join.join_type, join.null_aware);
-                let masked = self.sides(&mut join.left, &mut join.right, sides)?;
+                let sides = sides_masked(join);
+                let chooses = Chooses::of(join.join_type);
+                let masked = self.sides(&mut join.left, &mut join.right, sides, chooses)?;
+                if let Some(chooses) = chooses.filter(|chooses| chooses.is_masked(masked)) {
+                    return chosen(join.clone(), chooses, plan, masked).map(|chosen| (chosen, true));
+                }
                 return joined(changed, plan, masked, |node| match node {
                     Node::HashJoin(join) => Some((join.join_type, &mut join.projection)),
                     _ => None,
@@ -81,7 +89,7 @@ impl Masks<'_> {
             }
             Node::NestedLoopJoin(join) => {
                 let sides = sides_apart(join.join_type, false);
-                let masked = self.sides(&mut join.left, &mut join.right, sides)?;
+                let masked = self.sides(&mut join.left, &mut join.right, sides, None)?;
                 return joined(changed, plan, masked, |node| match node {
                     Node::NestedLoopJoin(join) => Some((join.join_type, &mut join.projection)),
                     _ => None,
@@ -98,9 +106,19 @@ impl Masks<'_> {
         Ok((changed, masked))
     }
 
-    fn sides(&mut self, left: &mut Plan, right: &mut Plan, apart: (bool, bool)) -> Result<(bool, bool)> {
+    fn sides(
+        &mut self,
+        left: &mut Plan,
+        right: &mut Plan,
+        apart: (bool, bool),
+        chooses: Option<Chooses>,
+    ) -> Result<(bool, bool)> {
+        let only_chooses = self.only_chooses;
+        self.only_chooses = only_chooses || chooses.is_some_and(|chooses| !chooses.right);
         let (below_left, left_masked) = self.plan(left, apart.0)?;
+        self.only_chooses = only_chooses || chooses.is_some_and(|chooses| chooses.right);
         let (below_right, right_masked) = self.plan(right, apart.1)?;
+        self.only_chooses = only_chooses;
         (*left, *right) = (below_left, below_right);
         Ok((left_masked, right_masked))
     }
@@ -155,6 +173,7 @@ impl Masks<'_> {
             lookups: vec![],
             conditions,
             masks: if masked { vec![width] } else { vec![] },
+            unwanted: vec![],
             columns: (0..width).collect(),
         };
         Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))
@@ -171,7 +190,13 @@ impl Masks<'_> {
         columns.dedup();
         let table = scan.table.schema();
         let (mut filters, conditions) = self.conditions(place, &table)?;
-        if columns.is_empty() && conditions.is_empty() {
+        let are_equal = |pair: &[Vec<Parameter>]| {
+            let is_in = |one: &Parameter, others: &[Parameter]| others.iter().any(|other| one.is_same(other));
+            let both = (pair[0].as_slice(), pair[1].as_slice());
+            [both, (both.1, both.0)].iter().all(|(some, others)| some.iter().all(|one| is_in(one, others)))
+        };
+        let is_one = self.only_chooses && queries.windows(2).all(are_equal);
+        if conditions.is_empty() && (columns.is_empty() || is_one) {
             return Ok(None);
         }
         for filter in &scan.filters {
@@ -219,9 +244,102 @@ impl Masks<'_> {
         let conditions = conditions.collect::<Result<Vec<_>>>()?;
         let scan = Plan { node: Node::Scan(scan.clone()), schema, rows_estimate: None, ordered: plan.ordered };
         let columns = (0..width).collect();
-        let node = Node::Mask(Mask { input: Box::new(scan), lookups, conditions, masks: vec![], columns });
+        let node =
+            Node::Mask(Mask { input: Box::new(scan), lookups, conditions, masks: vec![], unwanted: vec![], columns });
         Ok(Some(Plan::new(node, beside(&plan.schema, [mask_field()]))))
     }
+}
+
+/// A join one of whose sides only chooses rows of the other.
+#[derive(Clone, Copy)]
+struct Chooses {
+    /// Whether it is the right one that chooses.
+    right: bool,
+    /// Whether it chooses rows that have no partner.
+    without_partner: bool,
+}
+
+impl Chooses {
+    fn of(join_type: JoinType) -> Option<Self> {
+        let (right, without_partner) = match join_type {
+            JoinType::LeftSemi => (true, false),
+            JoinType::LeftAnti => (true, true),
+            JoinType::RightSemi => (false, false),
+            JoinType::RightAnti => (false, true),
+            _ => return None,
+        };
+        Some(Self { right, without_partner })
+    }
+
+    fn is_masked(self, (left, right): (bool, bool)) -> bool {
+        if self.right { right } else { left }
+    }
+}
+
+/// Such a join, where the side that chooses has masks as its last column: a join with its keys, each once, and the masks
+/// of all rows that have them.
+fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool)) -> Result<Plan> {
+    let before = plan.inputs().iter().map(|input| input.schema.fields().len()).collect::<Vec<_>>();
+    let (left, right) = (*join.left, *join.right);
+    let (rows, by, rows_width, rows_masked) =
+        if chooses.right { (left, right, before[0], masked.0) } else { (right, left, before[1], masked.1) };
+    let keys: Vec<_> =
+        join.on.iter().map(|(left, right)| if chooses.right { right.clone() } else { left.clone() }).collect();
+    let count = keys.len();
+    let by = masks_by_keys(by, keys)?;
+    let key = |place: usize| Expr::column(place, &by.schema);
+    let on = join.on.iter().enumerate().map(|(place, (left, right))| {
+        Ok(if chooses.right { (left.clone(), key(place)?) } else { (key(place)?, right.clone()) })
+    });
+    let on = on.collect::<Result<Vec<_>>>()?;
+    // Where the columns begin in the join's full output.
+    let all = rows.schema.fields().len();
+    let (rows_start, by_start) = if chooses.right { (0, all) } else { (count + 1, 0) };
+    let mut columns: Vec<usize> = match &join.projection {
+        Some(columns) => columns.iter().map(|column| rows_start + column).collect(),
+        None => (rows_start..rows_start + rows_width).collect(),
+    };
+    let width = columns.len();
+    let mut masks = Vec::new();
+    if rows_masked {
+        columns.push(rows_start + rows_width);
+        masks.push(width);
+    }
+    columns.push(by_start + count);
+    let place = columns.len() - 1;
+    let unwanted = if chooses.without_partner { vec![place] } else { vec![] };
+    if !chooses.without_partner {
+        masks.push(place);
+    }
+    let join_type = match (chooses.without_partner, chooses.right) {
+        (false, _) => JoinType::Inner,
+        (true, true) => JoinType::Left,
+        (true, false) => JoinType::Right,
+    };
+    let (left, right) = if chooses.right { (rows, by) } else { (by, rows) };
+    let (left, right) = (Box::new(left), Box::new(right));
+    let added = (width..columns.len()).map(|column| mask_field().with_nullable(unwanted.contains(&column)));
+    let schema = beside(&plan.schema, added);
+    let join = HashJoin { left, right, on, join_type, projection: Some(columns), ..join };
+    let joined =
+        Plan { schema, rows_estimate: plan.rows_estimate, ..Plan::new(Node::HashJoin(join), plan.schema.clone()) };
+    let (lookups, conditions, columns) = (vec![], vec![], (0..width).collect());
+    let node = Mask { input: Box::new(joined), lookups, conditions, masks, unwanted, columns };
+    Ok(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])))
+}
+
+/// Each of the keys once, with the masks of all rows that have it in one. The input has masks as its last column.
+fn masks_by_keys(input: Plan, keys: Vec<Expr>) -> Result<Plan> {
+    let schema = input.schema.clone();
+    let mask = Expr::column(schema.fields().len() - 1, &schema)?;
+    let call = AggregateCall::new(bit_or_udaf(), "queries".to_owned(), vec![mask], None, &schema)?;
+    let fields = keys.iter().enumerate();
+    let fields = fields.map(|(place, key)| Field::new(format!("key {place}"), key.data_type().clone(), true));
+    let fields = fields.chain([mask_field().with_nullable(true)]).collect::<Vec<_>>();
+    let grouping_sets = vec![vec![false; keys.len()]];
+    let (input, aggregates) = (Box::new(input), vec![call]);
+    let node = Aggregate { input, groups: keys, grouping_sets, has_grouping_id: false, aggregates, limit: None };
+    Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
 }
 
 /// A join whose sides have got masks as their last columns: they come out behind the join's own columns, as one.
@@ -270,6 +388,7 @@ fn joined(
         lookups: vec![],
         conditions: vec![],
         masks: vec![width, width + 1],
+        unwanted: vec![],
         columns: (0..width).collect(),
     };
     Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))

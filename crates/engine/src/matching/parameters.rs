@@ -55,6 +55,14 @@ pub(crate) struct Parameter {
     pub constants: Vec<ScalarValue>,
 }
 
+impl Parameter {
+    /// Whether two say the same of a column.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.scan, self.column, self.comparison) == (other.scan, other.column, other.comparison)
+            && self.constants == other.constants
+    }
+}
+
 /// A condition over a table's columns as a parameter, if it compares one column with constants of its type: `<`, `<=`,
 /// `>`, `>=`, `=`, IN, or several `=` joined by OR. The scan is to be filled in.
 pub(super) fn parameter(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<Parameter> {

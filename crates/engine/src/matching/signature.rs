@@ -214,6 +214,17 @@ pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool)
     }
 }
 
+/// For each side of a join, whether a run for several queries can tell its rows apart: also of the side that only chooses
+/// rows of the other one, if that is by keys alone.
+pub(super) fn sides_masked(join: &HashJoin) -> (bool, bool) {
+    let only_chooses =
+        matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::RightSemi | JoinType::RightAnti);
+    if only_chooses && join.filter.is_none() && !join.null_aware && !join.on.is_empty() {
+        return (true, true);
+    }
+    sides_apart(join.join_type, join.null_aware)
+}
+
 /// Writes signatures.
 pub(super) struct Writer {
     items: Vec<Item>,
@@ -330,7 +341,7 @@ impl Writer {
                     self.expression(right)?;
                 }
                 self.pairs(join.filter.as_ref())?;
-                let (left, right) = sides_apart(join.join_type, join.null_aware);
+                let (left, right) = sides_masked(join);
                 self.plan(&join.left, apart && left)?;
                 self.plan(&join.right, apart && right)
             }

@@ -31,14 +31,15 @@ pub struct MaskRows {
     lookups: Vec<(usize, Arc<Lookup>)>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
+    unwanted: Vec<usize>,
     columns: Vec<usize>,
 }
 
 impl MaskRows {
     /// As planned.
     pub fn new(plan: &Mask) -> Arc<Self> {
-        let Mask { lookups, conditions, masks, columns, .. } = plan.clone();
-        Arc::new(Self { lookups, conditions, masks, columns })
+        let Mask { lookups, conditions, masks, unwanted, columns, .. } = plan.clone();
+        Arc::new(Self { lookups, conditions, masks, unwanted, columns })
     }
 }
 
@@ -49,9 +50,11 @@ impl Operator for MaskRows {
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
-        let conditions = self.conditions.clone();
-        let grid = if masks.is_empty() && conditions.is_empty() { Grid::of(&lookups) } else { None };
-        Ok(Box::new(State { lookups, conditions, masks, columns, rows: Vec::new(), known: Known::default(), grid }))
+        let (conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
+        let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty();
+        let grid = if only_lookups { Grid::of(&lookups) } else { None };
+        let (rows, known) = (Vec::new(), Known::default());
+        Ok(Box::new(State { lookups, conditions, masks, unwanted, columns, rows, known, grid }))
     }
 }
 
@@ -59,6 +62,7 @@ struct State {
     lookups: Vec<(usize, Arc<Lookup>)>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
+    unwanted: Vec<usize>,
     columns: Vec<usize>,
     /// The masks of a batch's rows.
     rows: Vec<u64>,
@@ -114,6 +118,11 @@ impl OperatorState for State {
             let masks = input.flat(column)?;
             let masks = masks.as_primitive::<UInt64Type>();
             self.rows.iter_mut().zip(masks.values()).for_each(|(row, mask)| *row &= mask);
+        }
+        for &column in &self.unwanted {
+            let masks = input.flat(column)?;
+            let masks = masks.as_primitive::<UInt64Type>();
+            self.rows.iter_mut().zip(masks.iter()).for_each(|(row, mask)| *row &= !mask.unwrap_or(0));
         }
         for (column, lookup) in &self.lookups {
             lookup.restrict(&input.flat(*column)?, &mut self.rows)?;
@@ -288,7 +297,13 @@ mod tests {
     fn rows_that_nobody_wants_are_dropped() {
         let less = |bound| vec![(Comparison::Less, vec![ScalarValue::Int64(Some(bound))])];
         let lookup = Arc::new(Lookup::new(&[less(3), less(5)]).unwrap());
-        let operator = MaskRows { lookups: vec![(0, lookup)], conditions: vec![], masks: vec![], columns: vec![0] };
+        let operator = MaskRows {
+            lookups: vec![(0, lookup)],
+            conditions: vec![],
+            masks: vec![],
+            unwanted: vec![],
+            columns: vec![0],
+        };
         let numbers = |range: std::ops::Range<i64>| vec![Arc::new(Int64Array::from_iter_values(range)) as ArrayRef];
         let rows = run(&operator, vec![numbers(2..7), numbers(7..9), numbers(0..2)]);
         assert_eq!(rows, [vec![(2, 3), (3, 2), (4, 2)], vec![(0, 3), (1, 3)]]);
@@ -314,7 +329,13 @@ mod tests {
             };
             let lookups = vec![lookup(1, 7), lookup(2, 11)];
             assert_eq!(Grid::of(&lookups).is_some(), queries == 5);
-            let operator = MaskRows { lookups: lookups.clone(), conditions: vec![], masks: vec![], columns: vec![0] };
+            let operator = MaskRows {
+                lookups: lookups.clone(),
+                conditions: vec![],
+                masks: vec![],
+                unwanted: vec![],
+                columns: vec![0],
+            };
             let rows = run(&operator, vec![arrays.clone(), arrays.clone()]);
             let mut masks = vec![u64::MAX; count as usize];
             for (column, lookup) in &lookups {
@@ -335,7 +356,7 @@ mod tests {
         };
         let conditions =
             vec![(is(Compared::NotEq, 1), 0b101), (is(Compared::Lt, 2), 0b010), (is(Compared::Gt, 9), 0b100)];
-        let operator = MaskRows { lookups: vec![], conditions, masks: vec![1], columns: vec![0] };
+        let operator = MaskRows { lookups: vec![], conditions, masks: vec![1], unwanted: vec![], columns: vec![0] };
         let numbers = vec![Some(0), Some(1), Some(2), None, Some(10), Some(1)];
         let masks = vec![0b111, 0b111, 0b011, 0b111, 0b111, 0b100];
         let arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(numbers)), Arc::new(UInt64Array::from(masks))];
@@ -344,7 +365,8 @@ mod tests {
 
     #[test]
     fn masks_of_two_sides_meet_however_many_there_are() {
-        let operator = MaskRows { lookups: vec![], conditions: vec![], masks: vec![1, 2], columns: vec![0] };
+        let operator =
+            MaskRows { lookups: vec![], conditions: vec![], masks: vec![1, 2], unwanted: vec![], columns: vec![0] };
         let count = KNOWN_MAX as u64 + 10;
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(0..count as i64)),

@@ -187,7 +187,7 @@ impl fmt::Display for Node {
             Node::ScalarSubqueries { subqueries, .. } => write!(f, "ScalarSubqueries {}", subqueries.len()),
             Node::Mask(mask) => {
                 let schema = &mask.input.schema;
-                let columns = mask.lookups.iter().map(|(column, _)| column).chain(&mask.masks);
+                let columns = mask.lookups.iter().map(|(column, _)| column).chain(&mask.masks).chain(&mask.unwanted);
                 let columns = columns.map(|&column| schema.field(column).name().to_string());
                 let conditions = mask.conditions.iter().map(|(condition, _)| condition.to_string());
                 write!(f, "Mask by {}", list(columns.chain(conditions)))

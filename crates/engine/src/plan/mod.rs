@@ -154,6 +154,8 @@ pub struct Mask {
     pub(crate) conditions: Vec<(Expr, u64)>,
     /// Columns of the input that are masks already.
     pub(crate) masks: Vec<usize>,
+    /// Columns of the input that are masks of those who do not want the row; NULL where all do.
+    pub(crate) unwanted: Vec<usize>,
     /// Columns of the input that come out.
     pub columns: Vec<usize>,
 }
