@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{SHARED_RUNS_MAX, SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
+use diligence_base::limits::{CHEAP_WORK_MAX, SHARED_RUNS_MAX, SHARING_PATIENCE, SHARING_PATIENCE_RUNS};
 
 use super::together::Together;
 use crate::flow::profile::Totals;
@@ -104,6 +104,8 @@ pub(super) struct Build {
     /// What one query of the template has cost alone, if the run is for several and that is known.
     pub alone_ns: Option<u64>,
     pub readers: Arc<AtomicUsize>,
+    /// Whether it is known to take little work.
+    pub is_cheap: bool,
     /// Whether it keeps others from starting.
     pub holds: bool,
     /// Whether it keeps those of its template from starting, and for how many nanoseconds of its work it may.
@@ -188,23 +190,34 @@ impl Books {
 
     /// Who starts next, together, if `runs` may be at work.
     pub fn next(&self, runs: usize, now_ns: u64) -> Option<Vec<MemberId>> {
-        let has_room = self.builds.values().filter(|build| build.holds).count() < runs && !self.is_full();
+        // Cheap ones do not wait for others: their runs are counted by themselves.
+        let has_room = [false, true].map(|is_cheap| {
+            let holding = self.builds.values().filter(|build| build.holds && build.is_cheap == is_cheap);
+            holding.count() < runs && !self.is_full(is_cheap)
+        });
         let is_free = |wanted: &Signature| {
-            has_room && !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
+            !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
         };
-        let may_start = |member: &&MemberId| self.template(**member).is_none_or(|own| is_free(&own.signature));
+        let may_start = |id: &&MemberId| {
+            let Some(member) = self.members.get(id) else { return false };
+            let template = member.wish.template.as_ref();
+            template.is_none_or(|own| has_room[usize::from(is_cheap(&member.options))] && is_free(&own.signature))
+        };
         let first = self.waiting.iter().find(may_start)?;
         Some(self.together_with(*first, now_ns))
     }
 
     /// Who starts, together, if nobody else has anything for a worker to do.
     pub fn next_in_spare_time(&self, now_ns: u64) -> Option<Vec<MemberId>> {
-        self.waiting.front().filter(|_| !self.is_full()).map(|first| self.together_with(*first, now_ns))
+        let first = self.waiting.front()?;
+        let is_cheap = is_cheap(&self.members.get(first)?.options);
+        (!self.is_full(is_cheap)).then(|| self.together_with(*first, now_ns))
     }
 
-    /// Whether as many runs of templates are at work as may be, however long they take.
-    fn is_full(&self) -> bool {
-        self.builds.values().filter(|build| build.template.is_some()).count() >= SHARED_RUNS_MAX
+    /// Whether as many runs of templates are at work as may be, however long they take; of cheap ones, or of others.
+    fn is_full(&self, is_cheap: bool) -> bool {
+        let own = self.builds.values().filter(|build| build.template.is_some() && build.is_cheap == is_cheap);
+        own.count() >= SHARED_RUNS_MAX
     }
 
     fn template(&self, member: MemberId) -> Option<&Template> {
@@ -251,6 +264,7 @@ impl Books {
             way,
             alone_ns,
             readers,
+            is_cheap: is_cheap(&options),
             holds,
             holds_own: holds,
             patience_ns,
@@ -304,6 +318,11 @@ impl Books {
         }
         self.outgrown.insert(signature.clone());
     }
+}
+
+/// Whether a query is known to take little work.
+fn is_cheap(options: &QueryOptions) -> bool {
+    (1..=CHEAP_WORK_MAX.as_nanos()).contains(&u128::from(options.work_expected_ns))
 }
 
 impl Build {
