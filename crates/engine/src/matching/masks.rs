@@ -31,7 +31,8 @@ pub(super) fn mask_field() -> Field {
 
 /// The plan over the rows of all queries; the mask is its last column. The queries are of one template.
 pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
-    let mut masks = Masks { queries, places: 0, only_chooses: false };
+    let all = u64::MAX >> (64 - queries.len().clamp(1, 64));
+    let mut masks = Masks { queries, all, places: 0, only_chooses: false };
     match masks.plan(plan, true)? {
         (plan, true) => Ok(plan),
         (_, false) => Err(Error::bug("a template without parameters")),
@@ -40,6 +41,8 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan
 
 struct Masks<'a> {
     queries: &'a [Arc<Parameters>],
+    /// Their bits.
+    all: u64,
     /// Scans and filters passed so far, in the order in which signatures count them.
     places: usize,
     /// Whether the rows only choose others: masks cost more there, so there are none where all queries say the same.
@@ -80,7 +83,7 @@ impl Masks<'_> {
                 let chooses = Chooses::of(join.join_type);
                 let masked = self.sides(&mut join.left, &mut join.right, sides, chooses)?;
                 if let Some(chooses) = chooses.filter(|chooses| chooses.is_masked(masked)) {
-                    return chosen(join.clone(), chooses, plan, masked).map(|chosen| (chosen, true));
+                    return chosen(join.clone(), chooses, plan, masked, self.all).map(|chosen| (chosen, true));
                 }
                 return joined(changed, plan, masked, |node| match node {
                     Node::HashJoin(join) => Some((join.join_type, &mut join.projection)),
@@ -140,8 +143,7 @@ impl Masks<'_> {
                 }
             }
         }
-        let all = u64::MAX >> (64 - self.queries.len().clamp(1, 64));
-        let (common, own): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, queries)| *queries == all);
+        let (common, own): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, queries)| *queries == self.all);
         Ok((common.into_iter().map(|(condition, _)| condition).collect(), own))
     }
 
@@ -170,6 +172,7 @@ impl Masks<'_> {
         }
         let node = Mask {
             input: Box::new(kept),
+            queries: self.all,
             lookups: vec![],
             conditions,
             masks: if masked { vec![width] } else { vec![] },
@@ -243,10 +246,9 @@ impl Masks<'_> {
         let conditions = conditions.iter().map(|(condition, queries)| Ok((moved(condition)?, *queries)));
         let conditions = conditions.collect::<Result<Vec<_>>>()?;
         let scan = Plan { node: Node::Scan(scan.clone()), schema, rows_estimate: None, ordered: plan.ordered };
-        let columns = (0..width).collect();
-        let node =
-            Node::Mask(Mask { input: Box::new(scan), lookups, conditions, masks: vec![], unwanted: vec![], columns });
-        Ok(Some(Plan::new(node, beside(&plan.schema, [mask_field()]))))
+        let (input, queries, columns) = (Box::new(scan), self.all, (0..width).collect());
+        let node = Mask { input, queries, lookups, conditions, masks: vec![], unwanted: vec![], columns };
+        Ok(Some(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()]))))
     }
 }
 
@@ -278,7 +280,7 @@ impl Chooses {
 
 /// Such a join, where the side that chooses has masks as its last column: a join with its keys, each once, and the masks
 /// of all rows that have them.
-fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool)) -> Result<Plan> {
+fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool), queries: u64) -> Result<Plan> {
     let before = plan.inputs().iter().map(|input| input.schema.fields().len()).collect::<Vec<_>>();
     let (left, right) = (*join.left, *join.right);
     let (rows, by, rows_width, rows_masked) =
@@ -324,7 +326,7 @@ fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool)) -
     let joined =
         Plan { schema, rows_estimate: plan.rows_estimate, ..Plan::new(Node::HashJoin(join), plan.schema.clone()) };
     let (lookups, conditions, columns) = (vec![], vec![], (0..width).collect());
-    let node = Mask { input: Box::new(joined), lookups, conditions, masks, unwanted, columns };
+    let node = Mask { input: Box::new(joined), queries, lookups, conditions, masks, unwanted, columns };
     Ok(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])))
 }
 
@@ -385,6 +387,7 @@ fn joined(
     }
     let node = Mask {
         input: Box::new(changed),
+        queries: u64::MAX,
         lookups: vec![],
         conditions: vec![],
         masks: vec![width, width + 1],

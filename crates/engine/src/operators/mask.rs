@@ -28,6 +28,7 @@ const KNOWN_MAX: usize = 4096;
 
 /// The operator as planned.
 pub struct MaskRows {
+    queries: u64,
     lookups: Vec<(usize, Arc<Lookup>)>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
@@ -38,8 +39,8 @@ pub struct MaskRows {
 impl MaskRows {
     /// As planned.
     pub fn new(plan: &Mask) -> Arc<Self> {
-        let Mask { lookups, conditions, masks, unwanted, columns, .. } = plan.clone();
-        Arc::new(Self { lookups, conditions, masks, unwanted, columns })
+        let Mask { queries, lookups, conditions, masks, unwanted, columns, .. } = plan.clone();
+        Arc::new(Self { queries, lookups, conditions, masks, unwanted, columns })
     }
 }
 
@@ -53,12 +54,13 @@ impl Operator for MaskRows {
         let (conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
         let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
-        let (rows, known) = (Vec::new(), Known::default());
-        Ok(Box::new(State { lookups, conditions, masks, unwanted, columns, rows, known, grid }))
+        let (queries, rows, known) = (self.queries, Vec::new(), Known::default());
+        Ok(Box::new(State { queries, lookups, conditions, masks, unwanted, columns, rows, known, grid }))
     }
 }
 
 struct State {
+    queries: u64,
     lookups: Vec<(usize, Arc<Lookup>)>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
@@ -113,7 +115,7 @@ impl OperatorState for State {
             return self.by_code(&input, out);
         }
         self.rows.clear();
-        self.rows.resize(input.rows(), u64::MAX);
+        self.rows.resize(input.rows(), self.queries);
         for &column in &self.masks {
             let masks = input.flat(column)?;
             let masks = masks.as_primitive::<UInt64Type>();
@@ -298,6 +300,7 @@ mod tests {
         let less = |bound| vec![(Comparison::Less, vec![ScalarValue::Int64(Some(bound))])];
         let lookup = Arc::new(Lookup::new(&[less(3), less(5)]).unwrap());
         let operator = MaskRows {
+            queries: u64::MAX,
             lookups: vec![(0, lookup)],
             conditions: vec![],
             masks: vec![],
@@ -330,6 +333,7 @@ mod tests {
             let lookups = vec![lookup(1, 7), lookup(2, 11)];
             assert_eq!(Grid::of(&lookups).is_some(), queries == 5);
             let operator = MaskRows {
+                queries: u64::MAX,
                 lookups: lookups.clone(),
                 conditions: vec![],
                 masks: vec![],
@@ -356,17 +360,33 @@ mod tests {
         };
         let conditions =
             vec![(is(Compared::NotEq, 1), 0b101), (is(Compared::Lt, 2), 0b010), (is(Compared::Gt, 9), 0b100)];
-        let operator = MaskRows { lookups: vec![], conditions, masks: vec![1], unwanted: vec![], columns: vec![0] };
+        let operator = MaskRows {
+            queries: u64::MAX,
+            lookups: vec![],
+            conditions,
+            masks: vec![1],
+            unwanted: vec![],
+            columns: vec![0],
+        };
         let numbers = vec![Some(0), Some(1), Some(2), None, Some(10), Some(1)];
         let masks = vec![0b111, 0b111, 0b011, 0b111, 0b111, 0b100];
         let arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(numbers)), Arc::new(UInt64Array::from(masks))];
-        assert_eq!(run(&operator, vec![arrays]), [[(0, 0b011), (1, 0b010), (2, 0b001), (10, 0b101)]]);
+        assert_eq!(run(&operator, vec![arrays.clone()]), [[(0, 0b011), (1, 0b010), (2, 0b001), (10, 0b101)]]);
+        // Without masks below, everybody wants a row at first; and masks of those who do not want it are taken away.
+        let operator = MaskRows { queries: 0b110, masks: vec![], unwanted: vec![1], ..operator };
+        assert_eq!(run(&operator, vec![arrays]), [[(1, 0b010)]]);
     }
 
     #[test]
     fn masks_of_two_sides_meet_however_many_there_are() {
-        let operator =
-            MaskRows { lookups: vec![], conditions: vec![], masks: vec![1, 2], unwanted: vec![], columns: vec![0] };
+        let operator = MaskRows {
+            queries: u64::MAX,
+            lookups: vec![],
+            conditions: vec![],
+            masks: vec![1, 2],
+            unwanted: vec![],
+            columns: vec![0],
+        };
         let count = KNOWN_MAX as u64 + 10;
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(0..count as i64)),

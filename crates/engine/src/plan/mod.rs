@@ -148,6 +148,8 @@ pub enum Node {
 pub struct Mask {
     /// Where rows come from.
     pub input: Box<Plan>,
+    /// The bits of all queries.
+    pub(crate) queries: u64,
     /// Columns of the input by which queries choose, and how.
     pub(crate) lookups: Vec<(usize, Arc<Lookup>)>,
     /// Conditions on the input, each with a bit for every query that has it.

@@ -365,7 +365,10 @@ impl<K: Clone + Eq + Hash> Lanes<K> {
         keys.iter().for_each(|key| self.admit_party(key, now, &mut admitted));
         for class in [Class::Cheap, Class::Heavy] {
             while let Some(standing) = self.next_of(class, now, memory_bytes) {
-                let Some(key) = self.let_in(class, standing, None, now) else { break };
+                // A party that was closed may be open again, if those who waited behind it have just gone in.
+                let wanted = self.lane(class).line.get(&standing);
+                let party = wanted.and_then(|(wanted, _)| self.party_of(wanted.key.as_ref(), now));
+                let Some(key) = self.let_in(class, standing, party, now) else { break };
                 admitted.push(standing.1);
                 key.iter().for_each(|key| self.admit_party(key, now, &mut admitted));
             }
