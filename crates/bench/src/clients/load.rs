@@ -18,7 +18,6 @@ use super::contestants::WireServer;
 use super::runtime;
 use crate::due::Due;
 use crate::mixes::{Mix, Statement, Statements};
-use crate::random::templates::Templates;
 use crate::rivals::{Outcome, Record};
 
 /// So many answers are compared with those of lone runs.
@@ -44,16 +43,19 @@ pub enum Protocol {
 pub enum Asks {
     /// Of TPC-H.
     Mix(Mix),
-    /// Of templates that a grammar has drawn.
-    Random(Arc<Templates>),
+    /// What somebody else makes of a seed, for each client by its number; and what it is called.
+    Made(&'static str, Maker),
 }
+
+/// Makes one client's endless list of statements of a seed and its number. Equal ones give equal lists.
+pub type Maker = Arc<dyn Fn(u64, usize) -> Box<dyn Iterator<Item = Statement>>>;
 
 impl Asks {
     /// One client's endless list of statements. Equal seeds give equal lists.
     pub fn statements(&self, scale_factor: f64, seed: u64, client: usize) -> Box<dyn Iterator<Item = Statement>> {
         match self {
             Asks::Mix(mix) => Box::new(Statements::new(*mix, scale_factor, seed, client)),
-            Asks::Random(templates) => Box::new(Templates::statements(templates.clone(), seed, client)),
+            Asks::Made(_, make) => make(seed, client),
         }
     }
 }
@@ -62,7 +64,7 @@ impl fmt::Display for Asks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Asks::Mix(mix) => mix.fmt(f),
-            Asks::Random(_) => f.write_str("random"),
+            Asks::Made(name, _) => f.write_str(name),
         }
     }
 }

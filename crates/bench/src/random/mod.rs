@@ -22,7 +22,7 @@ use self::schema::Tables;
 use self::templates::Templates;
 use crate::answers::{agree, is_same, values};
 use crate::clients::contestants::WireServer;
-use crate::clients::load::{Asks, Clients, Load, Protocol, failed, open};
+use crate::clients::load::{Asks, Clients, Load, Maker, Protocol, failed, open};
 use crate::clients::runtime;
 use crate::report::{geometric_mean, median, print_table, quantile};
 use crate::rivals::{Outcome, Pool, Rival};
@@ -159,7 +159,7 @@ pub fn run(arguments: &RandomArguments, data: &Path) -> Result<Value> {
     let database = Database::open(options)?;
     let tables = Tables::of(&database.session(), &folder, schema::keys(keys.transpose()?.as_deref())?)?;
     let mut contestants = contestants(arguments, &folder, &database)?;
-    let mut table = Table::default();
+    let mut table = RandomTable::default();
     for seed in arguments.seed..arguments.seed + arguments.seeds {
         let templates = Arc::new(Templates::new(&tables, seed, arguments.templates));
         if arguments.show {
@@ -249,10 +249,12 @@ fn over_the_wire(
     arguments: &RandomArguments,
     seed: u64,
 ) -> Result<Observed> {
+    let templates = templates.clone();
+    let make: Maker = Arc::new(move |seed, client| Box::new(Templates::statements(templates.clone(), seed, client)));
     let load = Load {
         server,
         local: false,
-        pools: &[Clients { asks: Asks::Random(templates.clone()), count, starts: None }],
+        pools: &[Clients { asks: Asks::Made("random", make), count, starts: None }],
         seconds: arguments.seconds,
         protocol: Protocol::Extended,
         binary: false,
@@ -318,7 +320,7 @@ fn in_process(
 
 /// What is printed.
 #[derive(Default)]
-struct Table {
+struct RandomTable {
     rows: Vec<Vec<String>>,
     results: Vec<Value>,
     /// By number of clients and contestant of ours, its answers for one of the best rival, or of the first contestant.
@@ -327,7 +329,7 @@ struct Table {
     checked: usize,
 }
 
-impl Table {
+impl RandomTable {
     fn add(&mut self, seed: u64, clients: usize, contestants: &[RandomContestant], seen: &[Observed]) {
         let is_rival = |contestant: &RandomContestant| matches!(contestant, RandomContestant::Rival(_));
         let rivals = contestants.iter().zip(seen).filter(|(contestant, _)| is_rival(contestant));

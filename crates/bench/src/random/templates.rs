@@ -1,9 +1,9 @@
 //! The grammar: statements over tables with foreign keys, drawn from a seed.
 //!
-//! A *template* is a statement with its constants left open, as a chart of a dashboard is: which tables are joined along
-//! keys, one to four conditions, groups, aggregates, HAVING, an order, first rows, EXISTS and IN. Each statement of it
-//! has other constants. Whatever is drawn has one right answer: rows that are cut off are put in an order by all their
-//! columns, and sums are of exact numbers.
+//! A *template* is a statement with its constants left open, as a chart of a dashboard is: which tables are joined
+//! along keys, one to four conditions, groups, aggregates, HAVING, an order, first rows, EXISTS and IN. Each statement
+//! of it has other constants. Whatever is drawn has one right answer: rows that are cut off are put in an order by all
+//! their columns, and sums are of exact numbers.
 
 use std::fmt::Write;
 use std::sync::Arc;

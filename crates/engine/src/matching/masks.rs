@@ -1,10 +1,11 @@
 //! The rows that any of several queries wants, each with a mask of those that do.
 //!
-//! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows: an
-//! inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
-//! through or completes. Where one side only chooses rows of the other (EXISTS, IN), its rows are grouped by the keys of
-//! the join, each with the masks of all of them, which say who wants, or does not want, the other side's row. Comparisons of columns are looked up for all queries at once; other conditions are evaluated
-//! for each query that has another one.
+//! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows:
+//! an inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
+//! through or completes. Where one side only chooses rows of the other (EXISTS, IN), its rows are grouped by the keys
+//! of the join, each with the masks of all of them, which say who wants, or does not want, the other side's row.
+//! Comparisons of columns are looked up for all queries at once; other conditions are evaluated for each query that has
+//! another one.
 
 use std::sync::Arc;
 
@@ -278,8 +279,8 @@ impl Chooses {
     }
 }
 
-/// Such a join, where the side that chooses has masks as its last column: a join with its keys, each once, and the masks
-/// of all rows that have them.
+/// Such a join, where the side that chooses has masks as its last column: a join with its keys, each once, and the
+/// masks of all rows that have them.
 fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool), queries: u64) -> Result<Plan> {
     let before = plan.inputs().iter().map(|input| input.schema.fields().len()).collect::<Vec<_>>();
     let (left, right) = (*join.left, *join.right);

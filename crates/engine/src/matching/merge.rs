@@ -16,8 +16,8 @@
 //! *by rows* goes as far as what chooses and computes rows, which are kept with the [mask](super::masks) of the queries
 //! that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly
 //! Concurrent Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put
-//! together (of many distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least two
-//! queries are expected to be few enough to be kept.
+//! together (of many distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least
+//! two queries are expected to be few enough to be kept.
 
 use std::sync::Arc;
 

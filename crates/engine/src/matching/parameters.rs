@@ -87,9 +87,9 @@ pub(super) fn parameter(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Op
     constants.iter().all(fits).then_some(Parameter { scan: 0, column, comparison, constants })
 }
 
-/// A condition without its constants: with NULL in the place of each, and once in the place of all of a list. Those that
-/// are arguments of functions stay. `None` if it has none, if a row may make it fail, or if its value may differ from
-/// one evaluation to the next.
+/// A condition without its constants: with NULL in the place of each, and once in the place of all of a list. Those
+/// that are arguments of functions stay. `None` if it has none, if a row may make it fail, or if its value may differ
+/// from one evaluation to the next.
 pub(super) fn form_of(condition: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Canonical> {
     // It is evaluated for rows that a lone query's other conditions would have kept from it.
     if Expr::new(condition.clone(), input).ok()?.may_fail() {

@@ -167,8 +167,8 @@ impl Parts {
     }
 }
 
-/// What is averaged as a float, as the 64-bit integer that it is, if it has less than 64 bits: the float sums of such are
-/// exact.
+/// What is averaged as a float, as the 64-bit integer that it is, if it has less than 64 bits: the float sums of such
+/// are exact.
 fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
     let cast = argument.physical().downcast_ref::<CastExpr>()?;
     let is_small = matches!(

@@ -214,8 +214,8 @@ pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool)
     }
 }
 
-/// For each side of a join, whether a run for several queries can tell its rows apart: also of the side that only chooses
-/// rows of the other one, if that is by keys alone.
+/// For each side of a join, whether a run for several queries can tell its rows apart: also of the side that only
+/// chooses rows of the other one, if that is by keys alone.
 pub(super) fn sides_masked(join: &HashJoin) -> (bool, bool) {
     let only_chooses =
         matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::RightSemi | JoinType::RightAnti);

@@ -9,13 +9,13 @@
 //! member or for several of a template.
 //!
 //! Who starts when: a query without a template, at once. One with a template starts if no run of its template is at
-//! work and fewer shared runs than workers are, cheap ones counted by themselves; otherwise it waits. When a run ends, the query that has waited longest
-//! starts, together with all that wait and have its template, [up to as many as pay](super::together): so batches form
-//! by themselves where queries come faster than they are answered, and nobody ever waits for a batch to fill. (Group
-//! commit works like this.) Nor does anybody wait while a worker has nothing to do: then whoever has waited longest
-//! starts, with all that have its template. A run that takes long stops keeping others from starting after
-//! [`SHARING_PATIENCE`], and those of its template when it has worked for so long, or several times as long as a lone
-//! one: of its work, because while many run each takes as many times its work.
+//! work and fewer shared runs than workers are, cheap ones counted by themselves; otherwise it waits. When a run ends,
+//! the query that has waited longest starts, together with all that wait and have its template, [up to as many as
+//! pay](super::together): so batches form by themselves where queries come faster than they are answered, and nobody
+//! ever waits for a batch to fill. (Group commit works like this.) Nor does anybody wait while a worker has nothing to
+//! do: then whoever has waited longest starts, with all that have its template. A run that takes long stops keeping
+//! others from starting after [`SHARING_PATIENCE`], and those of its template when it has worked for so long, or
+//! several times as long as a lone one: of its work, because while many run each takes as many times its work.
 //!
 //! Invariant: no lock is held while a run is started, cancelled or looked at.
 

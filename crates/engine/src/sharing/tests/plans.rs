@@ -213,8 +213,8 @@ impl Tables {
         sort(aggregate(self.rows(wanted), &[0]))
     }
 
-    /// Groups of rows under conditions that are no comparisons of a column: an alternative and a pattern at the scan, and
-    /// what is joined, if it is, must not be of a kind.
+    /// Groups of rows under conditions that are no comparisons of a column: an alternative and a pattern at the scan,
+    /// and what is joined, if it is, must not be of a kind.
     pub fn groups_of_open(&self, wanted: &Wanted, is_joined: bool) -> Plan {
         let schema = t_schema();
         let low = binary(column(1, &schema), Operator::Lt, int(wanted.low));
