@@ -48,7 +48,7 @@ pub enum Asks {
 }
 
 /// Makes one client's endless list of statements of a seed and its number. Equal ones give equal lists.
-pub type Maker = Arc<dyn Fn(u64, usize) -> Box<dyn Iterator<Item = Statement>>>;
+pub type Maker = Arc<dyn Fn(u64, usize) -> Box<dyn Iterator<Item = Statement>> + Send + Sync>;
 
 impl Asks {
     /// One client's endless list of statements. Equal seeds give equal lists.
