@@ -205,7 +205,7 @@ fn explain_says_what_could_be_shared() {
         text.lines().find_map(|line| line.strip_prefix("Sharing: ").map(str::to_owned)).unwrap()
     };
     let plan = tables.sums(&Wanted::between(10, 90), &[0, 1]);
-    let merged = "what is below its aggregate, with equal queries, and in one run with queries that differ in 4 comparisons \
+    let merged = "what is below its aggregate, with equal queries, and in one run with queries that differ in 4 conditions \
                   with constants";
     assert_eq!(explained(&plan), merged);
     found(&engine, &plan);
