@@ -67,7 +67,6 @@ enum Benchmark {
     /// TPC-H lines in almost as many groups at several memory budgets, beside rivals.
     Aggregate(budgets::QueryArguments),
     /// 43 questions about a web log at several memory budgets, alone and by many clients, beside rivals.
-    #[command(name = "weblog")]
     WebLog(weblog::WebLogArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]

@@ -1,4 +1,4 @@
-//! `diligence-bench weblog`: 43 questions about a web log at several memory budgets, one after the other and by many
+//! `diligence-bench web-log`: 43 questions about a web log at several memory budgets, one after the other and by many
 //! clients at once, beside rivals.
 //!
 //! Every contestant is a process of its own per budget. Each query of ours has to end, with the answer that it has at
