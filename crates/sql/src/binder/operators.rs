@@ -1,14 +1,14 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
-use diligence_base::{Error, Result, Span};
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, resolve_scalar};
 use diligence_types::sql_type::RecordField;
 
-use super::{Binder, placed};
+use super::Binder;
+use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
-use crate::errors;
 
 /// How a value gets into another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,18 +114,18 @@ impl Binder<'_> {
     }
 
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
-    pub(super) fn assign(&self, scalar: Scalar, to: &SqlType, place: Option<Span>) -> Result<Scalar> {
-        let from = scalar.sql_type();
+    pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
+        let (from, to) = (scalar.sql_type(), &target.sql_type);
         let allowed = from == SqlType::Unknown
             || from == *to
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {
-            let error = Error::input(format!("column is of type {to} but expression is of type {from}"));
-            let error = error.with_code("42804").with_hint("you will need to rewrite or cast the expression");
-            return Err(errors::at(error, place));
+            let message = format!("column \"{}\" is of type {to} but expression is of type {from}", target.name);
+            let hint = "you will need to rewrite or cast the expression";
+            return Err(Error::input(message).with_code("42804").with_hint(hint));
         }
-        self.cast(scalar, to, Way::Assignment).map_err(|error| placed(error, || place))
+        self.cast(scalar, to, Way::Assignment)
     }
 
     /// The value in a type that its context wants. Fails with 42804, told by `message` of the type that it has, if it

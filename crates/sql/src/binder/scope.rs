@@ -337,6 +337,7 @@ pub(super) enum Clause {
     Window,
     Limit,
     Values,
+    Default,
 }
 
 impl Clause {
@@ -355,6 +356,7 @@ impl Clause {
             Self::Window => "window definitions",
             Self::Limit => "LIMIT",
             Self::Values => "VALUES",
+            Self::Default => "DEFAULT expressions",
         }
     }
 

@@ -22,6 +22,7 @@ use diligence_types::coercion::{CastOptions, is_arrows};
 use diligence_types::functions::{Body, ScalarCall, Special};
 
 use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
+use super::parameters;
 use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind};
 
 /// The positions of columns in a plan's rows.
@@ -44,11 +45,14 @@ impl SubqueryValues {
 }
 
 /// What expressions are lowered with.
+#[derive(Clone, Copy)]
 pub(super) struct Expressions<'a> {
     /// The session's time zone.
     pub zone: &'a str,
     /// What functions of DataFusion are called with.
     pub options: &'a Arc<ConfigOptions>,
+    /// Whether parameters are functions, which values take the place of later.
+    pub keeps_parameters: bool,
 }
 
 impl Expressions<'_> {
@@ -85,6 +89,9 @@ impl Expressions<'_> {
                 }
             }
             Scalar::Constant(constant) => literal(constant.value.clone()),
+            Scalar::Parameter { index, sql_type } if self.keeps_parameters => {
+                parameters::function(*index, sql_type, schema, self.options).map_err(from_datafusion)?
+            }
             Scalar::Parameter { index, .. } => {
                 return Err(
                     Error::input(format!("there is no value for the parameter ${}", index + 1)).with_code("08P01")

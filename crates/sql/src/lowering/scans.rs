@@ -9,7 +9,7 @@ use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};
 
-use super::expressions::{Positions, SubqueryValues, is_alike};
+use super::expressions::{Expressions, Positions, SubqueryValues, is_alike};
 use super::{Lowered, Lowering, schema_of};
 use crate::algebra::{Column, ColumnId, Relation, Scalar, Scan};
 use crate::ordering::estimates;
@@ -26,8 +26,9 @@ impl Lowering<'_> {
         let own = |scalar: &Scalar| !scalar.is_volatile() && !scalar.columns().is_empty();
         let (absorbed, left): (Vec<_>, Vec<_>) = conditions.iter().cloned().partition(own);
         let positions: Positions = scan.columns.iter().map(|(index, column)| (column.id, *index)).collect();
+        let expressions = Expressions { keeps_parameters: self.keeps_parameters, ..self.expressions };
         let filters = absorbed.iter().map(|condition| {
-            let physical = self.expressions.lower(condition, &positions, &table_schema, values)?;
+            let physical = expressions.lower(condition, &positions, &table_schema, values)?;
             Expr::new(physical, &table_schema)
         });
         let filters = filters.collect::<Result<Vec<_>>>()?;

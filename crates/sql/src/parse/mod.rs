@@ -66,25 +66,32 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     }
 }
 
-/// The same for the front of our own, which plans queries: they are read as PostgreSQL does, whatever the dialect. Of
-/// other statements there is DataFusion's tree, too; what only DataFusion's front cannot be given is no error yet.
-/// Fails like [`parse_one`].
+/// The same for the front of our own: a statement is read as PostgreSQL reads it, and in the dialect if it is none of
+/// PostgreSQL's. Fails like [`parse_one`].
 pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
     named(dialect)?;
-    let own = parse_postgres(sql);
-    if let Ok((statement, depth)) = &own
-        && is_query(statement)
-    {
-        let (statement, source) = with_stack(*depth, || (statement.clone(), source_of(statement)));
-        return Ok(Parsed { statement, source, refused: None, depth: *depth });
-    }
-    match (parse_for_datafusion(sql, dialect), own) {
-        (Ok(parsed), Err(error)) if is_query(&parsed.statement) => Err(error),
-        (Ok(parsed), Ok((statement, depth))) => {
-            Ok(Parsed { source: with_stack(depth, || source_of(&statement)), ..parsed })
+    match parse_postgres(sql) {
+        Ok((statement, depth)) => {
+            let source = with_stack(depth, || source_of(&statement));
+            Ok(Parsed { statement, source, refused: None, depth })
         }
-        (Ok(parsed), Err(_)) => Ok(parsed),
-        (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        Err(error) => match parse_for_datafusion(sql, dialect) {
+            Ok(parsed) if !is_query(&parsed.statement) && parsed.refused.is_none() => {
+                Ok(Parsed { source: with_stack(parsed.depth, || source_of(&parsed.statement)), ..parsed })
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+/// The tree of a query that is part of the program.
+pub(crate) fn query(sql: &str) -> Result<ast::Query> {
+    match parse_any(sql, "postgresql")?.statement {
+        Statement::Statement(statement) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            _ => Err(Error::bug("not a query")),
+        },
+        _ => Err(Error::bug("not a query")),
     }
 }
 

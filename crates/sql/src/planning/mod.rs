@@ -15,9 +15,7 @@
 //! planned to the same, so the plan can run again (`reusable`). For other values there are generic plans (`generic`).
 //! `describe` tells what a statement takes and gives before its values are known.
 
-mod define;
 mod describe;
-mod execute;
 mod generic;
 #[cfg(test)]
 pub(crate) mod golden;
@@ -102,7 +100,7 @@ pub struct Planner {
     catalogs: SessionCatalogs,
     session: RwLock<Arc<SessionParts>>,
     facts: RwLock<Arc<Facts>>,
-    prepared: Mutex<HashMap<String, Parsed>>,
+    prepared: Mutex<HashMap<String, own::Prepared>>,
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
@@ -142,7 +140,7 @@ impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
         let state = session_state(runtime);
-        Self::with_parts(catalogs, SessionParts::new(state, false), options)
+        Self::with_parts(catalogs, SessionParts::new(state, true), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
@@ -213,9 +211,12 @@ impl Planner {
     pub fn parse(&self, sql: &str) -> Result<Parsed> {
         let session = self.session();
         let dialect = session.state.config_options().sql_parser.dialect;
-        guarded(|| match session.is_own {
-            true => parse::parse_any(sql, dialect.as_ref()),
-            false => parse::parse_one(sql, dialect.as_ref()),
+        guarded(|| {
+            let parsed = parse::parse_any(sql, dialect.as_ref());
+            match parsed {
+                Ok(parsed) if session.is_own || !kinds::is_query(&parsed) => Ok(parsed),
+                _ => parse::parse_one(sql, dialect.as_ref()),
+            }
         })
     }
 
@@ -229,8 +230,8 @@ impl Planner {
     }
 
     fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        if let Some(query) = own::query_of(parsed).filter(|_| at.session.is_own) {
-            return self.plan_own(at, query, values);
+        if at.session.is_own || !kinds::is_query(parsed) {
+            return self.plan_own(at, parsed, values);
         }
         if let Some(refused) = &parsed.refused {
             return Err(refused.clone());
@@ -240,13 +241,6 @@ impl Planner {
             let error = Error::input(format!("the statement has {count} parameters; found {} values", values.len()));
             return Err(error.with_code("08P01"));
         }
-        if count == 0 && !kinds::is_query(parsed) {
-            return Ok(match self.statement(at, parsed.clone())? {
-                // EXECUTE: its plan has the values of this time.
-                Statement::Query(query) => Planned::Query(Arc::new(query), None),
-                other => Planned::Other(Box::new(other)),
-            });
-        }
         let statement = match count {
             0 => parsed.statement.clone(),
             _ => parameters::prepare(parsed, parameters::types_of(values)?)?,
@@ -254,11 +248,16 @@ impl Planner {
         self.logical_with(at, statement, values, |plan, names| {
             let plan = if count == 0 { plan } else { parameters::with_values(at, plan, values)? };
             let uses = reusable::reusable(&plan, names).map_err(from_datafusion)?;
-            Ok(match self.planned(at, plan, None)? {
-                Statement::Query(query) => Planned::Query(Arc::new(query), uses),
-                other => Planned::Other(Box::new(other)),
-            })
+            Ok(Planned::Query(Arc::new(self.query(at, plan, None)?), uses))
         })
+    }
+
+    pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
+        if self.options.paths_are_tables {
+            return Ok(());
+        }
+        let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));
+        Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
     }
 
     /// Every function's name, in order.

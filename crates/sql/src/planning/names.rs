@@ -64,8 +64,6 @@ pub(super) struct Names<'a> {
     values: &'a [ScalarValue],
     /// The parameters of unknown type that a table function was given.
     untyped: RefCell<BTreeSet<String>>,
-    /// Whether a table function was given a parameter whose value is not known.
-    guessed: Cell<bool>,
 }
 
 impl<'a> Names<'a> {
@@ -79,7 +77,6 @@ impl<'a> Names<'a> {
             view_levels_max: Cell::new(0),
             values: &[],
             untyped: RefCell::default(),
-            guessed: Cell::new(false),
         }
     }
 
@@ -88,11 +85,6 @@ impl<'a> Names<'a> {
     pub(super) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
         self.values = values;
         self
-    }
-
-    /// Whether a table function was given a parameter without a value: then the plan tells types, but must not be run.
-    pub(super) fn has_guessed(&self) -> bool {
-        self.guessed.get()
     }
 
     /// Whether a parameter (`$1`) of unknown type was given to a table function.
@@ -107,16 +99,13 @@ impl<'a> Names<'a> {
             let index = id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()?.checked_sub(1));
             let value = match index.and_then(|index| self.values.get(index)) {
                 Some(value) => integer(value.clone()),
-                None => {
-                    self.guessed.set(true);
-                    match field {
-                        Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
-                        None => {
-                            self.untyped.borrow_mut().insert(id.clone());
-                            ScalarValue::Null
-                        }
+                None => match field {
+                    Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
+                    None => {
+                        self.untyped.borrow_mut().insert(id.clone());
+                        ScalarValue::Null
                     }
-                }
+                },
             };
             Ok(Transformed::yes(Expr::Literal(value, None)))
         });
@@ -187,7 +176,6 @@ impl<'a> Names<'a> {
                         name,
                         &View {
                             source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
-                            statement: *statement,
                             depth,
                             schema: Arc::new(Schema::empty()),
                         },
@@ -231,9 +219,9 @@ impl<'a> Names<'a> {
         let used = |files: Option<&Arc<dyn Table>>| self.used(|uses| uses.object(name, object, files));
         Ok(match &object.relation {
             Relation::Files(files) => {
-                let stored = StoredTable::of_files(name.to_string(), files.clone()).map_err(to_datafusion)?;
-                used(Some(stored.table()));
-                Arc::new(stored)
+                let table: Arc<dyn Table> = files.table().map_err(to_datafusion)?;
+                used(Some(&table));
+                Arc::new(StoredTable::new(name.to_string(), table))
             }
             Relation::Table(table) => {
                 used(None);
@@ -241,7 +229,7 @@ impl<'a> Names<'a> {
             }
             Relation::Memory(memory) => {
                 used(None);
-                Arc::new(StoredTable::of_memory(name.to_string(), object.reference(), memory.clone()))
+                Arc::new(StoredTable::new(name.to_string(), memory.table()))
             }
             Relation::View(view) => {
                 used(None);

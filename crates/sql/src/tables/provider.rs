@@ -11,14 +11,13 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Constraints, DFSchema, Statistics};
+use datafusion::common::{DFSchema, Statistics};
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::ExecutionPlan;
-use diligence_catalog::{FileRelation, MemoryRelation, ObjectRef};
 use diligence_storage::Table;
 
 use super::scan::TableScanExec;
@@ -29,51 +28,19 @@ use super::selectivity::selectivity;
 pub struct StoredTable {
     name: String,
     table: Arc<dyn Table>,
-    constraints: Constraints,
     temporary: bool,
-    /// Where INSERT goes, if the table can be written to.
-    memory: Option<(ObjectRef, Arc<MemoryRelation>)>,
-    /// The files that the table is, if INSERT adds to them.
-    files: Option<Arc<FileRelation>>,
 }
 
 impl StoredTable {
     /// The table under a name, for EXPLAIN and errors.
     pub fn new(name: impl Into<String>, table: Arc<dyn Table>) -> Self {
-        let constraints = Constraints::default();
-        Self { name: name.into(), table, constraints, temporary: false, memory: None, files: None }
-    }
-
-    /// A table in memory in one version.
-    pub fn of_memory(name: impl Into<String>, object: ObjectRef, memory: Arc<MemoryRelation>) -> Self {
-        let mut stored = Self::new(name, memory.table());
-        stored.constraints = memory.constraints().clone();
-        stored.memory = Some((object, memory));
-        stored
-    }
-
-    /// The present state of files. Fails as opening them does.
-    pub fn of_files(name: impl Into<String>, files: Arc<FileRelation>) -> diligence_base::Result<Self> {
-        let mut stored = Self::new(name, files.table()?);
-        stored.constraints = files.constraints.clone();
-        stored.files = Some(files);
-        Ok(stored)
+        Self { name: name.into(), table, temporary: false }
     }
 
     /// The same, shown as temporary: it exists for this statement only.
     pub fn temporary(mut self) -> Self {
         self.temporary = true;
         self
-    }
-
-    /// Where INSERT goes, if the table can be written to.
-    pub fn memory(&self) -> Option<ObjectRef> {
-        self.memory.as_ref().map(|(object, _)| object.clone())
-    }
-
-    /// The files that the table is, if INSERT adds to them.
-    pub fn files(&self) -> Option<&Arc<FileRelation>> {
-        self.files.as_ref()
     }
 
     /// The table.
@@ -88,20 +55,8 @@ impl TableProvider for StoredTable {
         self.table.schema()
     }
 
-    fn constraints(&self) -> Option<&Constraints> {
-        Some(&self.constraints)
-    }
-
     fn table_type(&self) -> TableType {
         if self.temporary { TableType::Temporary } else { TableType::Base }
-    }
-
-    fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        match (&self.memory, &self.files) {
-            (Some((_, memory)), _) => memory.column_defaults().get(column),
-            (None, Some(files)) => files.column_defaults.get(column),
-            (None, None) => None,
-        }
     }
 
     async fn scan(
