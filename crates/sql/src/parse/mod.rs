@@ -11,7 +11,6 @@ mod dialect;
 mod tokens;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
@@ -49,8 +48,6 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// As the front of our own reads it; of statements of SQL's own, if they were parsed for it.
-    pub(crate) source: Option<Arc<ast::Statement>>,
     /// Why DataFusion's front cannot be given the statement, if so.
     pub(crate) refused: Option<Error>,
     /// Levels, at most [`NESTING_MAX`].
@@ -71,14 +68,9 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
 pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
     named(dialect)?;
     match parse_postgres(sql) {
-        Ok((statement, depth)) => {
-            let source = with_stack(depth, || source_of(&statement));
-            Ok(Parsed { statement, source, refused: None, depth })
-        }
+        Ok((statement, depth)) => Ok(Parsed { statement, refused: None, depth }),
         Err(error) => match parse_for_datafusion(sql, dialect) {
-            Ok(parsed) if !is_query(&parsed.statement) && parsed.refused.is_none() => {
-                Ok(Parsed { source: with_stack(parsed.depth, || source_of(&parsed.statement)), ..parsed })
-            }
+            Ok(parsed) if !is_query(&parsed.statement) && parsed.refused.is_none() => Ok(parsed),
             _ => Err(error),
         },
     }
@@ -101,15 +93,6 @@ fn is_query(statement: &Statement) -> bool {
         Statement::Statement(statement) => matches!(statement.as_ref(), ast::Statement::Query(_)),
         Statement::Explain(explain) => is_query(&explain.statement),
         _ => false,
-    }
-}
-
-/// The statement, or what it explains, if it is one of SQL's own.
-fn source_of(statement: &Statement) -> Option<Arc<ast::Statement>> {
-    match statement {
-        Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
-        Statement::Explain(explain) => source_of(&explain.statement),
-        _ => None,
     }
 }
 
@@ -138,7 +121,7 @@ fn parse_for_datafusion(sql: &str, dialect: &str) -> Result<Parsed> {
         }
         rewrite::statement(&mut statement)
     });
-    Ok(Parsed { statement, source: None, refused: rewritten.err(), depth })
+    Ok(Parsed { statement, refused: rewritten.err(), depth })
 }
 
 /// The tree of exactly one statement, and its depth. `read` makes tokens of a text as those were made.

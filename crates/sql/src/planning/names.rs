@@ -9,11 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::catalog::{SchemaProvider, TableFunctionArgs, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -28,7 +27,6 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::sql::parser::Statement;
 use diligence_base::Error;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, Relation, RelationName, Resolved, Uses, View,
@@ -38,11 +36,10 @@ use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
-use super::optimize::block_on;
 use super::{Planner, Planning};
 use crate::errors::UnknownRelation;
-use crate::information::{SnapshotProvider, views};
-use crate::parse::{NESTING_MAX, Parsed, with_stack};
+use crate::information;
+use crate::parse::{NESTING_MAX, with_stack};
 use crate::privileges;
 use crate::tables::StoredTable;
 
@@ -162,33 +159,12 @@ impl<'a> Names<'a> {
     pub(super) fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
             self.not_reusable();
-            let provider = Arc::new(SnapshotProvider(self.at.snapshot.clone()));
-            let schema = InformationSchemaProvider::new(provider)
-                .with_table_functions(self.at.session.state.table_functions().clone());
-            let known = match name.name.as_str() {
-                "columns" if self.at.snapshot.has_postgres_tables() => {
-                    let Parsed { statement, depth, source, .. } =
-                        self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
-                    let Statement::Statement(statement) = statement else {
-                        return Err(to_datafusion(Error::bug("a view of information_schema is no CREATE VIEW")));
-                    };
-                    return self.of_view(
-                        name,
-                        &View {
-                            source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
-                            depth,
-                            schema: Arc::new(Schema::empty()),
-                        },
-                    );
-                }
-                views::COLUMNS_ALONE => "columns",
-                other => other,
-            };
-            let table = match block_on(schema.table(known))? {
-                None => views::view(&name.name)?,
-                table => table,
-            };
-            return table.ok_or_else(|| unknown(name, None));
+            let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user).map_err(to_datafusion)?;
+            let rows = rows.ok_or_else(|| unknown(name, None))?;
+            let version = self.planner.catalogs().catalog.next_table_version();
+            let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
+            let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
+            return Ok(Arc::new(StoredTable::new(name.to_string(), table)));
         }
         match self.at.snapshot.readable(name).map_err(to_datafusion)? {
             Some(Resolved::Object(object)) => self.of_object(name, &object),

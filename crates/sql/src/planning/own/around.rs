@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use chrono::Utc;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
@@ -15,17 +14,15 @@ use diligence_catalog::{
     looks_like_path,
 };
 use diligence_storage::Table;
-use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
-use futures::TryStreamExt;
 
 use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Named};
+use crate::information;
 use crate::planning::names::Names;
-use crate::planning::optimize::block_on;
 use crate::planning::{Planner, Planning};
 use crate::rewrite::postgres;
 
@@ -101,17 +98,8 @@ impl<'a> Around<'a> {
 
     /// A table of `information_schema`.
     fn information(&self, name: &RelationName) -> Result<Option<Named>> {
-        let Ok(provider) = self.names.provider(name, false) else { return Ok(None) };
-        let state = &self.at.session.state;
-        let rows = block_on(async {
-            let plan = provider.scan(state, None, &[], None).await?;
-            let schema = plan.schema();
-            let stream = plan.execute(0, state.task_ctx())?;
-            let batches: Vec<RecordBatch> = stream.try_collect().await?;
-            Ok((schema, batches))
-        });
-        let (schema, batches) = rows.map_err(from_datafusion)?;
-        self.computed(name, concat_batches(&schema, &batches).map_err(from_arrow)?).map(Some)
+        let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user)?;
+        rows.map(|rows| self.computed(name, rows)).transpose()
     }
 }
 

@@ -1,7 +1,6 @@
 //! PREPARE and EXECUTE: statements that a session keeps by name, to be planned with other values each time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
@@ -36,9 +35,8 @@ impl Around<'_> {
         let name = prepared_name(name);
         let types = data_types.iter().map(|data_type| binder::named_type(data_type, self));
         let types = types.collect::<Result<Vec<_>>>()?;
-        let source = Some(Arc::new(statement.as_ref().clone()));
         let inner = ParsedStatement::Statement(statement.clone());
-        let statement = Parsed { statement: inner, source, refused: None, depth: parsed.depth };
+        let statement = Parsed { statement: inner, refused: None, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         let around = Around::new(self.planner, self.at, self.names, types.clone());
         match around.bind(&statement.statement, &statement)? {
