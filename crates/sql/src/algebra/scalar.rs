@@ -1,8 +1,10 @@
 //! Expressions over columns.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{Body, ScalarCall, Special, Stability};
@@ -227,6 +229,13 @@ pub(crate) enum Scalar {
         /// The array's type.
         sql_type: SqlType,
     },
+    /// What a function about the session answers (`has_table_privilege`): a truth value.
+    Asked {
+        /// The function, which has what it looks at.
+        function: Arc<ScalarUDF>,
+        /// Its arguments.
+        arguments: Vec<Scalar>,
+    },
     /// A subquery. None is left after `unnesting`.
     Subquery(Box<Subquery>),
 }
@@ -367,7 +376,8 @@ impl Scalar {
             Self::Constant(constant) => constant.sql_type.clone(),
             Self::Call { call, .. } => call.returns.clone(),
             Self::Cast { to, .. } => to.clone(),
-            Self::Compare { .. }
+            Self::Asked { .. }
+            | Self::Compare { .. }
             | Self::And(_)
             | Self::Or(_)
             | Self::Not(_)
@@ -384,7 +394,7 @@ impl Scalar {
         match self {
             Self::Column { nullable, .. } => *nullable,
             Self::Constant(constant) => constant.is_null(),
-            Self::Parameter { .. } | Self::Field { .. } => true,
+            Self::Parameter { .. } | Self::Field { .. } | Self::Asked { .. } => true,
             Self::Call { call, arguments } => match call.overload.body {
                 Body::Special(
                     Special::Add | Special::Subtract | Special::Multiply | Special::Negate | Special::Concatenate,
@@ -415,6 +425,7 @@ impl Scalar {
         match self {
             Self::Column { .. } | Self::Constant(_) | Self::Parameter { .. } => vec![],
             Self::Call { arguments: inputs, .. }
+            | Self::Asked { arguments: inputs, .. }
             | Self::And(inputs)
             | Self::Or(inputs)
             | Self::Coalesce(inputs)
@@ -442,6 +453,7 @@ impl Scalar {
         match self {
             Self::Column { .. } | Self::Constant(_) | Self::Parameter { .. } => vec![],
             Self::Call { arguments: inputs, .. }
+            | Self::Asked { arguments: inputs, .. }
             | Self::And(inputs)
             | Self::Or(inputs)
             | Self::Coalesce(inputs)

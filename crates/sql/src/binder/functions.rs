@@ -118,6 +118,13 @@ impl Binder<'_> {
             self.templates.borrow_mut().pop();
             return bound;
         }
+        if let Some(function) = self.context.question(name) {
+            self.is_transient.set(true);
+            let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
+            let types = arguments.iter().map(|argument| argument.sql_type().arrow()).collect::<Vec<_>>();
+            function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
+            return Ok(Scalar::Asked { function, arguments });
+        }
         if arguments.is_empty()
             && let Some(fact) = self.context.fact(name)
         {

@@ -44,6 +44,7 @@ mod golden;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::ast::{self, Ident, Spanned};
 use diligence_base::{Error, Result, Span};
 use diligence_storage::Table;
@@ -103,6 +104,10 @@ pub(crate) trait Context {
     }
     /// A function that is an expression of its arguments `$1`, `$2`, …: `pg_get_viewdef` and its kin.
     fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
+        None
+    }
+    /// A function about the session, which answers with a truth value: `has_table_privilege` and its kin.
+    fn question(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
         None
     }
     /// The value of `current_setting(name)`; `None` if there is no such setting.

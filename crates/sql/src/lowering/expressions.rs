@@ -101,6 +101,10 @@ impl Expressions<'_> {
                 let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
                 self.call(call, arguments, schema)?
             }
+            Scalar::Asked { function, arguments } => {
+                let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+                self.function(function.as_ref().clone(), arguments, &SqlType::Boolean)
+            }
             Scalar::Cast { input, to, is_try, is_explicit } => {
                 let from = input.sql_type();
                 let input = lower(input)?;

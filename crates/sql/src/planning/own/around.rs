@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use chrono::Utc;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
@@ -24,6 +25,7 @@ use crate::binder::{Context, Named};
 use crate::information;
 use crate::planning::names::Names;
 use crate::planning::{Planner, Planning};
+use crate::privileges;
 use crate::rewrite::postgres;
 
 /// What is around one statement.
@@ -204,6 +206,10 @@ impl Context for Around<'_> {
 
     fn template(&self, name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
         if has_function(name) { None } else { postgres::template(name).map(Arc::new) }
+    }
+
+    fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        privileges::function(name, self.at.snapshot, &self.at.facts.user)
     }
 
     fn setting(&self, name: &str) -> Option<String> {
