@@ -1,13 +1,14 @@
 //! Statements by the front of our own.
 //!
 //! 1. `bind` finds what a statement names: a query, with or without a writer of its rows (`writes`), or what it does
-//!    to the catalog (`definitions`) or to the session (`kinds`, `prepared`). `around` answers the binder's questions.
+//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around` answers the binder's questions.
 //! 2. What is bound can be described, before its parameters have values, or planned (`front`).
 //!
 //! A query can be planned without values, too (`planning::generic`).
 
 mod around;
 mod definitions;
+mod describing;
 mod prepared;
 mod writes;
 
@@ -165,6 +166,14 @@ impl Around<'_> {
             ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),
             ast::Statement::Prepare { .. } => other(self.prepare(statement, parsed)?),
             ast::Statement::Execute { .. } => other(self.execute(statement)?),
+            ast::Statement::ExplainTable { table_name, .. } => self.describe_table(table_name),
+            ast::Statement::Explain { describe_alias, statement, .. }
+                if *describe_alias != ast::DescribeAlias::Explain =>
+            {
+                self.describe_query(statement)
+            }
+            ast::Statement::ShowTables { .. } => self.show_tables(),
+            ast::Statement::ShowSchemas { .. } => self.show_schemas(),
             ast::Statement::Update(update) => Err(self.unchangeable(&update.table.relation)),
             ast::Statement::Delete(delete) => Err(self.undeletable(delete)),
             _ => other(self.planner.session_statement(statement)?),
