@@ -51,8 +51,8 @@ impl Constant {
         self.value.is_null()
     }
 
-    /// The value as a distance of a frame, in rows or, with RANGE, in the order's values. Fails with 22004 for NULL, 22013
-    /// for a negative one.
+    /// The value as a distance of a frame, in rows or, with RANGE, in the order's values. Fails with 22004 for NULL,
+    /// 22013 for a negative one.
     pub(crate) fn distance(&self, is_range: bool) -> Result<ScalarValue> {
         if self.is_null() {
             return Err(Error::input("frame offset must not be null").with_code("22004"));

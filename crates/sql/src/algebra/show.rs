@@ -7,8 +7,8 @@ use diligence_engine::plan::Exclusion;
 use diligence_types::SqlType;
 
 use super::{
-    AggregateItem, Column, ColumnId, Constant, FunctionItem, JoinKind, Quantifier, Relation, Scalar,
-    SetKind, SortKey, Subquery, SubqueryKind, WindowItem, WindowKind,
+    AggregateItem, Column, ColumnId, Constant, FunctionItem, JoinKind, Quantifier, Relation, Scalar, SetKind, SortKey,
+    Subquery, SubqueryKind, WindowItem, WindowKind,
 };
 
 /// Blanks that an operator stands further in than the one that reads it.

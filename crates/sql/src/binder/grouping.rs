@@ -20,7 +20,9 @@ use super::operators::Way;
 use super::scope::{Clause, Level, Tracker};
 use super::select::Item;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, GroupingSets, Relation, Scalar, SortKey};
+use crate::algebra::{
+    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, GroupingSets, Relation, Scalar, SortKey,
+};
 use crate::errors;
 
 /// Grouping sets of one GROUP BY at most, as in PostgreSQL.
@@ -82,6 +84,10 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("42803"));
         }
         let call = self.chosen(name, &parts)?;
+        if parts.is_within_group {
+            let direct = parts.arguments.len() - parts.order.len();
+            target.directs.borrow_mut().extend(parts.arguments[..direct].iter().cloned());
+        }
         self.computed(name, call, parts, &|item, nullable| {
             let scalar = self.placed_in(target, item, nullable);
             if target.depth < level.depth
@@ -344,10 +350,11 @@ impl Binder<'_> {
         }
         self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
         let was_inside = level.in_aggregate.replace(true);
-        let bound = self.hypothetical_parts(function, direct, level);
+        let bound = self.hypothetical_parts(function, &direct, level);
         level.in_aggregate.set(was_inside);
         self.trackers.borrow_mut().pop();
         let (before, equal, key_columns, filter) = bound?;
+        level.directs.borrow_mut().extend(direct);
         if was_inside {
             return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
         }
@@ -371,10 +378,10 @@ impl Binder<'_> {
         match name {
             "rank" => self.operator("+", vec![count(Some(before), None)?, one()]),
             "dense_rank" => {
-                let sql_types = key_columns.iter().enumerate().map(|(index, key)| RecordField {
-                    name: format!("f{}", index + 1),
-                    sql_type: key.sql_type(),
-                });
+                let sql_types = key_columns
+                    .iter()
+                    .enumerate()
+                    .map(|(index, key)| RecordField { name: format!("f{}", index + 1), sql_type: key.sql_type() });
                 let sql_type = SqlType::Record(sql_types.collect());
                 let row = Scalar::Record { fields: key_columns, sql_type };
                 self.operator("+", vec![count(Some(before), Some(row))?, one()])
@@ -405,18 +412,18 @@ impl Binder<'_> {
     fn hypothetical_parts(
         &self,
         function: &Function,
-        direct: Vec<Scalar>,
+        direct: &[Scalar],
         level: &Level<'_>,
     ) -> Result<(Scalar, Scalar, Vec<Scalar>, Option<Scalar>)> {
         let mut before = Vec::new();
         let mut equal: Vec<Scalar> = Vec::new();
         let mut columns = Vec::new();
-        for (argument, key) in direct.into_iter().zip(&function.within_group) {
+        for (argument, key) in direct.iter().zip(&function.within_group) {
             let SortKey { scalar, descending, nulls_first } = {
                 let scalar = self.scalar(&key.expr, level)?;
                 self.sorted(scalar, &key.options, Some(&key.expr))?
             };
-            let (both, _) = self.in_common(vec![scalar, argument], "WITHIN GROUP")?;
+            let (both, _) = self.in_common(vec![scalar, argument.clone()], "WITHIN GROUP")?;
             let keys = both.into_iter().map(|scalar| self.key(scalar)).collect::<Vec<_>>();
             let [row, wanted] = keys.try_into().map_err(|_| Error::bug("two values are two"))?;
             let comparison = if descending { Comparison::Greater } else { Comparison::Less };
@@ -424,10 +431,8 @@ impl Binder<'_> {
             // NULLs are on one side of all values.
             let (first, last) = if nulls_first { (&row, &wanted) } else { (&wanted, &row) };
             let apart = Scalar::all([is_null(first), is_null(last).negate()]);
-            let less = Scalar::Coalesce(vec![
-                self.compare(comparison, row.clone(), wanted.clone())?,
-                Scalar::boolean(false),
-            ]);
+            let less =
+                Scalar::Coalesce(vec![self.compare(comparison, row.clone(), wanted.clone())?, Scalar::boolean(false)]);
             let is_before = Scalar::any([less, apart]);
             before.push(Scalar::all(equal.iter().cloned().chain([is_before])));
             equal.push(self.compare(Comparison::IsNotDistinctFrom, row.clone(), wanted)?);
@@ -685,6 +690,9 @@ impl Binder<'_> {
             GroupingSets { sets: sets.iter().map(included).collect(), set_index }
         });
         groups.set_index = sets.as_ref().map(|sets| sets.set_index.clone());
+        for mut direct in level.directs.take() {
+            self.above_groups(vec![&mut direct], groups, level)?;
+        }
         let aggregate = Aggregate { input: Box::new(relation), groups: columns, sets, aggregates };
         Ok(Relation::Aggregate(aggregate))
     }

@@ -472,7 +472,8 @@ impl Binder<'_> {
         let mut distances = [None, None];
         let mut places = [None, None];
         for (index, bound) in ends.into_iter().enumerate() {
-            let Some(WindowFrameBound::Preceding(Some(offset)) | WindowFrameBound::Following(Some(offset))) = bound else {
+            let Some(WindowFrameBound::Preceding(Some(offset)) | WindowFrameBound::Following(Some(offset))) = bound
+            else {
                 continue;
             };
             let was = level.clause.replace(Clause::Window);

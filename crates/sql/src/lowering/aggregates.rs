@@ -223,8 +223,7 @@ impl Lowering<'_> {
                 let wanted = casts(&call.arguments);
                 for ((physical, argument), to) in physical.iter_mut().zip(arguments).zip(wanted) {
                     if let Some(to) = to {
-                        *physical =
-                            self.expressions.cast(physical.clone(), &argument.sql_type(), &to, false, false);
+                        *physical = self.expressions.cast(physical.clone(), &argument.sql_type(), &to, false, false);
                     }
                 }
             }

@@ -40,7 +40,7 @@ pub(super) struct ByRow {
 }
 
 /// Where a value comes from.
-enum Found {
+enum RowFound {
     Nothing,
     /// An argument's value at a position.
     At(usize, u64),
@@ -100,7 +100,7 @@ impl ByRow {
     }
 
     /// The nth of the frame's rows, from its end if n is negative.
-    fn nth(&self, stretch: &Stretch, nth: i64, ignore_nulls: bool) -> Result<Found> {
+    fn nth(&self, stretch: &Stretch, nth: i64, ignore_nulls: bool) -> Result<RowFound> {
         let mut parts = Self::parts(stretch);
         let is_first = nth > 0;
         if !is_first {
@@ -113,51 +113,51 @@ impl ByRow {
                     left -= end - start;
                     continue;
                 }
-                return Ok(Found::At(0, if is_first { start + left - 1 } else { end - left }));
+                return Ok(RowFound::At(0, if is_first { start + left - 1 } else { end - left }));
             }
             for step in 0..end - start {
                 let position = if is_first { start + step } else { end - 1 - step };
                 left -= u64::from(!self.is_null(position)?);
                 if left == 0 {
-                    return Ok(Found::At(0, position));
+                    return Ok(RowFound::At(0, position));
                 }
             }
         }
-        Ok(Found::Nothing)
+        Ok(RowFound::Nothing)
     }
 
     /// The row that is so far away in the partition, which is the frame.
-    fn shifted(&self, stretch: &Stretch, is_ahead: bool, ignore_nulls: bool) -> Result<Found> {
-        let Some(offset) = self.integer(1, stretch.row)? else { return Ok(Found::Nothing) };
+    fn shifted(&self, stretch: &Stretch, is_ahead: bool, ignore_nulls: bool) -> Result<RowFound> {
+        let Some(offset) = self.integer(1, stretch.row)? else { return Ok(RowFound::Nothing) };
         let is_ahead = is_ahead == (offset >= 0);
         let mut left = offset.unsigned_abs();
-        let otherwise = if self.types.len() > 2 { Found::At(2, stretch.row) } else { Found::Nothing };
+        let otherwise = if self.types.len() > 2 { RowFound::At(2, stretch.row) } else { RowFound::Nothing };
         if left == 0 || !ignore_nulls {
             let position = match is_ahead {
                 true => stretch.row.checked_add(left).filter(|position| *position < stretch.end),
                 false => stretch.row.checked_sub(left).filter(|position| *position >= stretch.start),
             };
-            return Ok(position.map_or(otherwise, |position| Found::At(0, position)));
+            return Ok(position.map_or(otherwise, |position| RowFound::At(0, position)));
         }
         let rows = if is_ahead { stretch.end - stretch.row - 1 } else { stretch.row - stretch.start };
         for step in 1..=rows {
             let position = if is_ahead { stretch.row + step } else { stretch.row - step };
             left -= u64::from(!self.is_null(position)?);
             if left == 0 {
-                return Ok(Found::At(0, position));
+                return Ok(RowFound::At(0, position));
             }
         }
         Ok(otherwise)
     }
 
-    fn found(&self, stretch: &Stretch) -> Result<Found> {
+    fn found(&self, stretch: &Stretch) -> Result<RowFound> {
         match &self.function {
             RowFunction::Shift { is_ahead, ignore_nulls } => self.shifted(stretch, *is_ahead, *ignore_nulls),
             RowFunction::Nth { nth, ignore_nulls } => {
                 let nth = match nth {
                     Some(nth) => *nth,
                     None => match self.integer(1, stretch.row)? {
-                        None => return Ok(Found::Nothing),
+                        None => return Ok(RowFound::Nothing),
                         Some(nth) if nth <= 0 => {
                             let message = "argument of nth_value must be greater than zero";
                             return Err(Error::value(message).with_code("22016"));
@@ -165,9 +165,9 @@ impl ByRow {
                         Some(nth) => nth,
                     },
                 };
-                if nth == 0 { Ok(Found::Nothing) } else { self.nth(stretch, nth, *ignore_nulls) }
+                if nth == 0 { Ok(RowFound::Nothing) } else { self.nth(stretch, nth, *ignore_nulls) }
             }
-            RowFunction::Aggregate(_) | RowFunction::Ntile => Ok(Found::Nothing),
+            RowFunction::Aggregate(_) | RowFunction::Ntile => Ok(RowFound::Nothing),
         }
     }
 
@@ -175,8 +175,8 @@ impl ByRow {
     fn tile(&self, stretch: &Stretch) -> Result<Option<i64>> {
         let Some(tiles) = self.integer(0, stretch.start)? else { return Ok(None) };
         let tiles = u64::try_from(tiles).ok().filter(|tiles| *tiles > 0);
-        let tiles = tiles
-            .ok_or_else(|| Error::value("argument of ntile must be greater than zero").with_code("22014"))?;
+        let tiles =
+            tiles.ok_or_else(|| Error::value("argument of ntile must be greater than zero").with_code("22014"))?;
         let (rows, row) = (stretch.end - stretch.start, stretch.row - stretch.start);
         let (length, longer) = (rows / tiles, rows % tiles);
         let tile = match row < longer * (length + 1) {
@@ -225,7 +225,7 @@ impl FrameFunction for ByRow {
             (argument, first)
         });
         let places = stretches.iter().map(|stretch| {
-            let Found::At(argument, position) = self.found(stretch)? else { return Ok((0, 0)) };
+            let RowFound::At(argument, position) = self.found(stretch)? else { return Ok((0, 0)) };
             let first = firsts.iter().find(|(known, _)| *known == argument).map_or(0, |(_, first)| *first);
             let (piece, row) = self.place(position)?;
             Ok((first + piece, row))

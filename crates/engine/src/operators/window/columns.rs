@@ -133,9 +133,7 @@ fn function(
         WindowFunction::Nth { nth, ignore_nulls } if kind.row_by_row => {
             by_row(RowFunction::Nth { nth: Some(*nth), ignore_nulls: *ignore_nulls })
         }
-        WindowFunction::NthOf { ignore_nulls } => {
-            by_row(RowFunction::Nth { nth: None, ignore_nulls: *ignore_nulls })
-        }
+        WindowFunction::NthOf { ignore_nulls } => by_row(RowFunction::Nth { nth: None, ignore_nulls: *ignore_nulls }),
         WindowFunction::ShiftOf { is_ahead, ignore_nulls } => {
             by_row(RowFunction::Shift { is_ahead: *is_ahead, ignore_nulls: *ignore_nulls })
         }

@@ -95,8 +95,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// For a frame as planned; `row_by_row`: each row is a stretch of its own. Fails if the frame is none, or has offsets
-    /// that the order key's type cannot have.
+    /// For a frame as planned; `row_by_row`: each row is a stretch of its own. Fails if the frame is none, or has
+    /// offsets that the order key's type cannot have.
     pub fn new(frame: &WindowFrame, excludes: Exclusion, row_by_row: bool, order_by: &[SortKey]) -> Result<Self> {
         let row_by_row = row_by_row || excludes != Exclusion::NoOthers;
         let reach = reach(frame, order_by);

@@ -16,9 +16,9 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::columns::{all_columns, column, columns, project, where_true};
 use super::quantile::Quantile;
-use super::{quantile_of, value_of};
 use super::sets::{SetColumns, for_each_set};
 use super::steps::{Step, rank_type};
+use super::{quantile_of, value_of};
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall, Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 

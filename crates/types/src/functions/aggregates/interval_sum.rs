@@ -124,9 +124,8 @@ impl Accumulator for Sum {
         let [counts, months, days, nanoseconds] = columns.as_slice() else {
             return Err(exec_datafusion_err!("a sum of intervals got another state"));
         };
-        (0..counts.len()).try_for_each(|row| {
-            self.add(counts.value(row), months.value(row), days.value(row), nanoseconds.value(row))
-        })
+        (0..counts.len())
+            .try_for_each(|row| self.add(counts.value(row), months.value(row), days.value(row), nanoseconds.value(row)))
     }
 }
 
@@ -137,9 +136,8 @@ mod tests {
     use super::*;
 
     fn array(parts: &[(i32, i32, i64)]) -> Vec<ArrayRef> {
-        let values = parts.iter().map(|&(months, days, nanoseconds)| {
-            Some(IntervalMonthDayNano { months, days, nanoseconds })
-        });
+        let values =
+            parts.iter().map(|&(months, days, nanoseconds)| Some(IntervalMonthDayNano { months, days, nanoseconds }));
         vec![Arc::new(IntervalMonthDayNanoArray::from_iter(values.chain([None]))) as ArrayRef]
     }
 

@@ -125,9 +125,7 @@ fn extremes(catalog: &mut Catalog) {
         }
         let by_key = || AggregateBody::Extreme { is_greatest: name == "max" };
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
-        catalog
-            .aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key())
-            .gives(|types, _| Ok(types[0].clone()));
+        catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
     }
 }
@@ -196,7 +194,10 @@ fn ordered_sets(catalog: &mut Catalog) {
         "percentile_cont(double precision, double precision) -> double precision within group",
         AggregateBody::Rows(RowsFunction::PercentileCont),
     );
-    catalog.aggregate("percentile_cont(double precision, interval) -> interval within group", AggregateBody::Rows(RowsFunction::PercentileCont));
+    catalog.aggregate(
+        "percentile_cont(double precision, interval) -> interval within group",
+        AggregateBody::Rows(RowsFunction::PercentileCont),
+    );
     catalog.aggregate(
         "percentile_cont(double precision[], double precision) -> double precision[] within group",
         AggregateBody::Rows(RowsFunction::PercentileCont),

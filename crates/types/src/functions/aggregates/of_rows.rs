@@ -230,7 +230,8 @@ fn percentiles(rows: &Stretches<'_>, returns: &DataType, is_continuous: bool) ->
     let [fractions, values] = rows.arguments else { return Err(exec_datafusion_err!("a percentile of two arguments")) };
     if let Some(fractions) = fractions.as_primitive_opt::<Float64Type>() {
         let fraction = |row: usize| fractions.is_valid(row).then(|| fractions.value(row));
-        let wanted = rows.ranges().map(|range| (range.clone(), if range.is_empty() { None } else { fraction(range.start) }));
+        let wanted =
+            rows.ranges().map(|range| (range.clone(), if range.is_empty() { None } else { fraction(range.start) }));
         return at_fractions(values, wanted, is_continuous);
     }
     let DataType::List(field) = returns else { return Err(exec_datafusion_err!("percentiles give lists")) };
@@ -283,7 +284,8 @@ fn at_fractions(
     if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
         let value = |(range, fraction): (std::ops::Range<usize>, Option<f64>)| {
             let (low, high, share) = around(&range, fraction?);
-            let (low, high) = (floats.value(low), if low == high { return Some(floats.value(low)) } else { floats.value(high) });
+            let (low, high) =
+                (floats.value(low), if low == high { return Some(floats.value(low)) } else { floats.value(high) });
             Some(low + share * (high - low))
         };
         return Ok(Arc::new(wanted.into_iter().map(value).collect::<Float64Array>()));
@@ -370,7 +372,9 @@ mod tests {
             let (ends, arguments) = ([rows.len()], [arrays(rows)]);
             let field = Arc::new(arrow::datatypes::Field::new("item", arguments[0].data_type().clone(), true));
             let rows = Stretches { arguments: &arguments, keys: &[], ends: &ends };
-            RowsFunction::ArrayAgg.values(&rows, &DataType::List(field)).map_or_else(|error| error.to_string(), |_| "fits".into())
+            RowsFunction::ArrayAgg
+                .values(&rows, &DataType::List(field))
+                .map_or_else(|error| error.to_string(), |_| "fits".into())
         };
         let row = |values: &[i64]| Some(values.iter().copied().map(Some).collect::<Vec<_>>());
         assert_eq!(message(vec![row(&[1, 2]), row(&[3, 4])]), "fits");

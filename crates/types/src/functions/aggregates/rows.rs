@@ -231,12 +231,17 @@ impl Collected {
     /// Takes rows, of which those that the function passes over are left out.
     fn add(&mut self, columns: &[ArrayRef], ids: &[usize], wanted: Option<&BooleanArray>) -> Result<()> {
         let nulls = match &self.shared.computed {
-            Computed::Function(function) => function.ignores_nulls_of().and_then(|index| columns[index].logical_nulls()),
+            Computed::Function(function) => {
+                function.ignores_nulls_of().and_then(|index| columns[index].logical_nulls())
+            }
             Computed::Aggregate(_) => None,
         };
-        let is_there = nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| BooleanArray::new(nulls.into_inner(), None));
+        let is_there =
+            nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| BooleanArray::new(nulls.into_inner(), None));
         let wanted = match (wanted, is_there) {
-            (Some(wanted), Some(there)) => Some(arrow::compute::and(&arrow::compute::prep_null_mask_filter(wanted), &there)?),
+            (Some(wanted), Some(there)) => {
+                Some(arrow::compute::and(&arrow::compute::prep_null_mask_filter(wanted), &there)?)
+            }
             (Some(wanted), None) => Some(arrow::compute::prep_null_mask_filter(wanted)),
             (None, there) => there,
         };
@@ -461,12 +466,7 @@ impl GroupsAccumulator for Collected {
         Ok(vec![Arc::new(self.take(emit_to)?.lists()?)])
     }
 
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> Result<()> {
+    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
         self.groups = self.groups.max(total_num_groups);
         self.add_lists(values, group_indices)
     }
@@ -608,7 +608,8 @@ mod tests {
         let mut one = OneGroup { collected: Collected::new(rows.share()), groups: 1 };
         assert!(one.evaluate().unwrap().is_null());
         let texts = |values: Vec<Option<&str>>| Arc::new(StringViewArray::from(values)) as ArrayRef;
-        one.update_batch(&[texts(vec![Some("a"), None, Some("b")]), texts(vec![Some("1"), Some("2"), Some("3")])]).unwrap();
+        one.update_batch(&[texts(vec![Some("a"), None, Some("b")]), texts(vec![Some("1"), Some("2"), Some("3")])])
+            .unwrap();
         assert_eq!(one.evaluate().unwrap(), ScalarValue::Utf8View(Some("a3b".to_owned())));
         one.update_batch(&[texts(vec![Some("c")]), texts(vec![None])]).unwrap();
         assert_eq!(one.evaluate().unwrap(), ScalarValue::Utf8View(Some("a3bc".to_owned())));
