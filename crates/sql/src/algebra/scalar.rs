@@ -53,9 +53,10 @@ impl Constant {
 
     /// The value as a distance of a frame, in rows or, with RANGE, in the order's values. Fails with 22004 for NULL,
     /// 22013 for a negative one.
-    pub(crate) fn distance(&self, is_range: bool) -> Result<ScalarValue> {
+    pub(crate) fn distance(&self, is_range: bool, is_start: bool) -> Result<ScalarValue> {
+        let offset = if is_start { "frame starting offset" } else { "frame ending offset" };
         if self.is_null() {
-            return Err(Error::input("frame offset must not be null").with_code("22004"));
+            return Err(Error::input(format!("{offset} must not be null")).with_code("22004"));
         }
         let is_negative = match &self.value {
             ScalarValue::IntervalMonthDayNano(Some(interval)) => {
@@ -71,7 +72,7 @@ impl Constant {
             (true, true, _) => {
                 Err(Error::input("invalid preceding or following size in window function").with_code("22013"))
             }
-            (true, false, _) => Err(Error::input("frame offset must not be negative").with_code("22013")),
+            (true, false, _) => Err(Error::input(format!("{offset} must not be negative")).with_code("22013")),
             (false, false, ScalarValue::Int64(Some(rows))) => Ok(ScalarValue::UInt64(u64::try_from(*rows).ok())),
             (false, false, other) => Err(Error::bug(format!("a number of rows is {other}"))),
             (false, true, other) => Ok(other.clone()),

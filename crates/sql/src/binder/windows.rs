@@ -436,11 +436,13 @@ impl Binder<'_> {
         if units == df::WindowFrameUnits::Range && order.is_empty() {
             return Ok(known(unbounded(df::WindowFrameUnits::Rows)));
         }
-        let bound = |bound: &WindowFrameBound, distance: Option<Scalar>| {
+        let bound = |bound: &WindowFrameBound, distance: Option<Scalar>, is_start: bool| {
             let (distance, later) = match distance {
                 None if units == df::WindowFrameUnits::Range => (ScalarValue::Null, None),
                 None => (ScalarValue::UInt64(None), None),
-                Some(Scalar::Constant(constant)) => (constant.distance(units == df::WindowFrameUnits::Range)?, None),
+                Some(Scalar::Constant(constant)) => {
+                    (constant.distance(units == df::WindowFrameUnits::Range, is_start)?, None)
+                }
                 // The lowering puts in what it is.
                 Some(later) => (ScalarValue::UInt64(Some(0)), Some(later)),
             };
@@ -456,8 +458,8 @@ impl Binder<'_> {
             _ => error,
         };
         let [first, last] = distances;
-        let (start, first) = bound(&frame.start_bound, first).map_err(|error| at(&frame.start_bound, error))?;
-        let (end, last) = bound(end, last).map_err(|error| at(end, error))?;
+        let (start, first) = bound(&frame.start_bound, first, true).map_err(|error| at(&frame.start_bound, error))?;
+        let (end, last) = bound(end, last, false).map_err(|error| at(end, error))?;
         let mut frame = known(df::WindowFrame::new_bounds(units, start, end));
         frame.distances = [first, last];
         Ok(frame)

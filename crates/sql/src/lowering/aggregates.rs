@@ -188,7 +188,9 @@ impl Lowering<'_> {
             (AggregateBody::DataFusion { .. }, "array_agg") if is_distinct || is_ordered || is_nested => {
                 Some(Computed::Function(RowsFunction::ArrayAgg))
             }
-            (AggregateBody::DataFusion { .. }, "count" | "sum") => None,
+            // The engine has states of distinct values for these.
+            (AggregateBody::DataFusion { .. }, "count" | "avg" | "median") => None,
+            (AggregateBody::DataFusion { .. }, "sum") if call.returns != SqlType::Interval => None,
             (AggregateBody::DataFusion { function, .. }, _) if is_distinct => Some(Computed::Aggregate(function())),
             (AggregateBody::Rewritten, name) if is_distinct => {
                 let (is_sample, is_root) = match name {

@@ -148,7 +148,7 @@ impl Lowering<'_> {
         let mut frame = item.frame.frame.clone();
         let [start, end] = &item.frame.distances;
         let bounds = [&mut frame.start_bound, &mut frame.end_bound];
-        for (bound, distance) in bounds.into_iter().zip([start, end]) {
+        for (index, (bound, distance)) in bounds.into_iter().zip([start, end]).enumerate() {
             let Some(distance) = distance else { continue };
             let options =
                 LoweringOptions { zone: self.expressions.zone.to_owned(), options: self.expressions.options.clone() };
@@ -156,7 +156,7 @@ impl Lowering<'_> {
                 let error = Error::unsupported("a frame's offset that is not known before the rows are read");
                 return Err(error.with_code("0A000").with_hint("use a literal, a parameter or an expression of them"));
             };
-            let distance = constant.distance(frame.units == df::WindowFrameUnits::Range)?;
+            let distance = constant.distance(frame.units == df::WindowFrameUnits::Range, index == 0)?;
             *bound = match bound {
                 df::WindowFrameBound::Preceding(_) => df::WindowFrameBound::Preceding(distance),
                 _ => df::WindowFrameBound::Following(distance),
