@@ -53,6 +53,34 @@ impl Constant {
         self.value.is_null()
     }
 
+    /// The value as a distance of a frame, in rows or, with RANGE, in the order's values. Fails with 22004 for NULL,
+    /// 22013 for a negative one.
+    pub(crate) fn distance(&self, is_range: bool, is_start: bool) -> Result<ScalarValue> {
+        let offset = if is_start { "frame starting offset" } else { "frame ending offset" };
+        if self.is_null() {
+            return Err(Error::input(format!("{offset} must not be null")).with_code("22004"));
+        }
+        let is_negative = match &self.value {
+            ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+                // As PostgreSQL compares intervals: a month is 30 days, a day 24 hours.
+                let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+                days * 86_400_000_000_000 + i128::from(interval.nanoseconds) < 0
+            }
+            ScalarValue::Float64(Some(value)) if value.is_nan() => true,
+            other => ScalarValue::new_zero(&other.data_type())
+                .is_ok_and(|zero| other.partial_cmp(&zero) == Some(std::cmp::Ordering::Less)),
+        };
+        match (is_negative, is_range, &self.value) {
+            (true, true, _) => {
+                Err(Error::input("invalid preceding or following size in window function").with_code("22013"))
+            }
+            (true, false, _) => Err(Error::input(format!("{offset} must not be negative")).with_code("22013")),
+            (false, false, ScalarValue::Int64(Some(rows))) => Ok(ScalarValue::UInt64(u64::try_from(*rows).ok())),
+            (false, false, other) => Err(Error::bug(format!("a number of rows is {other}"))),
+            (false, true, other) => Ok(other.clone()),
+        }
+    }
+
     /// The truth value, if it is one and not NULL.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match self.value {

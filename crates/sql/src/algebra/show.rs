@@ -3,11 +3,12 @@
 
 use std::fmt::{self, Write};
 
+use diligence_engine::plan::Exclusion;
 use diligence_types::SqlType;
 
 use super::{
-    AggregateItem, Column, ColumnId, Constant, Exclusion, FunctionItem, JoinKind, Quantifier, Relation, Scalar,
-    SetKind, SortKey, Subquery, SubqueryKind, WindowItem, WindowKind,
+    AggregateItem, Column, ColumnId, Constant, FunctionItem, JoinKind, Quantifier, Relation, Scalar, SetKind, SortKey,
+    Subquery, SubqueryKind, WindowItem, WindowKind,
 };
 
 /// Blanks that an operator stands further in than the one that reads it.
@@ -224,6 +225,9 @@ impl fmt::Display for WindowItem {
             write!(f, " filter {filter}")?;
         }
         write!(f, " {}", self.frame.frame)?;
+        if self.frame.distances.iter().any(Option::is_some) {
+            write!(f, " of [{}]", List(&self.frame.distances.iter().flatten().collect::<Vec<_>>()))?;
+        }
         f.write_str(match self.frame.excludes {
             Exclusion::NoOthers => "",
             Exclusion::CurrentRow => " exclude current row",

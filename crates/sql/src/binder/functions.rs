@@ -83,6 +83,9 @@ impl Binder<'_> {
         if !aggregates(&name).is_empty() {
             return self.aggregate(&name, function, level);
         }
+        if windows::is_hypothetical(&name) && (!function.within_group.is_empty() || !written(function).is_empty()) {
+            return self.hypothetical(&name, function, level);
+        }
         if windows::is_window_function(&name) {
             let error = Error::input(format!("{name}() is a window function: it needs OVER (…) behind it"));
             return Err(error.with_code("42809").with_hint(format!("for example {name}() OVER (ORDER BY …)")));

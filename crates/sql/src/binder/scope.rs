@@ -405,6 +405,8 @@ pub(super) struct Level<'s> {
     pub aggregates: RefCell<Vec<(Column, AggregateItem)>>,
     /// Calls of GROUPING.
     pub groupings: RefCell<Vec<GroupingCall>>,
+    /// Arguments in front of WITHIN GROUP, which are of the group and not of its rows.
+    pub directs: RefCell<Vec<Scalar>>,
     /// Window functions that belong to it.
     pub window_uses: RefCell<Vec<WindowUse>>,
     /// Functions that give rows in its list, in layers: those of a layer may be arguments in the next.
@@ -431,6 +433,7 @@ impl<'s> Level<'s> {
             aliases: RefCell::default(),
             aggregates: RefCell::default(),
             groupings: RefCell::default(),
+            directs: RefCell::default(),
             window_uses: RefCell::default(),
             row_functions: RefCell::default(),
             hoisted: RefCell::default(),
