@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use diligence_db::{Database, DatabaseOptions};
 use parking_lot::Mutex;
-use sqllogictest::{Record, Runner, default_normalizer, default_validator, strict_column_validator};
+use sqllogictest::{
+    QueryExpect, Record, Runner, StatementExpect, default_normalizer, default_validator, strict_column_validator,
+};
 
 use super::adapter::{Adapter, Door};
 use super::display::ColumnLetter;
@@ -76,7 +78,8 @@ fn run_records(
             let (validator, normalizer) = (default_validator, default_normalizer);
             let columns = strict_column_validator;
             let anew = sqllogictest::update_record_with_output(original, &output, " ", validator, normalizer, columns);
-            let anew = anew.as_ref().unwrap_or(original);
+            // What fails and should not stays, for somebody to see.
+            let anew = anew.as_ref().filter(|anew| expects_error(anew) == expects_error(original)).unwrap_or(original);
             text.push_str(&format!("{anew}\n"));
             continue;
         }
@@ -102,6 +105,14 @@ fn run_records(
 /// Whether answers take the place of those in the scripts.
 fn updates() -> bool {
     std::env::var_os("DILIGENCE_SLT_UPDATE").is_some()
+}
+
+fn expects_error(record: &Record<ColumnLetter>) -> bool {
+    match record {
+        Record::Statement { expected, .. } => matches!(expected, StatementExpect::Error(_)),
+        Record::Query { expected, .. } => matches!(expected, QueryExpect::Error(_)),
+        _ => false,
+    }
 }
 
 /// The record with its placeholders replaced.

@@ -150,8 +150,11 @@ impl Lowering<'_> {
         let bounds = [&mut frame.start_bound, &mut frame.end_bound];
         for (index, (bound, distance)) in bounds.into_iter().zip([start, end]).enumerate() {
             let Some(distance) = distance else { continue };
-            let options =
-                LoweringOptions { zone: self.expressions.zone.to_owned(), options: self.expressions.options.clone() };
+            let options = LoweringOptions {
+                zone: self.expressions.zone.to_owned(),
+                options: self.expressions.options.clone(),
+                keeps_parameters: false,
+            };
             let Some(constant) = super::evaluated(distance, &options) else {
                 let error = Error::unsupported("a frame's offset that is not known before the rows are read");
                 return Err(error.with_code("0A000").with_hint("use a literal, a parameter or an expression of them"));

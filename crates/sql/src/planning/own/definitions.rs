@@ -8,10 +8,11 @@ use datafusion::sql::parser::CreateExternalTable;
 use datafusion::sql::sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 use diligence_base::{Error, Result};
 use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
+use diligence_types::SqlType;
 
 use super::around::relation_name;
 use super::{Around, BoundStatement, schema_of};
-use crate::binder::{self, Bound};
+use crate::binder::{self, Bound, Target};
 use crate::external;
 use crate::parse::Parsed;
 use crate::statement::{Command, Statement, nullable};
@@ -53,7 +54,12 @@ impl Around<'_> {
         if let Some(constraint) = create.constraints.first() {
             return Err(unenforced(constraint));
         }
+        let has_types = create.columns.iter().any(|column| column.data_type != ast::DataType::Unspecified);
         let (rows, declared) = match &create.query {
+            Some(query) if has_types => {
+                let declared = self.declared(&create.columns)?;
+                (self.stored(query, &declared)?, declared)
+            }
             Some(query) => self.selected(query, &create.columns)?,
             None => {
                 let declared = self.declared(&create.columns)?;
@@ -75,13 +81,19 @@ impl Around<'_> {
     fn selected(&self, query: &ast::Query, listed: &[ColumnDef]) -> Result<(Bound, Declared)> {
         let mut rows = binder::bind_query(query, self)?;
         let names = listed.iter().map(|column| &column.name).collect::<Vec<_>>();
-        if listed.iter().any(|column| !column.options.is_empty() || column.data_type != ast::DataType::Unspecified) {
-            let error = Error::unsupported("the columns of CREATE TABLE … AS have the types of their query");
-            return Err(error.with_code("42601").with_hint("list their names alone, or cast in the query"));
-        }
         rename(&mut rows, &names, "CREATE TABLE AS")?;
         let schema = nullable(&schema_of(&rows));
         Ok((rows, Declared { schema, defaults: HashMap::new() }))
+    }
+
+    /// The rows of CREATE TABLE AS as they are stored into columns that are declared.
+    fn stored(&self, query: &ast::Query, declared: &Declared) -> Result<Bound> {
+        let targets = declared.schema.fields().iter().map(|field| Target {
+            name: field.name().clone(),
+            sql_type: SqlType::of_field(field).unwrap_or(SqlType::Text),
+            default: declared.defaults.get(field.name()).cloned(),
+        });
+        binder::bind_insert(Some(query), &targets.collect::<Vec<_>>(), None, self)
     }
 
     /// Columns with types, NOT NULL and defaults. Fails on what nothing would enforce.

@@ -65,11 +65,10 @@ impl Accumulator for Best {
         let keys = &values[1];
         for row in (0..keys.len()).filter(|&row| keys.is_valid(row)) {
             let key = ScalarValue::try_from_array(keys, row)?;
-            let is_better =
-                self.key.is_null()
-                    || key
-                        .partial_cmp(&self.key)
-                        .is_some_and(|order| if self.is_greatest { order.is_gt() } else { order.is_lt() });
+            let is_better = self.key.is_null()
+                || key
+                    .partial_cmp(&self.key)
+                    .is_some_and(|order| if self.is_greatest { order.is_gt() } else { order.is_lt() });
             if is_better {
                 (self.key, self.value) = (key, ScalarValue::try_from_array(&values[0], row)?);
             }
