@@ -258,7 +258,7 @@ impl fmt::Display for Scalar {
             Self::Constant(constant) => write!(f, "{constant}"),
             Self::Parameter { index, sql_type } => write!(f, "${}::{sql_type}", index + 1),
             Self::Call { call, arguments } => {
-                let name = call.overload.name;
+                let name = call.overload.name.trim_start_matches("duckdb ");
                 let is_sign = !name.starts_with(|c: char| c.is_alphabetic() || c == '_');
                 match arguments.as_slice() {
                     [left, right] if is_sign => write!(f, "({left} {name} {right})"),

@@ -5,17 +5,31 @@ use datafusion::functions_nested as nested;
 
 use super::Body;
 use super::catalog::Catalog;
+use super::columns::kernel;
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
     texts(catalog);
     lists(catalog);
+    numbers(catalog);
 }
 
 fn add(catalog: &mut Catalog, signature: &'static str, body: Body) {
     let name = signature.split('(').next().unwrap_or_default();
     debug_assert!(!catalog.has_scalar(name), "{name} is there already");
     catalog.add(signature, body);
+}
+
+/// Numbers under PostgreSQL's names ([`DUCKDB`](super::resolve::DUCKDB)).
+fn numbers(catalog: &mut Catalog) {
+    catalog.add(
+        "duckdb round(double precision, integer) -> double precision",
+        kernel!(|a: f64, digits: i32| {
+            let scale = 10_f64.powi(digits.clamp(-308, 308));
+            let rounded = (a * scale).round() / scale;
+            if rounded.is_finite() { rounded } else { a }
+        }),
+    );
 }
 
 fn texts(catalog: &mut Catalog) {
