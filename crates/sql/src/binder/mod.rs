@@ -15,6 +15,7 @@
 //! * `x BETWEEN SYMMETRIC a AND b`: `"between symmetric"(x, a, b)`;
 //! * `ROWS FROM (f(…), g(…))`: the table function `"rows from"(f(…), g(…))`;
 //! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
+//! * `f(a, VARIADIC b)`: `f(a, "variadic array"(b))`;
 //! * `GROUP BY DISTINCT a, b`: a first part of GROUP BY, `"group by distinct"()`;
 //! * `SEARCH DEPTH FIRST BY a, b SET s`: `SETTINGS "search depth" = (a, b, s)` in the common table expression's query;
 //!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
