@@ -278,7 +278,7 @@ def types():
         rows = ", ".join(f"({at + 1}, {value})" for at, value in enumerate(literals + [literals[1], "NULL", "NULL"]))
         script.statement(f"CREATE TABLE t (id INT, v {kind}) AS VALUES {rows}")
         script.query("SELECT id, v FROM t")
-        script.query("SELECT pg_typeof(v) FROM t LIMIT 1")
+        script.query("SELECT arrow_typeof(v) FROM t LIMIT 1")
         script.comment("Comparison.")
         script.query(f"SELECT id, v = {other}, v <> {other}, v < {other}, v >= {other} FROM t ORDER BY id")
         script.query(f"SELECT id, v IS DISTINCT FROM {other}, v IS NULL FROM t ORDER BY id")
@@ -361,7 +361,7 @@ def arithmetic():
         rows = ", ".join(f"({at + 1}, " + ", ".join([number] * len(NUMBERS)) + ")" for at, number in enumerate(numbers))
         script.statement(f"CREATE TABLE {table} (id INT, {columns}) AS VALUES {rows}")
     for left in NUMBERS:
-        shown = ", ".join(f"pg_typeof(x.{left} + y.{right}) AS {right}" for right in NUMBERS)
+        shown = ", ".join(f"arrow_typeof(x.{left} + y.{right}) AS {right}" for right in NUMBERS)
         script.comment(f"{NUMBERS[left]} and the others: the types of sums.")
         script.attempt(f"SELECT {shown} FROM x JOIN y ON x.id = y.id AND x.id = 1")
         for right in NUMBERS:

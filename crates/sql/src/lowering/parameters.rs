@@ -26,9 +26,13 @@ pub(super) fn function(
     schema: &Schema,
     options: &Arc<ConfigOptions>,
 ) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
+    Ok(Arc::new(ScalarFunctionExpr::try_new(udf(index + 1, sql_type.arrow()), vec![], schema, options.clone())?))
+}
+
+/// The function that stands for a parameter of a number, from 1 on.
+pub(crate) fn udf(number: usize, data_type: DataType) -> Arc<ScalarUDF> {
     let signature = Signature::nullary(Volatility::Stable);
-    let function = ScalarUDF::from(Parameter { number: index + 1, data_type: sql_type.arrow(), signature });
-    Ok(Arc::new(ScalarFunctionExpr::try_new(Arc::new(function), vec![], schema, options.clone())?))
+    Arc::new(ScalarUDF::from(Parameter { number, data_type, signature }))
 }
 
 /// Stands for a parameter in a physical expression; never called.

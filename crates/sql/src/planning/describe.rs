@@ -36,7 +36,7 @@ impl Planner {
         if kinds::acts_when_planned(parsed) {
             return Ok((Description { parameters: vec![], schema: None }, None));
         }
-        if self.session().is_own || !kinds::is_query(parsed) {
+        if self.session().is_own {
             return self.describe_own(snapshot, parsed, given);
         }
         let count = parameter_count(parsed)?.max(given.len());

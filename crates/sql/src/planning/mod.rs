@@ -15,7 +15,10 @@
 //! planned to the same, so the plan can run again (`reusable`). For other values there are generic plans (`generic`).
 //! `describe` tells what a statement takes and gives before its values are known.
 
+mod borrowed;
+mod define;
 mod describe;
+mod execute;
 mod generic;
 #[cfg(test)]
 pub(crate) mod golden;
@@ -140,7 +143,7 @@ impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
         let state = session_state(runtime);
-        Self::with_parts(catalogs, SessionParts::new(state, true), options)
+        Self::with_parts(catalogs, SessionParts::new(state, false), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
@@ -211,12 +214,9 @@ impl Planner {
     pub fn parse(&self, sql: &str) -> Result<Parsed> {
         let session = self.session();
         let dialect = session.state.config_options().sql_parser.dialect;
-        guarded(|| {
-            let parsed = parse::parse_any(sql, dialect.as_ref());
-            match parsed {
-                Ok(parsed) if session.is_own || !kinds::is_query(&parsed) => Ok(parsed),
-                _ => parse::parse_one(sql, dialect.as_ref()),
-            }
+        guarded(|| match session.is_own {
+            true => parse::parse_any(sql, dialect.as_ref()),
+            false => parse::parse_one(sql, dialect.as_ref()),
         })
     }
 
@@ -230,7 +230,7 @@ impl Planner {
     }
 
     fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        if at.session.is_own || !kinds::is_query(parsed) {
+        if at.session.is_own {
             return self.plan_own(at, parsed, values);
         }
         if let Some(refused) = &parsed.refused {
@@ -241,6 +241,13 @@ impl Planner {
             let error = Error::input(format!("the statement has {count} parameters; found {} values", values.len()));
             return Err(error.with_code("08P01"));
         }
+        if count == 0 && !kinds::is_query(parsed) {
+            return Ok(match self.statement(at, parsed.clone())? {
+                // EXECUTE: its plan has the values of this time.
+                Statement::Query(query) => Planned::Query(Arc::new(query), None),
+                other => Planned::Other(Box::new(other)),
+            });
+        }
         let statement = match count {
             0 => parsed.statement.clone(),
             _ => parameters::prepare(parsed, parameters::types_of(values)?)?,
@@ -248,7 +255,10 @@ impl Planner {
         self.logical_with(at, statement, values, |plan, names| {
             let plan = if count == 0 { plan } else { parameters::with_values(at, plan, values)? };
             let uses = reusable::reusable(&plan, names).map_err(from_datafusion)?;
-            Ok(Planned::Query(Arc::new(self.query(at, plan, None)?), uses))
+            Ok(match self.planned(at, plan, None)? {
+                Statement::Query(query) => Planned::Query(Arc::new(query), uses),
+                other => Planned::Other(Box::new(other)),
+            })
         })
     }
 

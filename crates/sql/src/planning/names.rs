@@ -27,6 +27,8 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
 use diligence_base::Error;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, Relation, RelationName, Resolved, Uses, View,
@@ -61,6 +63,8 @@ pub(super) struct Names<'a> {
     values: &'a [ScalarValue],
     /// The parameters of unknown type that a table function was given.
     untyped: RefCell<BTreeSet<String>>,
+    /// Whether a table function was given a parameter whose value is not known.
+    guessed: Cell<bool>,
 }
 
 impl<'a> Names<'a> {
@@ -74,6 +78,7 @@ impl<'a> Names<'a> {
             view_levels_max: Cell::new(0),
             values: &[],
             untyped: RefCell::default(),
+            guessed: Cell::new(false),
         }
     }
 
@@ -82,6 +87,11 @@ impl<'a> Names<'a> {
     pub(super) fn with_values(mut self, values: &'a [ScalarValue]) -> Self {
         self.values = values;
         self
+    }
+
+    /// Whether a table function was given a parameter without a value: then the plan tells types, but must not be run.
+    pub(super) fn has_guessed(&self) -> bool {
+        self.guessed.get()
     }
 
     /// Whether a parameter (`$1`) of unknown type was given to a table function.
@@ -195,9 +205,9 @@ impl<'a> Names<'a> {
         let used = |files: Option<&Arc<dyn Table>>| self.used(|uses| uses.object(name, object, files));
         Ok(match &object.relation {
             Relation::Files(files) => {
-                let table: Arc<dyn Table> = files.table().map_err(to_datafusion)?;
-                used(Some(&table));
-                Arc::new(StoredTable::new(name.to_string(), table))
+                let stored = StoredTable::of_files(name.to_string(), files.clone()).map_err(to_datafusion)?;
+                used(Some(stored.table()));
+                Arc::new(stored.with_defaults(self.defaults(&files.column_defaults)?))
             }
             Relation::Table(table) => {
                 used(None);
@@ -205,13 +215,30 @@ impl<'a> Names<'a> {
             }
             Relation::Memory(memory) => {
                 used(None);
-                Arc::new(StoredTable::new(name.to_string(), memory.table()))
+                {
+                    let stored = StoredTable::of_memory(name.to_string(), object.reference(), memory.clone());
+                    Arc::new(stored.with_defaults(self.defaults(memory.column_defaults())?))
+                }
             }
             Relation::View(view) => {
                 used(None);
                 return self.of_view(name, view);
             }
         })
+    }
+
+    /// Defaults as DataFusion has them.
+    fn defaults(&self, defaults: &HashMap<String, Arc<ast::Expr>>) -> Result<HashMap<String, Expr>> {
+        if defaults.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let planner = SqlToRel::new(self);
+        let empty = DFSchema::empty();
+        let default = |(name, default): (&String, &Arc<ast::Expr>)| {
+            let mut context = PlannerContext::new();
+            Ok((name.clone(), planner.sql_to_expr(default.as_ref().clone(), &empty, &mut context)?))
+        };
+        defaults.iter().map(default).collect()
     }
 
     fn of_view(&self, name: &RelationName, view: &View) -> Result<Arc<dyn TableProvider>> {

@@ -14,11 +14,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::common::{DFSchema, DataFusionError, SchemaError};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Distinct, Expr as LogicalExpr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Query, Select, SelectItem, SetExpr, VisitorMut};
+use diligence_base::{Error, Result};
 
 use super::walk;
 use crate::inner_names::{COMPLAINT, inner, is_inner, is_unnamed, wanted};
@@ -213,6 +214,17 @@ pub(crate) fn shown(plan: &LogicalPlan) -> Option<Vec<String>> {
 pub(crate) fn renamed(schema: &Schema, names: Vec<String>) -> SchemaRef {
     let fields = schema.fields().iter().zip(names).map(|(field, name)| Field::clone(field).with_name(name));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The error for a table or a view with columns of one name.
+pub(crate) fn refused(schema: &DFSchema) -> Result<()> {
+    let mut names = schema.fields().iter().map(|field| wanted(field.name())).collect::<Vec<_>>();
+    names.sort();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::input(format!("the column '{}' appears twice", pair[0]))
+            .with_hint("give one of them another name with AS")),
+        None => Ok(()),
+    }
 }
 
 /// The name that the planner would have given to the expression behind an inner name.

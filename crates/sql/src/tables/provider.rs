@@ -4,6 +4,7 @@
 //! DataFusion to apply every filter row by row (`Exact`), so that no filter is left above a scan; [`TableScanExec`]
 //! keeps the promise.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -18,6 +19,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::ExecutionPlan;
+use diligence_catalog::{FileRelation, MemoryRelation, ObjectRef};
 use diligence_storage::Table;
 
 use super::scan::TableScanExec;
@@ -28,19 +30,54 @@ use super::selectivity::selectivity;
 pub struct StoredTable {
     name: String,
     table: Arc<dyn Table>,
+    defaults: HashMap<String, Expr>,
     temporary: bool,
+    /// Where INSERT goes, if the table can be written to.
+    memory: Option<(ObjectRef, Arc<MemoryRelation>)>,
+    /// The files that the table is, if INSERT adds to them.
+    files: Option<Arc<FileRelation>>,
 }
 
 impl StoredTable {
     /// The table under a name, for EXPLAIN and errors.
     pub fn new(name: impl Into<String>, table: Arc<dyn Table>) -> Self {
-        Self { name: name.into(), table, temporary: false }
+        Self { name: name.into(), table, defaults: HashMap::new(), temporary: false, memory: None, files: None }
+    }
+
+    /// A table in memory in one version.
+    pub fn of_memory(name: impl Into<String>, object: ObjectRef, memory: Arc<MemoryRelation>) -> Self {
+        let mut stored = Self::new(name, memory.table());
+        stored.memory = Some((object, memory));
+        stored
+    }
+
+    /// The present state of files. Fails as opening them does.
+    pub fn of_files(name: impl Into<String>, files: Arc<FileRelation>) -> diligence_base::Result<Self> {
+        let mut stored = Self::new(name, files.table()?);
+        stored.files = Some(files);
+        Ok(stored)
+    }
+
+    /// The same with values for columns that an INSERT leaves out.
+    pub fn with_defaults(mut self, defaults: HashMap<String, Expr>) -> Self {
+        self.defaults = defaults;
+        self
     }
 
     /// The same, shown as temporary: it exists for this statement only.
     pub fn temporary(mut self) -> Self {
         self.temporary = true;
         self
+    }
+
+    /// Where INSERT goes, if the table can be written to.
+    pub fn memory(&self) -> Option<ObjectRef> {
+        self.memory.as_ref().map(|(object, _)| object.clone())
+    }
+
+    /// The files that the table is, if INSERT adds to them.
+    pub fn files(&self) -> Option<&Arc<FileRelation>> {
+        self.files.as_ref()
     }
 
     /// The table.
@@ -57,6 +94,10 @@ impl TableProvider for StoredTable {
 
     fn table_type(&self) -> TableType {
         if self.temporary { TableType::Temporary } else { TableType::Base }
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     async fn scan(

@@ -1,9 +1,12 @@
 //! Statements that write, as writers for the engine's plans: COPY … TO and INSERT into a folder of files, whose writer
 //! is storage's, and tables in memory.
 //!
+//! `borrowed` does for DataFusion's front what `plan` does for ours.
+//!
 //! `options` reads what COPY says about the format, `formats` makes of it how files are written, `plan` is what comes
 //! before the writer; `memory` writes tables in memory.
 
+pub(crate) mod borrowed;
 mod formats;
 pub(crate) mod memory;
 mod options;

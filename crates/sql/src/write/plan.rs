@@ -25,7 +25,7 @@ use crate::errors::suggest;
 const PARQUET_NUMERIC: (u8, i8) = (38, 18);
 
 /// The option of COPY that leaves partition columns in the files, too.
-const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
+pub(super) const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
 
 /// What writes the rows of an INSERT into a folder, and the rows as they are written. `rows` have the table's columns.
 /// Fails with kind `Unsupported` if the table takes no rows.
@@ -115,7 +115,7 @@ pub(crate) fn copy_plan(
     Ok((rows, writer))
 }
 
-fn nothing_to_write() -> Error {
+pub(super) fn nothing_to_write() -> Error {
     Error::unsupported("all columns of the table are in the names of folders: there is nothing to write")
 }
 
@@ -141,7 +141,7 @@ fn writable_to_parquet(rows: &Bound) -> Result<()> {
 }
 
 /// How to write files so that the table reads them as it reads the others.
-fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
+pub(super) fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
     let mut writing = HashMap::new();
     let mut set = |name: &str, value: String| {
         writing.insert(format!("format.{name}"), value);

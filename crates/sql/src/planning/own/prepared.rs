@@ -23,8 +23,8 @@ const PREPARED_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 pub(in crate::planning) struct Prepared {
     /// The types of its parameters as PREPARE says them; fewer than it has, perhaps.
-    types: Vec<SqlType>,
-    statement: Parsed,
+    pub(in crate::planning) types: Vec<SqlType>,
+    pub(in crate::planning) statement: Parsed,
 }
 
 impl Around<'_> {
