@@ -121,7 +121,14 @@ impl Expressions<'_> {
             Scalar::InList { value, list, is_negated } => {
                 let value = lower(value)?;
                 let list = list.iter().map(lower).collect::<Result<Vec<_>>>()?;
-                in_list(value, list, is_negated, schema).map_err(from_datafusion)?
+                // What depends on the row is compared for each row: the list is a set of values that are known.
+                if list.iter().all(|item| item.is::<Literal>()) {
+                    in_list(value, list, is_negated, schema).map_err(from_datafusion)?
+                } else {
+                    let equal = list.into_iter().map(|item| Ok(binary(value.clone(), Operator::Eq, item)));
+                    let found = chained(equal, Operator::Or)?;
+                    if *is_negated { Arc::new(NotExpr::new(found)) } else { found }
+                }
             }
             Scalar::Like { value, pattern, escape, is_negated, ignores_case } => {
                 let value = lower(value)?;

@@ -106,13 +106,16 @@ impl<'a> Names<'a> {
             let index = id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()?.checked_sub(1));
             let value = match index.and_then(|index| self.values.get(index)) {
                 Some(value) => integer(value.clone()),
-                None => match field {
-                    Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
-                    None => {
-                        self.untyped.borrow_mut().insert(id.clone());
-                        ScalarValue::Null
+                None => {
+                    self.guessed.set(true);
+                    match field {
+                        Some(field) => integer(ScalarValue::try_new_null(field.data_type())?),
+                        None => {
+                            self.untyped.borrow_mut().insert(id.clone());
+                            ScalarValue::Null
+                        }
                     }
-                },
+                }
             };
             Ok(Transformed::yes(Expr::Literal(value, None)))
         });

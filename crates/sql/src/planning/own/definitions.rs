@@ -311,6 +311,7 @@ fn no_rows() -> Result<ast::Query> {
 fn option_text(value: &Value) -> String {
     match value {
         Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+        Value::EscapedStringLiteral(text) => text.clone(),
         Value::DollarQuotedString(text) => text.value.clone(),
         other => other.to_string(),
     }

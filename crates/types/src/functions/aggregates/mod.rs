@@ -127,6 +127,8 @@ fn extremes(catalog: &mut Catalog) {
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
+        // DuckDB has it.
+        catalog.aggregate(leaked(format!("{name}(boolean) -> boolean")), as_is(function));
     }
 }
 
